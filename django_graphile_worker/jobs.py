@@ -1,0 +1,238 @@
+"""What a job is: frozen values, without Django and without psycopg."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+
+MAX_IDENTIFIER_LENGTH = 128
+MAX_QUEUE_NAME_LENGTH = 128
+MAX_JOB_KEY_LENGTH = 512
+SMALLEST_PRIORITY, LARGEST_PRIORITY = -32_768, 32_767
+LARGEST_MAX_ATTEMPTS = 32_767
+
+
+class JobKeyMode(StrEnum):
+    """What adding a job does when a job with the same key already waits."""
+
+    REPLACE = "replace"
+    PRESERVE_RUN_AT = "preserve_run_at"
+    UNSAFE_DEDUPE = "unsafe_dedupe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as the database knew it when it was read."""
+
+    id: int
+    task_identifier: str
+    payload: Any
+    queue_name: str | None
+    priority: int
+    run_at: datetime
+    attempts: int
+    max_attempts: int
+    last_error: str | None
+    created_at: datetime
+    updated_at: datetime
+    key: str | None
+    locked_at: datetime | None
+    locked_by: str | None
+    revision: int
+    flags: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefaults:
+    """What a task's jobs get unless the call that adds one says otherwise."""
+
+    queue_name: str | None = None
+    max_attempts: int | None = None
+    job_key: str | Callable[[Any], str | None] | None = None
+    job_key_mode: JobKeyMode | None = None
+    priority: int | None = None
+    flags: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        store = object.__setattr__
+        store(self, "queue_name", valid_queue_name(self.queue_name))
+        store(self, "max_attempts", valid_max_attempts(self.max_attempts))
+        if not callable(self.job_key):
+            store(self, "job_key", valid_job_key(self.job_key))
+        store(self, "job_key_mode", valid_job_key_mode(self.job_key_mode))
+        store(self, "priority", valid_priority(self.priority))
+        store(self, "flags", valid_flags(self.flags))
+
+    def job_key_for(self, payload: Any) -> str | None:
+        return self.job_key(payload) if callable(self.job_key) else self.job_key
+
+
+@runtime_checkable
+class TaskLike(Protocol):
+    """A registered task, seen from below: a name, and defaults for its jobs."""
+
+    @property
+    def identifier(self) -> str: ...
+
+    @property
+    def defaults(self) -> JobDefaults: ...
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class JobSpec:
+    """A job to be added. A task given as its identifier lends it the task's defaults."""
+
+    identifier: str
+    payload: Any
+    queue_name: str | None
+    run_at: datetime | timedelta | None
+    max_attempts: int | None
+    job_key: str | None
+    job_key_mode: JobKeyMode | None
+    priority: int | None
+    flags: tuple[str, ...] | None
+
+    def __init__(
+        self,
+        identifier: str | TaskLike,
+        payload: Any = None,
+        *,
+        queue_name: str | None = None,
+        run_at: datetime | timedelta | None = None,
+        max_attempts: int | None = None,
+        job_key: str | None = None,
+        job_key_mode: JobKeyMode | str | None = None,
+        priority: int | None = None,
+        flags: Iterable[str] | None = None,
+    ) -> None:
+        if not isinstance(identifier, str):
+            defaults = _defaults_of(identifier)
+            identifier = identifier.identifier
+            queue_name = defaults.queue_name if queue_name is None else queue_name
+            max_attempts = defaults.max_attempts if max_attempts is None else max_attempts
+            job_key = defaults.job_key_for(payload) if job_key is None else job_key
+            job_key_mode = defaults.job_key_mode if job_key_mode is None else job_key_mode
+            priority = defaults.priority if priority is None else priority
+            flags = defaults.flags if flags is None else flags
+        store = object.__setattr__
+        store(self, "identifier", valid_identifier(identifier))
+        store(self, "payload", payload)
+        store(self, "queue_name", valid_queue_name(queue_name))
+        store(self, "run_at", run_at if run_at is None else valid_run_at(run_at))
+        store(self, "max_attempts", valid_max_attempts(max_attempts))
+        store(self, "job_key", valid_job_key(job_key))
+        store(self, "job_key_mode", valid_job_key_mode(job_key_mode))
+        store(self, "priority", valid_priority(priority))
+        store(self, "flags", valid_flags(flags))
+
+
+def _defaults_of(task: object) -> JobDefaults:
+    if not isinstance(task, TaskLike):
+        raise InvalidTypeError(
+            f"identifier: expected a task identifier (str) or a function decorated with @task, got {task!r}."
+        )
+    return task.defaults
+
+
+def valid_identifier(value: object) -> str:
+    return _text("identifier", value, MAX_IDENTIFIER_LENGTH)
+
+
+def valid_queue_name(value: object) -> str | None:
+    return None if value is None else _text("queue_name", value, MAX_QUEUE_NAME_LENGTH)
+
+
+def valid_job_key(value: object) -> str | None:
+    return None if value is None else _text("job_key", value, MAX_JOB_KEY_LENGTH)
+
+
+def valid_priority(value: object) -> int | None:
+    if value is None:
+        return None
+    return whole_number("priority", value, SMALLEST_PRIORITY, LARGEST_PRIORITY)
+
+
+def valid_max_attempts(value: object) -> int | None:
+    if value is None:
+        return None
+    return whole_number("max_attempts", value, 1, LARGEST_MAX_ATTEMPTS)
+
+
+def valid_job_key_mode(value: object) -> JobKeyMode | None:
+    if value is None or type(value) is JobKeyMode:
+        return value
+    if isinstance(value, str) and value in _JOB_KEY_MODES:
+        return JobKeyMode(value)
+    expected = "job_key_mode: expected 'replace', 'preserve_run_at' or 'unsafe_dedupe'"
+    if isinstance(value, str):
+        raise InvalidJobError(f"{expected}, got {value!r}.")
+    raise InvalidTypeError(f"{expected}, got {value!r} ({type(value).__name__}).")
+
+
+def valid_run_at(value: object) -> datetime | timedelta:
+    if isinstance(value, datetime):
+        return value
+    if not isinstance(value, timedelta):
+        raise InvalidTypeError(
+            "run_at: expected an aware datetime, or a timedelta from the database's now, "
+            f"got {value!r} ({type(value).__name__})."
+        )
+    try:
+        datetime.now(UTC) + value
+    except OverflowError:
+        raise InvalidJobError(
+            f"run_at: expected a time between the years 1 and 9999, got {value!r} from now."
+        ) from None
+    return value
+
+
+def valid_flags(value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidTypeError(
+            f"flags: expected a list or set of strings, got {value!r} ({type(value).__name__})."
+        )
+    return tuple(dict.fromkeys(_text("flags", flag, None) for flag in value))
+
+
+def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidTypeError(
+            f"{name}: expected a whole number from {smallest} to {largest}, "
+            f"got {value!r} ({type(value).__name__})."
+        )
+    if not smallest <= value <= largest:
+        raise InvalidJobError(f"{name}: expected a whole number from {smallest} to {largest}, got {value!r}.")
+    return int(value)
+
+
+def _text(name: str, value: object, longest: int | None) -> str:
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"{name}: expected a string, got {value!r} ({type(value).__name__}).")
+    # str.__str__ rather than str(): an Enum that is a string must give its value.
+    text = value if type(value) is str else str.__str__(value)
+    if not text or (longest is not None and len(text) > longest):
+        limits = f"1 to {longest} characters" if longest else "at least 1 character"
+        got = f"{len(text)} characters: {text[:40]!r}…" if text else "''"
+        raise InvalidJobError(f"{name}: expected {limits}, got {got}.")
+    if not text.isascii() or "\x00" in text:
+        _refuse_unstorable(name, text)
+    return text
+
+
+def _refuse_unstorable(name: str, text: str) -> None:
+    """PostgreSQL's text holds neither NUL nor half a surrogate pair."""
+    for index, character in enumerate(text):
+        if character == "\x00" or "\ud800" <= character <= "\udfff":
+            raise InvalidJobError(
+                f"{name}: expected text that PostgreSQL can store, got {character!r} at position {index}."
+            )
+
+
+_JOB_KEY_MODES = frozenset(mode.value for mode in JobKeyMode)

@@ -1,0 +1,285 @@
+"""``@task``, and the map from task identifier to task."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+
+from django_graphile_worker.exceptions import (
+    ConfigurationError,
+    InvalidJobError,
+    InvalidTypeError,
+)
+from django_graphile_worker.jobs import Job, JobDefaults, JobKeyMode
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Backoff = timedelta | Callable[..., Any]
+
+
+class Task(Generic[P, R]):
+    """A function that jobs can name. Calling it just calls the function."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        identifier: str,
+        *,
+        defaults: JobDefaults,
+        atomic: bool = False,
+        backoff: Backoff | None = None,
+        cron: tuple[str, ...] = (),
+    ) -> None:
+        self.function = function
+        self.identifier = identifier
+        self.defaults = defaults
+        self.is_async = _is_async(function)
+        self.atomic = atomic
+        self.backoff = backoff
+        self.cron = cron
+        functools.update_wrapper(self, function)
+        if self.is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def add_job(self, payload: Any = None, **options: Any) -> Job:
+        """Add a job for this task, with the task's defaults; options as for ``add_job``."""
+        return _adders.sync(self, payload, **options)
+
+    async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
+        """Add a job for this task from asynchronous code."""
+        return await _adders.asynchronous(self, payload, **options)
+
+    @property
+    def place(self) -> str:
+        """Where the function is, for people: ``module:qualname (file:line)``."""
+        module, qualified_name = self.origin
+        filename, line = source_of(self.function)
+        return f"{module}:{qualified_name} ({filename}:{line})"
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        function = _innermost(self.function)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return str(getattr(function, "__module__", "")), str(name)
+
+    def __reduce__(self) -> str:
+        # Pickled and copied by name, as functions are.
+        return str(getattr(self, "__qualname__", self.identifier))
+
+    def __repr__(self) -> str:
+        return f"<Task {self.identifier!r}: {':'.join(self.origin)}>"
+
+
+class Registry:
+    """The tasks of this process, by identifier."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, list[Task[Any, Any]]] = {}
+
+    def register(self, task: Task[Any, Any]) -> None:
+        """Add a task. Another function under the same identifier becomes a duplicate."""
+        claimants = self._tasks.setdefault(task.identifier, [])
+        for index, known in enumerate(claimants):
+            if _is_same_function(known, task):
+                claimants[index] = task
+                return
+        claimants.append(task)
+
+    def get(self, identifier: str) -> Task[Any, Any] | None:
+        claimants = self._tasks.get(identifier)
+        return claimants[0] if claimants else None
+
+    def identifiers(self) -> tuple[str, ...]:
+        return tuple(sorted(self._tasks))
+
+    @property
+    def duplicates(self) -> tuple[tuple[Task[Any, Any], ...], ...]:
+        """Groups of different functions that share one identifier."""
+        return tuple(tuple(group) for _, group in sorted(self._tasks.items()) if len(group) > 1)
+
+    @contextmanager
+    def isolated(self) -> Iterator[Registry]:
+        """Forget, at the end of the block, whatever was registered inside it."""
+        kept = {identifier: list(group) for identifier, group in self._tasks.items()}
+        try:
+            yield self
+        finally:
+            self._tasks = kept
+
+    def __iter__(self) -> Iterator[Task[Any, Any]]:
+        return iter([group[0] for _, group in sorted(self._tasks.items())])
+
+    def __contains__(self, identifier: object) -> bool:
+        return identifier in self._tasks
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+tasks = Registry()
+
+
+class _TaskDecorator(Protocol):
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(
+    identifier: str | None = None,
+    /,
+    *,
+    queue_name: str | None = None,
+    priority: int | None = None,
+    max_attempts: int | None = None,
+    flags: Iterable[str] | None = None,
+    job_key: str | Callable[[Any], str | None] | None = None,
+    job_key_mode: JobKeyMode | str | None = None,
+    atomic: bool = False,
+    backoff: Backoff | None = None,
+    cron: str | Sequence[str] | None = None,
+) -> _TaskDecorator: ...
+
+
+def task(
+    function_or_identifier: Any = None,
+    /,
+    *,
+    identifier: str | None = None,
+    atomic: bool = False,
+    backoff: Backoff | None = None,
+    cron: str | Sequence[str] | None = None,
+    **defaults: Any,
+) -> Any:
+    """Register a function as a task: ``@task``, ``@task("billing:send")`` or ``@task(priority=5)``."""
+    if callable(function_or_identifier):
+        return _register(function_or_identifier, None, JobDefaults())
+    name = _task_identifier(function_or_identifier if identifier is None else identifier)
+    job_defaults = JobDefaults(**defaults)
+    schedules = _cron_lines(cron)
+    _check_backoff(backoff)
+
+    def decorate(function: Callable[P, R]) -> Task[P, R]:
+        return _register(function, name, job_defaults, atomic=atomic, backoff=backoff, cron=schedules)
+
+    return decorate
+
+
+def _register(
+    function: Callable[P, R], identifier: str | None, defaults: JobDefaults, **options: Any
+) -> Task[P, R]:
+    if isinstance(function, type) or not callable(function):
+        raise InvalidTypeError(f"@task: expected a function, got {function!r}.")
+    if isinstance(function, Task):
+        raise InvalidTypeError(
+            f"@task: expected a plain function, got the task {function.identifier!r}: "
+            "decorate the function once."
+        )
+    registered = Task(function, identifier or _name_of(function), defaults=defaults, **options)
+    if registered.atomic and registered.is_async:
+        raise InvalidTypeError(
+            f"@task(atomic=True): expected a plain function, got the async function "
+            f"{registered.place}: Django's transactions need 'def'. Write 'def', or leave "
+            "atomic out."
+        )
+    tasks.register(registered)
+    return registered
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = getattr(_innermost(function), "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise InvalidTypeError(
+            f'@task: expected a function with a name, got {function!r}: write @task("a_name").'
+        )
+    return name
+
+
+def _task_identifier(value: object) -> str | None:
+    """Refuse what cannot be a name; a name that is too long is a system check's business."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"@task: expected a function or a task identifier (str), got {value!r}.")
+    if not value:
+        raise InvalidJobError("@task: expected a task identifier of 1 to 128 characters, got ''.")
+    return str.__str__(value)
+
+
+def _cron_lines(cron: object) -> tuple[str, ...]:
+    lines = (cron,) if isinstance(cron, str) else tuple(cron) if isinstance(cron, Iterable) else ()
+    if (cron is not None and not lines) or not all(isinstance(line, str) for line in lines):
+        raise InvalidTypeError(
+            f"@task(cron=...): expected a schedule like '0 4 * * *', or a list of them, got {cron!r}."
+        )
+    return lines
+
+
+def _check_backoff(backoff: object) -> None:
+    if backoff is not None and not isinstance(backoff, timedelta) and not callable(backoff):
+        raise InvalidTypeError(f"@task(backoff=...): expected a timedelta or a callable, got {backoff!r}.")
+
+
+def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    innermost: Callable[..., Any] = inspect.unwrap(function)
+    return innermost
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object with async __call__
+    return iscoroutinefunction(function) or iscoroutinefunction(call)
+
+
+def source_of(function: Callable[..., Any]) -> tuple[str, int]:
+    """The file and the first line of a function; of a callable object, its class's call."""
+    innermost = _innermost(function)
+    call = getattr(type(innermost), "__call__", None)  # noqa: B004 - a callable object's method
+    code = getattr(innermost, "__code__", None) or getattr(call, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else ("unknown", 0)
+
+
+def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
+    """Tell a module imported again (reload, ``python -m``, two paths) from a second function."""
+    return known.origin == new.origin or (
+        source_of(known.function) == source_of(new.function) != ("unknown", 0)
+    )
+
+
+class _Adders:
+    """How tasks reach ``api.add_job``, which lives above this module."""
+
+    def __init__(self) -> None:
+        self.sync: Callable[..., Job] = self._unbound
+        self.asynchronous: Callable[..., Coroutine[Any, Any, Job]] = self._unbound
+
+    def _unbound(self, *args: Any, **kwargs: Any) -> Any:
+        raise ConfigurationError(
+            "Task.add_job: expected django_graphile_worker to be imported, "
+            "got only its registry: import django_graphile_worker first."
+        )
+
+
+_adders = _Adders()
+
+
+def bind_adder(add_job: Callable[..., Job], aadd_job: Callable[..., Coroutine[Any, Any, Job]]) -> None:
+    """Called once by the API, so that imports only go down."""
+    _adders.sync = add_job
+    _adders.asynchronous = aadd_job

@@ -1,0 +1,65 @@
+"""What happens, as Django signals.
+
+Every signal is sent with ``send_robust``: a receiver that raises harms neither
+the job nor the worker. ``sender`` is the class that saw it happen. Receivers
+must take ``**kwargs``: arguments may be added, never removed.
+
+Arguments that come up again and again:
+
+``worker_id``
+    the worker's id, as in ``locked_by``;
+``job``
+    a frozen :class:`~django_graphile_worker.jobs.Job`, as it was claimed;
+``duration``
+    seconds, as a float;
+``error``
+    the exception.
+"""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+
+class Event(Signal):
+    """A signal that knows the names of its arguments."""
+
+    def __init__(self, *arguments: str) -> None:
+        super().__init__()
+        self.arguments = arguments
+
+
+# The worker's life.
+worker_started = Event("worker_id", "database", "concurrency", "tasks")
+worker_stopping = Event("worker_id", "reason")
+worker_stopped = Event("worker_id", "reason", "duration")
+# The sweeper, or a pause longer than WORKER_TIMEOUT, took the worker's claims away.
+worker_lost_lease = Event("worker_id", "new_worker_id")
+
+# LISTEN, which makes a worker quick; without it the worker polls.
+listening_started = Event("worker_id")
+listening_lost = Event("worker_id", "error", "retry_in")
+
+# A job's life. job_succeeded to job_interrupted say how the run ended;
+# job_released says that the database knows it too.
+jobs_claimed = Event("worker_id", "jobs", "duration")
+job_started = Event("worker_id", "job")
+job_succeeded = Event("worker_id", "job", "duration")
+job_failed = Event("worker_id", "job", "duration", "error", "retry_in")
+job_permanently_failed = Event("worker_id", "job", "duration", "error")
+job_interrupted = Event("worker_id", "job", "duration", "reason")
+job_released = Event("worker_id", "job", "outcome")
+# The job was no longer ours when its result was to be written.
+claim_lost = Event("worker_id", "job", "outcome")
+
+# Cleaning up after workers that died.
+jobs_recovered = Event("worker_id", "job_ids", "dead_worker_ids")
+stale_locks_released = Event("worker_id", "jobs", "queues")
+
+# Recurring tasks.
+cron_started = Event("worker_id", "items")
+cron_scheduled = Event("worker_id", "identifiers", "tick")
+cron_backfilled = Event("worker_id", "identifier", "ticks")
+
+# The database did not do what it was asked; the worker tries again after retry_in.
+database_trouble = Event("worker_id", "action", "error", "retry_in")
