@@ -1,0 +1,306 @@
+"""Claims and their ends: taking jobs, and letting go of them.
+
+A claim is known by three things, the job's id, its holder and the attempt it
+began. Every statement that ends one states all three, so a worker that lost a
+claim changes nothing. ``attempts`` alone changes under a running job: when it is
+cancelled it goes to ``max_attempts``, with ``updated_at`` past ``locked_at``.
+That is still the same claim, and the fence knows it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.sql.schema import statement
+
+_FENCE = """job.locked_by = %(holder)s and (
+        job.attempts = ended.attempts
+        or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))"""
+
+CLAIM_JOBS = """/* gw:claim */
+select * from :SCHEMA._private_claim_jobs(
+    %(holder)s::text, %(task_ids)s::int[], %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
+    %(forbidden_flags)s::text[], %(now)s::timestamptz)"""
+
+# A row that somebody else is just changing is left for the next round, so that
+# one waiting transaction of the site never holds up a batch.
+COMPLETE_JOBS = f"""/* gw:complete */
+with gone as (
+    delete from :SCHEMA._private_jobs
+    where ctid = any (array(
+        select job.ctid
+        from unnest(%(ids)s::bigint[], %(attempts)s::smallint[]) as ended(id, attempts)
+        join :SCHEMA._private_jobs as job on job.id = ended.id
+        where {_FENCE}
+        for update of job skip locked))
+    returning id
+)
+select id from gone"""
+
+FAIL_JOBS = f"""/* gw:fail */
+with failing as materialized (
+    select job.ctid as tid, ended.*
+    from unnest(
+        %(ids)s::bigint[], %(attempts)s::smallint[], %(errors)s::text[], %(delays)s::float8[],
+        %(permanent)s::boolean[], %(payloads)s::text[]
+    ) as ended(id, attempts, error, delay, permanent, payload)
+    join :SCHEMA._private_jobs as job on job.id = ended.id
+    where {_FENCE}
+    for update of job skip locked
+)
+update :SCHEMA._private_jobs as job
+set last_error = failing.error,
+    run_at = greatest(coalesce(%(now)s::timestamptz, now()), job.run_at) + interval '1 second' * coalesce(
+        failing.delay, exp(least(job.attempts, 10))),
+    attempts = case when failing.permanent then job.max_attempts else job.attempts end,
+    payload = coalesce(failing.payload::json, job.payload),
+    locked_by = null,
+    locked_at = null
+from failing
+where job.ctid = failing.tid
+returning job.id"""
+
+# The attempt is given back, unless the job was cancelled meanwhile: that one
+# must not come to life again.
+RETURN_JOBS = f"""/* gw:return */
+with returning_job as materialized (
+    select job.ctid as tid
+    from unnest(%(ids)s::bigint[], %(attempts)s::smallint[]) as ended(id, attempts)
+    join :SCHEMA._private_jobs as job on job.id = ended.id
+    where {_FENCE}
+    for update of job skip locked
+)
+update :SCHEMA._private_jobs as job
+set attempts = case
+        when job.attempts = job.max_attempts and job.updated_at > job.locked_at then job.attempts
+        else greatest(job.attempts - 1, 0) end,
+    locked_by = null,
+    locked_at = null
+from returning_job
+where job.ctid = returning_job.tid
+returning job.id"""
+
+STILL_CLAIMED = f"""/* gw:still-claimed */
+select job.id
+from unnest(%(ids)s::bigint[], %(attempts)s::smallint[]) as ended(id, attempts)
+join :SCHEMA._private_jobs as job on job.id = ended.id
+where {_FENCE}"""
+
+# Whoever waits for the queue hears of it when there is something left to run.
+RELEASE_QUEUES = """/* gw:release-queues */
+with freed as (
+    update :SCHEMA._private_job_queues
+    set locked_by = null, locked_at = null
+    where id = any (%(queue_ids)s::int[]) and locked_by = %(holder)s
+    returning id
+), waiting as (
+    select freed.id from freed
+    where exists (
+        select from :SCHEMA._private_tasks as task
+        cross join lateral (
+            select from :SCHEMA._private_jobs as job
+            where job.task_id = task.id and job.job_queue_id = freed.id and job.is_available
+                and job.run_at <= coalesce(%(now)s::timestamptz, now())
+            limit 1) as job)
+)
+select id, case when %(notify)s then pg_notify(
+    'jobs:insert', json_build_object('r', random(), 'count', 1)::text) end
+from waiting"""
+
+# Written without the fence's time rule touching it: the delete belongs to the
+# task's own transaction and ends exactly the claim that began it.
+COMPLETE_IN_TRANSACTION = """/* gw:complete-atomic */
+delete from :SCHEMA._private_jobs
+where id = %(id)s and locked_by = %(holder)s and (
+    attempts = %(attempts)s or (attempts = max_attempts and updated_at > locked_at))"""
+
+
+class Claim(NamedTuple):
+    """A job in a worker's hand, as the row came: nothing in it is decoded yet.
+
+    A payload or a date that Python cannot read must fail its own job and no
+    other, so that work is left to the one who runs it.
+    """
+
+    id: int
+    task_id: int
+    attempts: int
+    payload_text: str
+    queue_id: int | None
+    priority: int
+    run_at_epoch: float
+    max_attempts: int
+    key: str | None
+    revision: int
+    flags_text: str | None
+    last_error: str | None
+    created_at_epoch: float
+    updated_at_epoch: float
+    queue_name: str | None
+
+    def to_job(self, *, task_identifier: str, payload: Any, locked_by: str, locked_at: datetime) -> Job:
+        """The job as people see it."""
+        return Job(
+            id=self.id,
+            task_identifier=task_identifier,
+            payload=payload,
+            queue_name=self.queue_name,
+            priority=self.priority,
+            run_at=_to_datetime(self.run_at_epoch),
+            attempts=self.attempts,
+            max_attempts=self.max_attempts,
+            last_error=self.last_error,
+            created_at=_to_datetime(self.created_at_epoch),
+            updated_at=_to_datetime(self.updated_at_epoch),
+            key=self.key,
+            locked_at=locked_at,
+            locked_by=locked_by,
+            revision=self.revision,
+            flags=_to_flags(self.flags_text),
+        )
+
+
+class Claimed(NamedTuple):
+    """What a claim brought, first things first, and when the next job falls due."""
+
+    claims: list[Claim]
+    # Seconds since the epoch; None when nothing is scheduled, or the claim was full.
+    next_run_at_epoch: float | None
+    was_full: bool
+
+
+def claim_jobs(
+    cursor: Any,
+    *,
+    schema: str,
+    holder: str,
+    task_ids: Sequence[int],
+    max_jobs: int,
+    max_queues: int,
+    stretch: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+) -> Claimed:
+    """Take up to ``max_jobs`` runnable jobs, and of at most ``max_queues`` queues a stretch each."""
+    cursor.execute(
+        statement(CLAIM_JOBS, schema),
+        {
+            "holder": holder,
+            "task_ids": list(task_ids),
+            "max_jobs": max_jobs,
+            "max_queues": max_queues,
+            "stretch": stretch,
+            "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
+            "now": now,
+        },
+    )
+    rows = cursor.fetchall()
+    next_run_at = None
+    was_full = True
+    if rows and rows[-1][0] is None:
+        next_run_at = rows.pop()[6]
+        was_full = False
+    claims = [Claim._make(row) for row in rows]
+    claims.sort(key=_in_order)
+    return Claimed(claims, next_run_at, was_full)
+
+
+def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str, holder: str) -> set[int]:
+    """Delete finished jobs; the ids of those that really went."""
+    cursor.execute(statement(COMPLETE_JOBS, schema), _ended(claims, holder))
+    return {row[0] for row in cursor.fetchall()}
+
+
+class Failure(NamedTuple):
+    """How a claim failed: the text to keep, and when to try again (None: the usual back-off)."""
+
+    claim: Claim
+    error: str
+    delay: float | None = None
+    permanent: bool = False
+    payload_text: str | None = None
+
+
+def fail_jobs(
+    cursor: Any, failures: Sequence[Failure], *, schema: str, holder: str, now: datetime | None = None
+) -> set[int]:
+    """Store errors and plan the next attempts; the ids of those that were still ours."""
+    parameters = _ended([failure.claim for failure in failures], holder)
+    parameters["errors"] = [failure.error for failure in failures]
+    parameters["delays"] = [failure.delay for failure in failures]
+    parameters["permanent"] = [failure.permanent for failure in failures]
+    parameters["payloads"] = [failure.payload_text for failure in failures]
+    parameters["now"] = now
+    cursor.execute(statement(FAIL_JOBS, schema), parameters)
+    return {row[0] for row in cursor.fetchall()}
+
+
+def return_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str, holder: str) -> set[int]:
+    """Give jobs back as if they had never been claimed; the ids of those that were still ours."""
+    cursor.execute(statement(RETURN_JOBS, schema), _ended(claims, holder))
+    return {row[0] for row in cursor.fetchall()}
+
+
+def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str, holder: str) -> set[int]:
+    """Which of these claims stand: the others were lost."""
+    cursor.execute(statement(STILL_CLAIMED, schema), _ended(claims, holder))
+    return {row[0] for row in cursor.fetchall()}
+
+
+def release_queues(
+    cursor: Any,
+    queue_ids: Sequence[int],
+    *,
+    schema: str,
+    holder: str,
+    notify: bool,
+    now: datetime | None = None,
+) -> set[int]:
+    """Let go of queues; the ids of those that still have something to run."""
+    cursor.execute(
+        statement(RELEASE_QUEUES, schema),
+        {"queue_ids": list(queue_ids), "holder": holder, "notify": notify, "now": now},
+    )
+    return {row[0] for row in cursor.fetchall()}
+
+
+def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str, holder: str) -> bool:
+    """Delete a job inside the task's own transaction; False when the claim was lost."""
+    cursor.execute(
+        statement(COMPLETE_IN_TRANSACTION, schema),
+        {"id": claim.id, "holder": holder, "attempts": claim.attempts},
+    )
+    return bool(cursor.rowcount == 1)
+
+
+def _ended(claims: Sequence[Claim], holder: str) -> dict[str, Any]:
+    return {
+        "holder": holder,
+        "ids": [claim.id for claim in claims],
+        "attempts": [claim.attempts for claim in claims],
+    }
+
+
+def _in_order(claim: Claim) -> tuple[int, float, int]:
+    return (claim.priority, claim.run_at_epoch, claim.id)
+
+
+def _to_datetime(epoch: float) -> datetime:
+    """A date that Python cannot hold becomes the nearest one it can."""
+    if math.isnan(epoch):
+        return datetime.max.replace(tzinfo=UTC)
+    try:
+        return datetime.fromtimestamp(epoch, UTC)
+    except (OverflowError, ValueError, OSError):
+        return (datetime.max if epoch > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+def _to_flags(text: str | None) -> frozenset[str]:
+    if not text:
+        return frozenset()
+    return frozenset(json.loads(text))

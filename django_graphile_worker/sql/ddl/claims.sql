@@ -1,0 +1,409 @@
+-- How a worker takes jobs: one call, cost proportional to what it returns.
+--
+-- The claim goes through the priorities from the lowest number up. On each level
+-- every task has its own range of an index, bounded by the due time, so neither
+-- future jobs nor tasks of other workers are ever read. A queue is taken as a
+-- whole and a stretch of its jobs with it, in order.
+--
+-- Planner settings are pinned: each statement below has one right plan, and stale
+-- statistics right after a bulk load must not talk the planner out of it.
+
+-- The queues whose turn it is on one priority level, first things first. Queues
+-- held by somebody can hide the others behind a long backlog; then the walk goes
+-- from queue to queue instead of from job to job, a bounded way from a random start.
+create function :SCHEMA._private_pick_queues(
+    of_tasks int[], of_priority int, due_at timestamptz, forbidden_flags text[], wanted int
+) returns table (queue_id int, head_run_at timestamptz, head_id bigint)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    scanned constant int := greatest(100, wanted * 4);
+    steps constant int := 1000;
+    seen int;
+    start_after int;
+    found_queues int[] := '{}';
+    due record;
+begin
+    seen := 0;
+    for due in
+        select first.job_queue_id, first.run_at, first.id, first.entries, queue.is_available as is_free
+        from (
+            select entry.job_queue_id, min(entry.run_at) as run_at,
+                (array_agg(entry.id order by entry.run_at, entry.id))[1] as id, count(*) as entries
+            from (
+                select job.job_queue_id, job.run_at, job.id
+                from unnest(of_tasks) as task(id)
+                cross join lateral (
+                    select j.job_queue_id, j.run_at, j.id
+                    from :SCHEMA._private_jobs as j
+                    where j.task_id = task.id and j.is_available and j.job_queue_id is not null
+                        and j.priority = of_priority and j.run_at <= due_at
+                        and (forbidden_flags is null or (j.flags ?| forbidden_flags) is not true)
+                    order by j.run_at, j.id
+                    limit scanned
+                ) as job
+                order by job.run_at, job.id
+                limit scanned
+            ) as entry
+            group by entry.job_queue_id
+        ) as first
+        join :SCHEMA._private_job_queues as queue on queue.id = first.job_queue_id
+        order by first.run_at, first.id
+    loop
+        seen := seen + due.entries;
+        if due.is_free then
+            queue_id := due.job_queue_id;
+            head_run_at := due.run_at;
+            head_id := due.id;
+            found_queues := found_queues || queue_id;
+            return next;
+            exit when cardinality(found_queues) >= wanted;
+        end if;
+    end loop;
+    if seen < scanned or cardinality(found_queues) >= wanted then
+        return;
+    end if;
+
+    start_after := floor(random() * coalesce((select max(id) from :SCHEMA._private_job_queues), 0));
+    return query
+    with recursive walk (job_queue_id, step, wrapped) as (
+        select start_after, 0, false
+        union all
+        select
+            case when ahead.job_queue_id is null then 0 else ahead.job_queue_id end,
+            walk.step + 1,
+            walk.wrapped or ahead.job_queue_id is null
+        from walk
+        left join lateral (
+            select min(next.job_queue_id) as job_queue_id
+            from unnest(of_tasks) as task(id)
+            cross join lateral (
+                select j.job_queue_id
+                from :SCHEMA._private_jobs as j
+                where j.task_id = task.id and j.is_available and j.job_queue_id > walk.job_queue_id
+                order by j.job_queue_id
+                limit 1
+            ) as next
+        ) as ahead on true
+        where walk.step < steps
+            and not (walk.wrapped and (ahead.job_queue_id is null or ahead.job_queue_id > start_after))
+    )
+    select queue.id, head.run_at, head.id
+    from walk
+    join :SCHEMA._private_job_queues as queue on queue.id = walk.job_queue_id and queue.is_available
+    cross join lateral (
+        select job.run_at, job.id
+        from unnest(of_tasks) as task(id)
+        cross join lateral (
+            select j.run_at, j.id
+            from :SCHEMA._private_jobs as j
+            where j.task_id = task.id and j.is_available and j.job_queue_id = queue.id
+                and j.priority = of_priority and j.run_at <= due_at
+                and (forbidden_flags is null or (j.flags ?| forbidden_flags) is not true)
+            order by j.run_at, j.id
+            limit 1
+        ) as job
+        order by job.run_at, job.id
+        limit 1
+    ) as head
+    where not queue.id = any (found_queues)
+    limit wanted - cardinality(found_queues);
+end
+$$;
+
+-- The one claim. Rows come back in no particular order; the last one, with a null
+-- id, tells when the next job falls due if fewer were found than asked for.
+create function :SCHEMA._private_claim_jobs(
+    holder text, known_tasks int[], max_jobs int, max_queues int, stretch int,
+    forbidden_flags text[] default null, claimed_at timestamptz default null
+) returns table (
+    job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
+    job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
+    job_flags text, job_error text, job_created_at float8, job_updated_at float8, name_of_queue text
+)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = on set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    this_moment constant timestamptz := coalesce(claimed_at, now());
+    wants_flagged boolean := true;
+    wants_queued boolean := max_queues > 0;
+    remaining int := max_jobs;
+    queues_left int := max_queues;
+    level int := -32769;
+    unqueued_level int; flagged_level int; queued_level int;
+    unqueued_tasks int[]; flagged_tasks int[]; queued_tasks int[];
+    chosen_jobs tid[]; chosen_queues int[]; held_queues int[];
+    queues_taken boolean;
+    candidates int;
+    next_run_at timestamptz;
+    passed_run_at timestamptz; passed_id bigint;
+    taken int;
+begin
+    while remaining > 0 loop
+        select n.priority, array_agg(task.id) into unqueued_level, unqueued_tasks
+        from unnest(known_tasks) as task(id)
+        cross join lateral (
+            select j.priority from :SCHEMA._private_jobs as j
+            where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is null
+                and j.priority > level
+            order by j.priority limit 1
+        ) as n
+        group by n.priority order by n.priority limit 1;
+        if wants_flagged then
+            select n.priority, array_agg(task.id) into flagged_level, flagged_tasks
+            from unnest(known_tasks) as task(id)
+            cross join lateral (
+                select j.priority from :SCHEMA._private_jobs as j
+                where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is not null
+                    and j.priority > level
+                order by j.priority limit 1
+            ) as n
+            group by n.priority order by n.priority limit 1;
+            wants_flagged := flagged_level is not null;
+        end if;
+        if wants_queued then
+            select n.priority, array_agg(task.id) into queued_level, queued_tasks
+            from unnest(known_tasks) as task(id)
+            cross join lateral (
+                select j.priority from :SCHEMA._private_jobs as j
+                where j.task_id = task.id and j.is_available and j.job_queue_id is not null
+                    and j.priority > level
+                order by j.priority limit 1
+            ) as n
+            group by n.priority order by n.priority limit 1;
+            wants_queued := queued_level is not null;
+        end if;
+        level := least(unqueued_level, flagged_level, queued_level);
+        exit when level is null;
+        if unqueued_level > level or unqueued_level is null then unqueued_tasks := '{}'; end if;
+        if flagged_level > level or flagged_level is null then flagged_tasks := '{}'; end if;
+        if queued_level > level or queued_level is null then queued_tasks := '{}'; end if;
+
+        -- One task, no flags, no queues: what nearly every claim is. One pass, and
+        -- the index scan itself steps over what others are taking.
+        if cardinality(unqueued_tasks) = 1 and flagged_tasks = '{}' and (queued_tasks = '{}' or queues_left < 1) then
+            return query
+            update :SCHEMA._private_jobs as job
+            set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment
+            where job.ctid = any (array(
+                select j.ctid from :SCHEMA._private_jobs as j
+                where j.task_id = unqueued_tasks[1] and j.is_available and j.job_queue_id is null
+                    and j.flags is null and j.priority = level and j.run_at <= this_moment
+                order by j.run_at, j.id
+                limit remaining
+                for update skip locked
+            ))
+            returning job.id, job.task_id, job.attempts, job.payload::text, null::int, job.priority,
+                date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision, null::text,
+                job.last_error, date_part('epoch', job.created_at),
+                date_part('epoch', job.updated_at), null::text;
+            get diagnostics taken = row_count;
+            remaining := remaining - taken;
+        else
+            passed_run_at := '-infinity';
+            passed_id := 0;
+            queues_taken := false;
+            loop
+                -- Look first, lock after: with several sources the order among them
+                -- is only known once they are merged.
+                select
+                    array_agg(merged.tid) filter (where merged.tid is not null),
+                    array_agg(merged.queue_id order by merged.run_at, merged.id) filter (where merged.queue_id is not null),
+                    count(*),
+                    max(merged.run_at),
+                    (array_agg(merged.id order by merged.run_at desc, merged.id desc))[1]
+                into chosen_jobs, chosen_queues, candidates, passed_run_at, passed_id
+                from (
+                    select source.tid, source.queue_id, source.run_at, source.id
+                    from (
+                        select job.tid, null::int as queue_id, job.run_at, job.id
+                        from unnest(unqueued_tasks) as task(id)
+                        cross join lateral (
+                            select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
+                            where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is null
+                                and j.priority = level and j.run_at <= this_moment
+                                and (j.run_at, j.id) > (passed_run_at, passed_id)
+                            order by j.run_at, j.id limit remaining
+                        ) as job
+                        union all
+                        select job.tid, null, job.run_at, job.id
+                        from unnest(flagged_tasks) as task(id)
+                        cross join lateral (
+                            select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
+                            where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is not null
+                                and j.priority = level and j.run_at <= this_moment
+                                and (j.run_at, j.id) > (passed_run_at, passed_id)
+                            order by j.run_at, j.id limit remaining
+                        ) as job
+                        where forbidden_flags is null
+                        union all
+                        select job.tid, null, job.run_at, job.id
+                        from unnest(flagged_tasks) as task(id)
+                        cross join lateral (
+                            with recursive flag_set (flags) as (
+                                (select j.flags from :SCHEMA._private_jobs as j
+                                 where j.task_id = task.id and j.is_available and j.job_queue_id is null
+                                    and j.flags is not null
+                                 order by j.flags limit 1)
+                                union all
+                                select (select j.flags from :SCHEMA._private_jobs as j
+                                        where j.task_id = task.id and j.is_available and j.job_queue_id is null
+                                            and j.flags is not null and j.flags > flag_set.flags
+                                        order by j.flags limit 1)
+                                from flag_set where flag_set.flags is not null
+                            )
+                            select flag_set.flags from flag_set
+                            where flag_set.flags is not null and not flag_set.flags ?| forbidden_flags
+                        ) as allowed
+                        cross join lateral (
+                            select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
+                            where j.task_id = task.id and j.is_available and j.job_queue_id is null
+                                and j.flags is not null and j.flags = allowed.flags
+                                and j.priority = level and j.run_at <= this_moment
+                                and (j.run_at, j.id) > (passed_run_at, passed_id)
+                            order by j.run_at, j.id limit remaining
+                        ) as job
+                        where forbidden_flags is not null
+                        union all
+                        select null, pick.queue_id, pick.head_run_at, pick.head_id
+                        from :SCHEMA._private_pick_queues(queued_tasks, level, this_moment, forbidden_flags,
+                            least(queues_left, remaining) * 2) as pick
+                        where queues_left > 0 and not queues_taken and queued_tasks <> '{}'
+                    ) as source
+                    order by source.run_at, source.id
+                    limit remaining
+                ) as merged;
+                exit when candidates = 0;
+
+                if chosen_jobs is not null then
+                    return query
+                    update :SCHEMA._private_jobs as job
+                    set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment
+                    where job.ctid = any (array(
+                        select j.ctid from :SCHEMA._private_jobs as j
+                        where j.ctid = any (chosen_jobs) and j.is_available
+                        for update skip locked
+                    ))
+                    returning job.id, job.task_id, job.attempts, job.payload::text, null::int, job.priority,
+                        date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision,
+                        job.flags::text, job.last_error, date_part('epoch', job.created_at),
+                        date_part('epoch', job.updated_at), null::text;
+                    get diagnostics taken = row_count;
+                    remaining := remaining - taken;
+                end if;
+
+                if chosen_queues is not null then
+                    with taken_queue as (
+                        update :SCHEMA._private_job_queues as queue
+                        set locked_by = holder, locked_at = this_moment
+                        where queue.id = any (array(
+                            select q.id from :SCHEMA._private_job_queues as q
+                            where q.id = any (chosen_queues) and q.is_available
+                            order by array_position(chosen_queues, q.id)
+                            limit queues_left
+                            for no key update skip locked
+                        ))
+                        returning queue.id
+                    )
+                    select array_agg(id) into held_queues from taken_queue;
+
+                    return query
+                    with recursive stair (queue_id, task_id, priority) as (
+                        select held.id, task.id, (
+                            select j.priority from :SCHEMA._private_jobs as j
+                            where j.task_id = task.id and j.is_available and j.job_queue_id = held.id
+                            order by j.priority limit 1)
+                        from unnest(held_queues) as held(id) cross join unnest(known_tasks) as task(id)
+                        union all
+                        select stair.queue_id, stair.task_id, (
+                            select j.priority from :SCHEMA._private_jobs as j
+                            where j.task_id = stair.task_id and j.is_available and j.job_queue_id = stair.queue_id
+                                and j.priority > stair.priority
+                            order by j.priority limit 1)
+                        from stair where stair.priority is not null
+                    ), next_in_line as (
+                        select job.tid, row_number() over (
+                            partition by stair.queue_id order by stair.priority, job.run_at, job.id) as place
+                        from stair
+                        cross join lateral (
+                            select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
+                            where j.task_id = stair.task_id and j.is_available and j.job_queue_id = stair.queue_id
+                                and j.priority = stair.priority and j.run_at <= this_moment
+                                and (forbidden_flags is null or (j.flags ?| forbidden_flags) is not true)
+                            order by j.run_at, j.id limit stretch
+                        ) as job
+                    )
+                    update :SCHEMA._private_jobs as job
+                    set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment
+                    where job.ctid = any (array(
+                        select j.ctid from :SCHEMA._private_jobs as j
+                        where j.ctid = any (array(select tid from next_in_line where place <= stretch)) and j.is_available
+                        for update skip locked
+                    ))
+                    returning job.id, job.task_id, job.attempts, job.payload::text, job.job_queue_id, job.priority,
+                        date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision,
+                        job.flags::text, job.last_error, date_part('epoch', job.created_at),
+                        date_part('epoch', job.updated_at),
+                        (select q.queue_name from :SCHEMA._private_job_queues as q where q.id = job.job_queue_id);
+                    get diagnostics taken = row_count;
+
+                    -- A queue whose jobs slipped away in between is let go again.
+                    update :SCHEMA._private_job_queues as queue
+                    set locked_by = null, locked_at = null
+                    where queue.id = any (held_queues) and not exists (
+                        select from :SCHEMA._private_jobs as j
+                        where j.locked_by = holder and j.locked_at = this_moment and j.job_queue_id = queue.id
+                    );
+                    remaining := remaining - taken;
+                    queues_left := queues_left - coalesce(cardinality(held_queues), 0);
+                    queues_taken := true;
+                end if;
+                exit when remaining < 1 or candidates < remaining;
+            end loop;
+        end if;
+
+        -- Still room: remember when the first of what lies ahead falls due.
+        if remaining > 0 then
+            if unqueued_level = level then
+                select least(next_run_at, min(n.run_at)) into next_run_at
+                from unnest(unqueued_tasks) as task(id)
+                cross join lateral (
+                    select j.run_at from :SCHEMA._private_jobs as j
+                    where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is null
+                        and j.priority = level and j.run_at > this_moment
+                    order by j.run_at limit 1
+                ) as n;
+            end if;
+            if flagged_level = level then
+                select least(next_run_at, min(n.run_at)) into next_run_at
+                from unnest(flagged_tasks) as task(id)
+                cross join lateral (
+                    select j.run_at from :SCHEMA._private_jobs as j
+                    where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is not null
+                        and j.priority = level and j.run_at > this_moment
+                    order by j.run_at limit 1
+                ) as n;
+            end if;
+            if queued_level = level then
+                select least(next_run_at, min(n.run_at)) into next_run_at
+                from unnest(queued_tasks) as task(id)
+                cross join lateral (
+                    select j.run_at from :SCHEMA._private_jobs as j
+                    where j.task_id = task.id and j.is_available and j.job_queue_id is not null
+                        and j.priority = level and j.run_at > this_moment
+                    order by j.run_at limit 1
+                ) as n;
+            end if;
+        end if;
+    end loop;
+
+    if remaining > 0 then
+        job_id := null;
+        job_run_at := date_part('epoch', next_run_at);
+        return next;
+    end if;
+end
+$$;
