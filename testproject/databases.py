@@ -10,6 +10,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from testproject import embedded
 
+SITE_DATABASE = "testproject"
+
 # How libpq calls a part of an address, and how Django does; all the rest are libpq options.
 DJANGO_NAMES = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
 
@@ -19,15 +21,17 @@ def is_embedded() -> bool:
     return not os.environ.get("DATABASE_URL")
 
 
-def ensure_running() -> None:
-    """Start the embedded PostgreSQL when it is the one in use."""
+def ensure_running(dbname: str | None = None) -> None:
+    """Start the embedded PostgreSQL when it is the one in use, with this database in it."""
     if is_embedded():
         embedded.ensure_running()
+        if dbname is not None:
+            embedded.ensure_database(dbname)
 
 
-def default(dbname: str) -> dict[str, Any]:
-    """The entry of settings.DATABASES: `dbname` on the embedded server, or what DATABASE_URL says."""
-    return from_url(os.environ.get("DATABASE_URL") or embedded.conninfo(dbname))
+def default() -> dict[str, Any]:
+    """The entry of settings.DATABASES: the site's database on the embedded server, or what DATABASE_URL says."""
+    return from_url(os.environ.get("DATABASE_URL") or embedded.conninfo(SITE_DATABASE))
 
 
 def from_url(url: str) -> dict[str, Any]:

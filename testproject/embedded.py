@@ -11,6 +11,7 @@ import atexit
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import IO
 
 import psutil
+import psycopg
+from psycopg import errors, sql
 
 from testproject import embedded_account
 
@@ -31,6 +34,8 @@ SUPERUSER = "postgres"
 # The longest path a unix socket may have on Linux is 107 bytes, on macOS 103.
 LONGEST_SOCKET_PATH = 103
 SOCKET_NAME = ".s.PGSQL.5432"
+# PostgreSQL takes a list of socket directories, in which spaces, commas and quotes have a meaning.
+PLAIN_PATH = re.compile(r"[A-Za-z0-9._/+-]+")
 
 # Durability is of no use to throw-away data; the rest leaves room for tests that open many sessions.
 SERVER_SETTINGS = {
@@ -61,9 +66,9 @@ def data_directory() -> Path:
 
 
 def socket_directory() -> Path:
-    """The data directory, or a short path in the temporary directory when that is too long for a socket."""
+    """The data directory, or a short and plain path when that is too long, or too odd, for a socket."""
     directory = data_directory()
-    if len(os.fsencode(directory / SOCKET_NAME)) <= LONGEST_SOCKET_PATH:
+    if len(os.fsencode(directory / SOCKET_NAME)) <= LONGEST_SOCKET_PATH and PLAIN_PATH.fullmatch(str(directory)):
         return directory
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     return Path("/tmp") / f"dgw-{digest}"
@@ -85,6 +90,13 @@ def ensure_running() -> None:
         # Held until the process ends, however it ends: that is how the last user knows to be the last.
         fcntl.flock(users, fcntl.LOCK_SH)
     atexit.register(_release, users, os.getpid())
+
+
+def ensure_database(name: str) -> None:
+    """Make a database in the running cluster unless it is there."""
+    with psycopg.connect(conninfo(), autocommit=True) as connection, suppress(errors.DuplicateDatabase):
+        if not connection.execute("select from pg_database where datname = %s", [name]).rowcount:
+            connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
 
 
 def _release(users: IO[str], owner: int) -> None:

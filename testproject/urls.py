@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.urls import path
-from django.views.generic import RedirectView
+
+from testproject.shop import views
 
 urlpatterns = [
+    path("", views.index, name="index"),
+    path("order/", views.order, name="order"),
     path("admin/", admin.site.urls),
-    path("", RedirectView.as_view(url="admin/")),
 ]

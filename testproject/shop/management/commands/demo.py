@@ -1,0 +1,108 @@
+"""`make demo`: a web site with the admin, a worker, and jobs flowing; `make demo ARGS=--once`: a short tour."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, CommandParser, call_command
+from django.core.management.base import BaseCommand
+from django.db import connection
+
+from testproject import databases, embedded, terminal
+from testproject.shop import processes, scenes
+from testproject.shop.summary import Summary
+
+LOGIN = "demo"
+SECONDS_BETWEEN_SCENES = 2.0
+# How long `--once` waits for retries and scheduled jobs before it calls the rest waiting.
+LONGEST_WAIT_SECONDS = 10.0
+
+
+class Command(BaseCommand):
+    help = "Shows the product at work: migrates, adds jobs, runs them, and says where to look."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--once", action="store_true", help="no web site: add a fixed set of jobs, run them, exit")
+        parser.add_argument("--port", type=int, default=8000, help="the web site's port; another one when it is taken")
+
+    def handle(self, *args: Any, once: bool, port: int, **options: Any) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
+        with terminal.in_foreground():
+            try:
+                self._prepare()
+                self._tour() if once else self._stay(port)
+            except KeyboardInterrupt:
+                self.stdout.write("")
+            finally:
+                # PostgreSQL is stopped at exit; from here on Ctrl-C would only leave a mess.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._say("Bye." if not once else "Now try: make demo")
+
+    def _prepare(self) -> None:
+        self._say(f"PostgreSQL: {_server()}")
+        call_command("migrate", verbosity=0, interactive=False)
+        users = get_user_model()
+        if not users.objects.filter(username=LOGIN).exists():
+            users.objects.create_superuser(username=LOGIN, email="", password=LOGIN)
+
+    def _tour(self) -> None:
+        summary = Summary()
+        scenes.play_all()
+        with summary.listening():
+            self._drain()
+        self.stdout.write("")
+        self.stdout.write("\n".join(summary.lines()) + "\n")
+
+    def _drain(self) -> None:
+        """Run what is due, and what falls due soon after: retries and scheduled jobs."""
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+        call_command("runworker", once=True)
+        while (pause := _seconds_until_next_job()) is not None and time.monotonic() + pause < deadline:
+            time.sleep(pause)
+            call_command("runworker", once=True)
+
+    def _stay(self, port: int) -> None:
+        port = processes.free_port(port)
+        log = embedded.home() / "demo-site.log"
+        with ExitStack() as stack:
+            output = stack.enter_context(log.open("wb"))
+            site = processes.manage("runserver", "--noreload", f"127.0.0.1:{port}", output=output)
+            children = {"web site": stack.enter_context(site)}
+            children["worker"] = stack.enter_context(processes.manage("runworker"))
+            self._say(f"Admin: http://127.0.0.1:{port}/admin/  (login {LOGIN}, password {LOGIN})")
+            self._say(f"Shop:  http://127.0.0.1:{port}/  (place an order, watch its jobs here)")
+            self._say("Ctrl-C ends it all.")
+            for play in scenes.endlessly():
+                play()
+                _watch(children, SECONDS_BETWEEN_SCENES)
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(self.style.MIGRATE_HEADING(text))
+        self.stdout.flush()
+
+
+def _watch(children: dict[str, processes.Process], seconds: float) -> None:
+    for name, child in children.items():
+        if child.poll() is not None:
+            raise CommandError(f"Expected the {name} to go on, got exit code {child.returncode}.")
+    time.sleep(seconds)
+
+
+def _server() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("show server_version")
+        (version,) = cursor.fetchone()
+    where = f"embedded, in {embedded.home()}" if databases.is_embedded() else "the one DATABASE_URL names"
+    return f"{version} ({where})"
+
+
+def _seconds_until_next_job() -> float | None:
+    """None when no job is waiting to be run."""
+    from django_graphile_worker.models import Job
+
+    raise NotImplementedError(Job)
