@@ -1,0 +1,250 @@
+"""The register of live workers, and what is done for the dead ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.schema import statement
+
+# Every holder of ours begins like this, so a claim that commits after its worker
+# was swept is still known for what it is.
+WORKER_PREFIX = "django-worker-"
+# What the original allows a holder that tells nothing of itself.
+STALE_LOCK_SECONDS = 4 * 3600
+# A lock this old is renewed while its worker lives, long before anybody calls it stale.
+RENEWAL_SECONDS = 3600
+# A job that was running when its worker died, this many times, is no longer innocent.
+POISON_LIMIT = 3
+
+REGISTER_WORKER = """/* gw:register-worker */
+insert into :SCHEMA._private_workers (id, metadata, started_at, last_heartbeat_at)
+values (
+    %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()))"""
+
+# The notification proves that the listener hears what others send.
+BEAT = """/* gw:beat */
+update :SCHEMA._private_workers
+set last_heartbeat_at = coalesce(%(now)s::timestamptz, now()), metadata = %(metadata)s::jsonb
+where id = %(worker_id)s
+returning case when %(channel)s::text is not null then pg_notify(%(channel)s::text, '') is not null end"""
+
+# The claims of long jobs stay young. A cancelled job must stay recognisable: its
+# updated_at keeps its place after locked_at.
+RENEW_CLAIMS = """/* gw:renew */
+with renewed_queue as (
+    update :SCHEMA._private_job_queues
+    set locked_at = now()
+    where locked_by = %(worker_id)s and locked_at < now() - interval '1 second' * %(older_than)s::float8
+)
+update :SCHEMA._private_jobs
+set locked_at = now(),
+    updated_at = case when updated_at > locked_at then now() + interval '1 microsecond' else updated_at end
+where locked_by = %(worker_id)s and locked_at < now() - interval '1 second' * %(older_than)s::float8"""
+
+DEREGISTER_WORKER = """/* gw:deregister-worker */
+delete from :SCHEMA._private_workers as worker
+where worker.id = %(worker_id)s and not exists (
+    select from :SCHEMA._private_jobs as job
+    where job.locked_at is not null and job.locked_by = worker.id)"""
+
+LIVE_TASKS = """/* gw:live-tasks */
+select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
+
+# Who is dead: registered and silent, or one of ours that nobody registers (its
+# claim arrived after its funeral).
+DEAD_WORKERS = """/* gw:dead-workers */
+select id from :SCHEMA._private_workers
+where last_heartbeat_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
+union
+select holder.locked_by
+from (
+    select locked_by, locked_at from :SCHEMA._private_jobs where locked_at is not null
+    union all
+    select locked_by, locked_at from :SCHEMA._private_job_queues where locked_at is not null
+) as holder
+where holder.locked_by like %(prefix)s::text
+    and holder.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
+    and not exists (select from :SCHEMA._private_workers as worker where worker.id = holder.locked_by)"""
+
+# A worker may beat again between being found silent and being swept: its row is
+# taken first and looked at once more.
+BURY_WORKERS = """/* gw:bury-workers */
+delete from :SCHEMA._private_workers
+where id = any (array(
+    select id from :SCHEMA._private_workers
+    where id = any (%(worker_ids)s::text[])
+        and last_heartbeat_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
+    for update skip locked))
+returning id"""
+
+RECOVER_JOBS = """/* gw:recover */
+with orphan as materialized (
+    select job.ctid as tid, job.id, coalesce(earlier.recoveries, 0) + 1 as recoveries,
+        job.attempts = job.max_attempts and job.updated_at > job.locked_at as was_cancelled
+    from :SCHEMA._private_jobs as job
+    left join :SCHEMA._private_job_recoveries as earlier on earlier.job_id = job.id
+    where job.locked_at is not null and job.locked_by = any (%(worker_ids)s::text[])
+    order by job.id
+    limit %(limit)s::int
+    for update of job skip locked
+), remembered as (
+    insert into :SCHEMA._private_job_recoveries as known (job_id, recoveries, last_recovered_at)
+    select id, recoveries, coalesce(%(now)s::timestamptz, now()) from orphan
+    on conflict (job_id) do update
+    set recoveries = excluded.recoveries, last_recovered_at = excluded.last_recovered_at
+)
+update :SCHEMA._private_jobs as job
+set attempts = case
+        when orphan.was_cancelled or orphan.recoveries >= %(poison_limit)s then job.attempts
+        else greatest(job.attempts - 1, 0) end,
+    run_at = greatest(job.run_at, coalesce(%(now)s::timestamptz, now()))
+        + interval '1 second' * (case when orphan.recoveries > 1 then exp(least(orphan.recoveries, 10)) else 0 end),
+    last_error = format(
+        'The worker %%s died while it held this job (%%s).', job.locked_by,
+        case when orphan.recoveries = 1 then 'the first time'
+        else orphan.recoveries || ' times; from ' || %(poison_limit)s || ' on the attempt counts' end),
+    locked_by = null,
+    locked_at = null
+from orphan
+where job.ctid = orphan.tid
+returning job.id"""
+
+RECOVER_QUEUES = """/* gw:recover-queues */
+update :SCHEMA._private_job_queues
+set locked_by = null, locked_at = null
+where id = any (array(
+    select id from :SCHEMA._private_job_queues
+    where locked_at is not null and locked_by = any (%(worker_ids)s::text[])
+    for update skip locked))
+returning id"""
+
+# Holders that never registered are other people's workers: theirs is the
+# original's patience, and the attempt counts, as there.
+RELEASE_STALE_JOBS = """/* gw:stale-jobs */
+update :SCHEMA._private_jobs
+set locked_by = null, locked_at = null, run_at = greatest(run_at, coalesce(%(now)s::timestamptz, now()))
+where ctid = any (array(
+    select job.ctid from :SCHEMA._private_jobs as job
+    where job.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(stale)s::float8
+        and not exists (select from :SCHEMA._private_workers as worker where worker.id = job.locked_by)
+    for update skip locked))
+returning id"""
+
+RELEASE_STALE_QUEUES = """/* gw:stale-queues */
+update :SCHEMA._private_job_queues
+set locked_by = null, locked_at = null
+where id = any (array(
+    select queue.id from :SCHEMA._private_job_queues as queue
+    where queue.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(stale)s::float8
+        and not exists (select from :SCHEMA._private_workers as worker where worker.id = queue.locked_by)
+    for update skip locked))
+returning id"""
+
+FORGET_RECOVERIES = """/* gw:forget-recoveries */
+delete from :SCHEMA._private_job_recoveries as known
+where not exists (select from :SCHEMA._private_jobs as job where job.id = known.job_id)"""
+
+WAKE_WORKERS = """/* gw:wake */
+select pg_notify('jobs:insert', json_build_object('r', random(), 'count', %(count)s::int)::text)"""
+
+
+class Recovered(NamedTuple):
+    """What a sweep set free."""
+
+    dead_worker_ids: tuple[str, ...]
+    job_ids: tuple[int, ...]
+    queue_ids: tuple[int, ...]
+    # There may be more jobs of the same dead: sweep again at once.
+    is_partial: bool
+
+
+def register_worker(
+    cursor: Any, worker_id: str, metadata: Mapping[str, Any], *, schema: str, now: datetime | None = None
+) -> None:
+    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now}
+    cursor.execute(statement(REGISTER_WORKER, schema), parameters)
+
+
+def beat(
+    cursor: Any,
+    worker_id: str,
+    metadata: Mapping[str, Any],
+    *,
+    schema: str,
+    channel: str | None = None,
+    now: datetime | None = None,
+) -> bool:
+    """Say "alive"; False when the register no longer knows this worker."""
+    cursor.execute(
+        statement(BEAT, schema),
+        {"worker_id": worker_id, "metadata": json.dumps(metadata), "channel": channel, "now": now},
+    )
+    return cursor.fetchone() is not None
+
+
+def renew_claims(cursor: Any, worker_id: str, *, schema: str, older_than: float = RENEWAL_SECONDS) -> None:
+    cursor.execute(statement(RENEW_CLAIMS, schema), {"worker_id": worker_id, "older_than": older_than})
+
+
+def deregister_worker(cursor: Any, worker_id: str, *, schema: str) -> None:
+    """Leave the register, unless jobs are still held: then the sweep must find this worker."""
+    cursor.execute(statement(DEREGISTER_WORKER, schema), {"worker_id": worker_id})
+
+
+def live_task_identifiers(cursor: Any, *, schema: str) -> set[str]:
+    """The tasks that registered workers say they run."""
+    cursor.execute(statement(LIVE_TASKS, schema))
+    return {row[0] for row in cursor.fetchall()}
+
+
+def recover(
+    cursor: Any, *, schema: str, timeout: float, limit: int = 1000, now: datetime | None = None
+) -> Recovered:
+    """Free what dead workers held. Found by state, not by event: run it again and again."""
+    parameters = {"timeout": timeout, "prefix": f"{WORKER_PREFIX}%", "now": now}
+    cursor.execute(statement(DEAD_WORKERS, schema), parameters)
+    suspects = [row[0] for row in cursor.fetchall()]
+    if not suspects:
+        return Recovered((), (), (), is_partial=False)
+    dead = _bury(cursor, suspects, schema=schema, timeout=timeout, now=now)
+    shared = {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now}
+    cursor.execute(statement(RECOVER_JOBS, schema), shared)
+    job_ids = tuple(row[0] for row in cursor.fetchall())
+    cursor.execute(statement(RECOVER_QUEUES, schema), {"worker_ids": dead})
+    queue_ids = tuple(row[0] for row in cursor.fetchall())
+    return Recovered(tuple(dead), job_ids, queue_ids, is_partial=len(job_ids) >= limit)
+
+
+def _bury(
+    cursor: Any, suspects: Sequence[str], *, schema: str, timeout: float, now: datetime | None
+) -> list[str]:
+    cursor.execute(statement(BURY_WORKERS, schema), {"worker_ids": suspects, "timeout": timeout, "now": now})
+    buried = {row[0] for row in cursor.fetchall()}
+    cursor.execute(
+        statement("/* gw:alive */ select id from :SCHEMA._private_workers where id = any (%(ids)s::text[])", schema),
+        {"ids": suspects},
+    )
+    alive = {row[0] for row in cursor.fetchall()}
+    return [suspect for suspect in suspects if suspect in buried or suspect not in alive]
+
+
+def release_stale_locks(
+    cursor: Any, *, schema: str, stale: float = STALE_LOCK_SECONDS, now: datetime | None = None
+) -> tuple[int, int]:
+    """Free what unregistered holders have held for four hours; how many jobs and queues."""
+    cursor.execute(statement(RELEASE_STALE_JOBS, schema), {"stale": stale, "now": now})
+    jobs = len(cursor.fetchall())
+    cursor.execute(statement(RELEASE_STALE_QUEUES, schema), {"stale": stale, "now": now})
+    return jobs, len(cursor.fetchall())
+
+
+def forget_recoveries(cursor: Any, *, schema: str) -> None:
+    """Drop the memory of jobs that are gone."""
+    cursor.execute(statement(FORGET_RECOVERIES, schema))
+
+
+def wake_workers(cursor: Any, count: int, *, schema: str) -> None:
+    cursor.execute(statement(WAKE_WORKERS, schema), {"count": count})

@@ -1,0 +1,107 @@
+"""The machinery's own connections to PostgreSQL.
+
+Django's connections belong to the tasks. The worker itself keeps plain psycopg
+connections, one per part, built from the same ``settings.DATABASES`` entry. They
+hold no state between statements, so a transaction pooler in between is fine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.db import connections
+from psycopg import errors, sql
+
+from django_graphile_worker.conf import Settings
+from django_graphile_worker.worker.deadline import watchdog
+
+# Seconds: a peer that vanished is noticed within half a minute, whatever the
+# system's own defaults of hours say.
+LIVENESS = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+# Django's own additions, which plain psycopg does not take or the worker does not want.
+DJANGO_ONLY = ("context", "cursor_factory", "prepare_threshold")
+
+# A pooler that hands each statement to another server connection says one of these.
+POOLER_CONFUSION = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
+# The server is there and will not serve: after a fail-over the old address may be
+# a standby. Only a new connection can find the new primary.
+WRONG_SERVER = (errors.ReadOnlySqlTransaction, errors.CannotConnectNow, errors.AdminShutdown)
+
+
+class Database:
+    """One autocommit connection that comes back by itself."""
+
+    def __init__(self, alias: str, settings: Settings, *, part: str) -> None:
+        self.alias = alias
+        self.schema = settings.schema
+        self.deadline = settings.statement_timeout
+        self._part = part
+        self._prepares = settings.prepared_statements
+        self._connection: psycopg.Connection[Any] | None = None
+
+    @contextmanager
+    def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
+        """A cursor under the deadline. An error that spoils the connection discards it."""
+        connection = self.connection()
+        try:
+            with watchdog.watch(connection, self.deadline):
+                yield connection.cursor()
+        except POOLER_CONFUSION:
+            self._prepares = False
+            self.close()
+            raise
+        except WRONG_SERVER:
+            self.close()
+            raise
+        except psycopg.Error:
+            # Judged by the connection's state: a server that went away often
+            # leaves no error code at all.
+            if connection.closed or connection.broken or not is_idle(connection):
+                self.close()
+            raise
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection, opened now if there is none."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        parameters = connection_parameters(self.alias, part=self._part)
+        connection = psycopg.connect(
+            **parameters, autocommit=True, prepare_threshold=0 if self._prepares else None
+        )
+        role = connections.settings[self.alias].get("OPTIONS", {}).get("assume_role")
+        if role:
+            connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+        return connection
+
+
+def connection_parameters(alias: str, *, part: str) -> dict[str, Any]:
+    """What psycopg needs to reach the database that Django calls ``alias``."""
+    wrapper: Any = connections.create_connection(alias)
+    parameters = {
+        key: value for key, value in wrapper.get_connection_params().items() if key not in DJANGO_ONLY
+    }
+    return {**LIVENESS, "application_name": f"graphile_worker {part}", **parameters}
+
+
+def is_idle(connection: psycopg.Connection[Any]) -> bool:
+    status = connection.info.transaction_status
+    return bool(status == psycopg.pq.TransactionStatus.IDLE)

@@ -1,0 +1,93 @@
+"""A deadline for every statement of the machinery.
+
+A server may hang on a lock, and a network may swallow a connection without a
+word; keepalives see neither through a proxy. So somebody else looks at the
+clock: past its deadline a statement is first cancelled, which frees the server,
+and then, if that did not help, its socket is cut, which frees the thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+TICK = 0.5
+CANCEL_TIMEOUT = 2.0
+
+
+class Watchdog:
+    """One thread that watches all statements under way in this process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._watched: dict[int, tuple[float, Any]] = {}
+        self._cancelled: set[int] = set()
+        self._tokens = itertools.count()
+        self._something_to_watch = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def watch(self, connection: Any, seconds: float) -> Iterator[None]:
+        """Let what happens inside take this long and no longer."""
+        self._ensure_thread()
+        token = next(self._tokens)
+        self._watched[token] = (self._clock() + seconds, connection)
+        self._something_to_watch.set()
+        try:
+            yield
+        finally:
+            self._watched.pop(token, None)
+            self._cancelled.discard(token)
+
+    def bark(self) -> None:
+        """Deal with everything that is past its deadline."""
+        now = self._clock()
+        for token, (deadline, connection) in list(self._watched.items()):
+            if now < deadline:
+                continue
+            if token in self._cancelled:
+                cut(connection)
+            else:
+                self._cancelled.add(token)
+                with contextlib.suppress(Exception):
+                    connection.cancel_safe(timeout=CANCEL_TIMEOUT)
+
+    def _ensure_thread(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            with self._lock:
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(target=self._run, name="graphile-worker-watchdog", daemon=True)
+                    self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._something_to_watch.wait()
+            threading.Event().wait(TICK)
+            if not self._watched:
+                self._something_to_watch.clear()
+                # Set again by whoever came in between.
+                if self._watched:
+                    self._something_to_watch.set()
+                continue
+            self.bark()
+
+
+def cut(connection: Any) -> None:
+    """Shut a connection's socket down under it: whoever reads from it gets an error."""
+    with contextlib.suppress(Exception):
+        duplicate = socket.socket(fileno=os.dup(connection.pgconn.socket))
+        try:
+            duplicate.shutdown(socket.SHUT_RDWR)
+        finally:
+            duplicate.close()
+
+
+watchdog = Watchdog()

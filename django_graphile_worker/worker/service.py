@@ -1,0 +1,99 @@
+"""What every long-lived part of a worker is: one unit of work, again and again."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+Trouble = Callable[[str, Exception, float], None]
+
+FIRST_RETRY = 0.1
+LAST_RETRY = 15.0
+
+
+class Service(ABC):
+    """A thread around ``step()``.
+
+    ``step()`` does one unit of work and returns the seconds until the next:
+    zero for at once, infinity for "when woken". This class alone owns the
+    thread, the wake-up and the back-off after errors; tests call ``step()``.
+    """
+
+    name = "service"
+
+    def __init__(self, *, on_trouble: Trouble | None = None) -> None:
+        self._on_trouble = on_trouble
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failures = 0
+
+    @abstractmethod
+    def step(self) -> float:
+        """Do one unit of work; return the seconds until the next."""
+
+    def close(self) -> None:
+        """Called on the service's own thread when it ends."""
+
+    def start(self) -> None:
+        """Start the thread, once; a service that was stopped before never starts."""
+        if self._thread is None and not self._stopping.is_set():
+            self._thread = threading.Thread(target=self._run, name=f"graphile-worker-{self.name}", daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Have the next step now; a step under way is followed by another."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Ask the service to end after the step under way. Safe twice, and before the start."""
+        self._stopping.set()
+        self._woken.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; True when the service is over."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._woken.clear()
+                self._pause(self._guarded_step())
+        finally:
+            self.close()
+
+    def _guarded_step(self) -> float:
+        try:
+            delay = self.step()
+        except Exception as error:
+            delay = self._retry_delay()
+            if self._on_trouble is not None:
+                self._on_trouble(self.name, error, delay)
+            return delay
+        self._failures = 0
+        return delay
+
+    def _retry_delay(self) -> float:
+        """Back off, with jitter: a fleet must not come back to its database as one."""
+        ceiling = min(LAST_RETRY, FIRST_RETRY * 2**self._failures)
+        self._failures = min(self._failures + 1, 20)
+        return ceiling * random.uniform(0.5, 1.0)
+
+    def _pause(self, delay: float) -> None:
+        if delay > 0:
+            self._woken.wait(None if math.isinf(delay) else delay)
+
+
+def jittered(seconds: float) -> float:
+    """A duration a little shorter each time, so that workers started together drift apart."""
+    return seconds * random.uniform(0.85, 1.0)
