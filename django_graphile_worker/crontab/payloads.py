@@ -1,0 +1,58 @@
+"""Payloads: JSON5 in a crontab, plain JSON in the queue."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django_graphile_worker.crontab.mistakes import Notebook, Position
+
+_COLUMN = re.compile(r" at column ([0-9]+)$")
+
+
+def read_payload(text: str, notebook: Notebook, at: Position) -> dict[str, Any] | None:
+    """The object that a JSON5 text stands for; mistakes go to the notebook."""
+    # Imported here: only a crontab with payloads should pay for the parser.
+    import json5
+
+    if not text.endswith("}"):
+        notebook.note("a JSON5 object like {limit: 10} at the end of the line", text, at)
+        return None
+    try:
+        payload = json5.loads(text)
+    except ValueError as error:
+        _note_syntax(str(error), text, notebook, at)
+        return None
+    except RecursionError:
+        notebook.note("a payload that is nested less deeply", text[:20] + "…", at)
+        return None
+    try:
+        return plain_payload(payload)
+    except ValueError as error:
+        notebook.note(str(error), text, at)
+        return None
+
+
+def _note_syntax(reason: str, text: str, notebook: Notebook, at: Position) -> None:
+    found = _COLUMN.search(reason)
+    offset = min(int(found[1]) - 1, len(text) - 1) if found else 0
+    notebook.note("JSON5 (quote text, close every bracket)", text[offset:], at.shifted(offset))
+
+
+def plain_payload(payload: object) -> dict[str, Any]:
+    """The payload as JSON gives it back; ValueError tells what was expected instead."""
+    if not isinstance(payload, Mapping):
+        raise ValueError("an object (a dict) as payload")
+    try:
+        text = json.dumps(dict(payload), allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a payload without half a surrogate pair, which PostgreSQL cannot store") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"a payload that JSON can hold ({error})") from None
+    if r"\u0000" in text.replace(r"\\", ""):
+        raise ValueError(r"a payload without the character \u0000, which PostgreSQL cannot store")
+    plain: dict[str, Any] = json.loads(text)
+    return plain

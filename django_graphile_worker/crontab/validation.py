@@ -1,0 +1,109 @@
+"""Checks on items made in Python: the same rules as for a line of a crontab."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django_graphile_worker.crontab.items import CronItem
+from django_graphile_worker.crontab.mistakes import Notebook, Position
+from django_graphile_worker.crontab.options import LONGEST_IDENTIFIER
+from django_graphile_worker.crontab.patterns import read_pattern
+from django_graphile_worker.crontab.payloads import plain_payload
+from django_graphile_worker.crontab.phrases import EXPECTED_PHRASE, LONGEST_PERIOD, parse_phrase
+from django_graphile_worker.crontab.zones import load_zone
+from django_graphile_worker.jobs import (
+    LARGEST_MAX_ATTEMPTS,
+    LARGEST_PRIORITY,
+    MAX_IDENTIFIER_LENGTH,
+    MAX_JOB_KEY_LENGTH,
+    MAX_QUEUE_NAME_LENGTH,
+    SMALLEST_PRIORITY,
+    valid_flags,
+    valid_identifier,
+    valid_job_key,
+    valid_job_key_mode,
+    valid_max_attempts,
+    valid_priority,
+    valid_queue_name,
+)
+
+
+def checked_item(item: CronItem, notebook: Notebook) -> CronItem | None:
+    """The item with plain values in every attribute; None when it has mistakes."""
+    before = len(notebook)
+    values = {name: _checked(name, read, expected, item, notebook) for name, (read, expected) in _RULES.items()}
+    values["match"] = _checked_match(item.match, notebook)
+    if len(notebook) > before:
+        return None
+    values["identifier"] = values["identifier"] or values["task"]
+    return replace(item, **values)
+
+
+def _checked(name: str, read: Callable[[Any], Any], expected: str, item: CronItem, notebook: Notebook) -> Any:
+    value = getattr(item, name)
+    try:
+        return read(value)
+    except (ValueError, TypeError) as error:
+        # These two know better than a fixed sentence what was meant.
+        reason = str(error) if name in {"payload", "time_zone"} else expected
+        notebook.note(f"{name} to be {reason}", value if isinstance(value, str) else repr(value))
+        return None
+
+
+def _checked_match(match: object, notebook: Notebook) -> Any:
+    if callable(match):
+        return match
+    if not isinstance(match, str):
+        notebook.note("match to be a pattern like '0 4 * * *' or a callable", repr(match))
+        return None
+    read_pattern(match, notebook, Position(column=1, context=match))
+    return " ".join(match.split())
+
+
+def _optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
+
+
+def _identifier(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_IDENTIFIER or "\x00" in value:
+        raise ValueError(value)
+    value.encode()
+    return value
+
+
+def _period(value: object) -> timedelta:
+    if isinstance(value, str):
+        return parse_phrase(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        value = timedelta(seconds=min(value, 2 * LONGEST_PERIOD.total_seconds()))
+    if not isinstance(value, timedelta) or not timedelta(0) <= value <= LONGEST_PERIOD:
+        raise ValueError(value)
+    return value
+
+
+def _zone_key(value: object) -> str:
+    if isinstance(value, ZoneInfo) and value.key:
+        value = value.key
+    if not isinstance(value, str):
+        raise ValueError("the name of an IANA time zone, like 'Europe/Paris'")
+    return load_zone(value).key
+
+
+_RULES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "task": (valid_identifier, f"a task identifier of 1 to {MAX_IDENTIFIER_LENGTH} characters"),
+    "payload": (_optional(plain_payload), ""),
+    "identifier": (_optional(_identifier), f"a name of 1 to {LONGEST_IDENTIFIER} characters"),
+    "backfill_period": (_period, f"a timedelta, seconds, or {EXPECTED_PHRASE}; not negative"),
+    "max_attempts": (valid_max_attempts, f"a whole number from 1 to {LARGEST_MAX_ATTEMPTS}"),
+    "queue_name": (valid_queue_name, f"a name of 1 to {MAX_QUEUE_NAME_LENGTH} characters"),
+    "priority": (valid_priority, f"a whole number from {SMALLEST_PRIORITY} to {LARGEST_PRIORITY}"),
+    "job_key": (valid_job_key, f"a key of 1 to {MAX_JOB_KEY_LENGTH} characters"),
+    "job_key_mode": (valid_job_key_mode, "'replace', 'preserve_run_at' or 'unsafe_dedupe'"),
+    "flags": (valid_flags, "a list or set of strings"),
+    "time_zone": (_optional(_zone_key), ""),
+}

@@ -1,0 +1,44 @@
+"""Items back to crontab text: ``parse_crontab(format_item(item))`` is the item."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from django_graphile_worker.crontab.items import CronItem
+from django_graphile_worker.crontab.phrases import format_phrase
+
+# What a query string may hold as it is, beyond letters, digits and '_.-~'.
+_PLAIN = "/:,"
+
+
+def format_item(item: CronItem) -> str:
+    """One line of a crontab. A callable ``match`` cannot be written down: ValueError."""
+    if not isinstance(item.match, str):
+        raise ValueError(f"expected a cron item with a pattern, got one with a callable: {item.match!r}")
+    words = [item.match, item.task]
+    options = "&".join(f"{key}={quote(value, safe=_PLAIN)}" for key, value in _options(item))
+    if options:
+        words.append(f"?{options}")
+    if item.payload is not None:
+        words.append(json.dumps(dict(item.payload), ensure_ascii=False))
+    return " ".join(words)
+
+
+def _options(item: CronItem) -> Iterator[tuple[str, str]]:
+    if item.name != item.task:
+        yield "id", item.name
+    if item.period:
+        yield "fill", format_phrase(item.period)
+    plain = {
+        "max": item.max_attempts,
+        "queue": item.queue_name,
+        "jobKey": item.job_key,
+        "jobKeyMode": item.job_key_mode,
+        "priority": item.priority,
+        "tz": item.zone and item.zone.key,
+    }
+    yield from ((key, str(value)) for key, value in plain.items() if value is not None)
+    if item.flags:
+        yield "flags", ",".join(item.flags)

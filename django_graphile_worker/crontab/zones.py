@@ -1,0 +1,75 @@
+"""Local time: which minutes of a zone's wall clock belong to which instant.
+
+The rule, for every zone and every transition: each local minute fires once. A
+minute that the clock skips (spring) fires at the end of the gap, the first
+instant after it; a minute that comes twice (autumn) fires the first time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import zoneinfo
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+MINUTE = timedelta(minutes=1)
+
+
+def load_zone(key: str) -> ZoneInfo:
+    """The zone of this name; ValueError tells what was expected."""
+    try:
+        return ZoneInfo(key)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(_expected(key)) from None
+
+
+def _expected(key: str) -> str:
+    known = zoneinfo.available_timezones()
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
+    near = near or [name for name in sorted(known) if name.lower().endswith(f"/{key.lower()}")][:1]
+    return "an IANA time zone like Europe/Paris" + (f" (did you mean {near[0]}?)" if near else "")
+
+
+def local_minutes(instant: datetime, zone: ZoneInfo | None) -> list[datetime]:
+    """The local minutes that fire at a UTC minute: mostly one; none, or many, at a transition."""
+    if zone is None:
+        return [instant]
+    local = instant.astimezone(zone)
+    if local.fold:
+        return []
+    skipped = _offset(local) - _offset((instant - MINUTE).astimezone(zone))
+    if skipped <= timedelta(0):
+        return [local]
+    wall_clock = local.replace(tzinfo=None)
+    return [
+        (wall_clock - MINUTE * minutes_before).replace(tzinfo=zone)
+        for minutes_before in range(skipped // MINUTE, -1, -1)
+    ]
+
+
+def instant_of(wall_clock: datetime, zone: ZoneInfo | None) -> datetime:
+    """The UTC minute at which a (naive) local minute fires."""
+    if zone is None:
+        return wall_clock.replace(tzinfo=UTC)
+    local = wall_clock.replace(tzinfo=zone)
+    instant = local.astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == wall_clock:
+        return instant
+    return _end_of_gap(instant, zone, _offset(local))
+
+
+def _end_of_gap(after: datetime, zone: ZoneInfo, old_offset: timedelta) -> datetime:
+    """The first minute with a new offset; ``after`` lies no further behind it than the gap is long."""
+    new_offset = _offset(after.astimezone(zone))
+    early, late = after - (new_offset - old_offset), after
+    while late - early > MINUTE:
+        middle = early + (late - early) // MINUTE // 2 * MINUTE
+        if _offset(middle.astimezone(zone)) == old_offset:
+            early = middle
+        else:
+            late = middle
+    return late
+
+
+def _offset(local: datetime) -> timedelta:
+    return local.utcoffset() or timedelta(0)
