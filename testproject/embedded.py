@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -109,6 +110,8 @@ def _release(users: IO[str], owner: int) -> None:
             return
         if _is_running():
             _pg_ctl("stop", "--mode=fast")
+        if socket_directory() != data_directory():
+            shutil.rmtree(socket_directory(), ignore_errors=True)
         users.close()
 
 
@@ -122,9 +125,12 @@ def _exclusive(name: str) -> Iterator[None]:
 def _start_or_start_afresh() -> None:
     _end_leftovers()
     if (data_directory() / "PG_VERSION").exists():
-        with suppress(EmbeddedPostgresError):
-            _start()
-            return
+        # Sessions of a server that was killed need a moment to notice, and it cannot be replaced before.
+        for pause in (0.1, 0.5, 1.0):
+            with suppress(EmbeddedPostgresError):
+                _start()
+                return
+            time.sleep(pause)
     shutil.rmtree(data_directory(), ignore_errors=True)
     _initialise()
     _start()
@@ -174,16 +180,19 @@ def _end_leftovers() -> None:
     if not pid_file.exists():
         return
     if _is_our_server(pid_file.read_text().splitlines()):
-        _pg_ctl("stop", "--mode=immediate")
+        with suppress(EmbeddedPostgresError):  # it may be on its way out
+            _pg_ctl("stop", "--mode=immediate")
     else:
-        pid_file.unlink()
+        for path in (pid_file, socket_directory() / SOCKET_NAME, socket_directory() / f"{SOCKET_NAME}.lock"):
+            path.unlink(missing_ok=True)
 
 
 def _is_our_server(lines: list[str]) -> bool:
     if len(lines) < 2 or lines[1] != str(data_directory()):
         return False
     try:
-        return str(psutil.Process(int(lines[0])).name()).startswith("postgres")
+        process = psutil.Process(int(lines[0]))
+        return process.name().startswith("postgres") and process.status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, ValueError):
         return False
 
