@@ -120,3 +120,7 @@ def _to_timedelta(delay: object) -> timedelta:
     if duration < timedelta(0):
         raise InvalidJobError(f"RetryLater: expected a delay of zero or more, got {delay!r}.")
     return duration
+
+
+class ReadOnlyModelError(GraphileWorkerError, TypeError):
+    """A model over the worker schema was written to; the message names the function to use."""

@@ -1,0 +1,172 @@
+"""Unmanaged, read-only models over the worker schema.
+
+Rows are written by the SQL functions alone, which keep locks, keys and
+notifications right; the models are for reading, filtering and joining.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+from django.db import models
+from django.db.models.sql.compiler import SQLCompiler
+from django.utils.translation import gettext_lazy as _
+
+from django_graphile_worker import conf
+from django_graphile_worker.exceptions import ReadOnlyModelError
+from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.sql import schema
+from django_graphile_worker.sql.reading import as_text, within_python_years
+
+
+def table(name: str) -> str:
+    """Return the db_table of a table in the worker schema; migrations call it too."""
+    return schema.table(name, conf.current().schema)
+
+
+class PayloadField(models.Field):  # type: ignore[type-arg]
+    """A column of type json, read as text: one undecodable value must not hide its whole page of rows."""
+
+    description = _("JSON (not jsonb)")
+
+    def db_type(self, connection: Any) -> str:
+        return "json"
+
+    def select_format(self, compiler: SQLCompiler, sql: str, params: Any) -> tuple[str, Any]:
+        return as_text(sql), params
+
+    def from_db_value(self, value: str | None, expression: object, connection: object) -> Any:
+        return None if value is None else decode_leniently(value)
+
+
+class TimestampField(models.DateTimeField):  # type: ignore[type-arg]
+    """A timestamptz whose infinities come as the first or last day Python has."""
+
+    def select_format(self, compiler: SQLCompiler, sql: str, params: Any) -> tuple[str, Any]:
+        return within_python_years(sql), tuple(params) * 3
+
+
+class ReadOnlyQuerySet(models.QuerySet[Any]):
+    """A queryset that sends writers to the functions that write."""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ReadOnlyModelError(
+            f"{self.model.__name__} rows are read-only, as a write behind the workers' back would break their "
+            f"locks. {self.model.way_to_write}"
+        )
+
+    create = update = delete = bulk_create = bulk_update = get_or_create = update_or_create = _refuse
+    acreate = aupdate = adelete = abulk_create = abulk_update = aget_or_create = aupdate_or_create = _refuse
+    _raw_delete = _insert = _update = _refuse
+
+
+class ReadOnlyModel(models.Model):
+    """A table of the worker schema."""
+
+    way_to_write: ClassVar[str] = ""
+
+    objects = ReadOnlyQuerySet.as_manager()
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> NoReturn:
+        type(self).objects.all()._refuse()
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        type(self).objects.all()._refuse()
+
+
+class Task(ReadOnlyModel):
+    """A task identifier that a job has had, or that a worker knows."""
+
+    way_to_write = "Identifiers are made by add_job() and by workers, and removed by cleanup()."
+
+    id = models.IntegerField(primary_key=True)
+    identifier = models.TextField(unique=True)
+
+    class Meta:
+        managed = False
+        db_table = table("_private_tasks")
+        verbose_name = _("task")
+        verbose_name_plural = _("tasks")
+
+    def __str__(self) -> str:
+        return self.identifier
+
+
+class JobQueue(ReadOnlyModel):
+    """A named queue: its jobs run one at a time."""
+
+    way_to_write = "Queues are made by add_job(), unlocked by force_unlock_workers() and removed by cleanup()."
+
+    id = models.IntegerField(primary_key=True)
+    queue_name = models.TextField(unique=True)
+    locked_at = TimestampField(null=True)
+    locked_by = models.TextField(null=True)  # noqa: DJ001 - the column is null when nobody has it
+    is_available = models.BooleanField()
+
+    class Meta:
+        managed = False
+        db_table = table("_private_job_queues")
+        verbose_name = _("job queue")
+        verbose_name_plural = _("job queues")
+
+    def __str__(self) -> str:
+        return self.queue_name
+
+
+class Job(ReadOnlyModel):
+    """A job that waits, runs, or has failed for good; a completed one is gone."""
+
+    way_to_write = (
+        "Use add_job(), add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs() or reschedule_jobs()."
+    )
+
+    id = models.BigIntegerField(primary_key=True)
+    job_queue = models.ForeignKey(
+        JobQueue, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="jobs"
+    )
+    task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="jobs")
+    payload = PayloadField()
+    priority = models.SmallIntegerField()
+    run_at = TimestampField()
+    attempts = models.SmallIntegerField()
+    max_attempts = models.SmallIntegerField()
+    last_error = models.TextField(null=True)  # noqa: DJ001 - the column is null when there was none
+    created_at = TimestampField()
+    updated_at = TimestampField()
+    key = models.TextField(null=True, unique=True)  # noqa: DJ001 - the column is null without a key
+    locked_at = TimestampField(null=True)
+    locked_by = models.TextField(null=True)  # noqa: DJ001 - the column is null when nobody has it
+    revision = models.IntegerField()
+    flags = models.JSONField(null=True)
+    is_available = models.BooleanField()
+
+    class Meta:
+        managed = False
+        db_table = table("_private_jobs")
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+
+    def __str__(self) -> str:
+        return f"{self.task.identifier} #{self.pk}"
+
+
+class KnownCrontab(ReadOnlyModel):
+    """A crontab item that has been seen, and when it last fired."""
+
+    way_to_write = "Known crontabs are written by workers alone."
+
+    identifier = models.TextField(primary_key=True)
+    known_since = TimestampField()
+    last_execution = TimestampField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = table("_private_known_crontabs")
+        verbose_name = _("known crontab")
+        verbose_name_plural = _("known crontabs")
+
+    def __str__(self) -> str:
+        return self.identifier

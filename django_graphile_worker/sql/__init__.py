@@ -1,0 +1,3 @@
+"""The only code of this package that executes SQL."""
+
+from __future__ import annotations

@@ -1,0 +1,37 @@
+"""How statements learn the name of the worker schema."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+
+
+def quoted(name: str) -> str:
+    """Return the name as a quoted identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return the text as a string constant that no server setting can read otherwise."""
+    escaped = text.replace("'", "''")
+    if "\\" in escaped:
+        return " E'" + escaped.replace("\\", "\\\\") + "'"
+    return "'" + escaped + "'"
+
+
+def table(name: str, schema: str) -> str:
+    """Return a model's db_table: Django leaves a name that is already quoted alone."""
+    return f"{quoted(schema)}.{quoted(name)}"
+
+
+@lru_cache(maxsize=512)
+def statement(text: str, schema: str) -> str:
+    """Put the schema into a statement: :SCHEMA as an identifier, :'SCHEMA' as a string."""
+    return text.replace(":'SCHEMA'", literal(schema)).replace(":SCHEMA", quoted(schema))
+
+
+@lru_cache(maxsize=64)
+def ddl(filename: str, schema: str) -> str:
+    """Return a file of sql/ddl with the schema put in."""
+    text = files(__package__).joinpath("ddl", filename).read_text(encoding="utf-8")
+    return statement(text, schema)
