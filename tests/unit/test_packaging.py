@@ -1,0 +1,67 @@
+"""What is shipped: the wheel holds everything the product reads, and nothing that only its makers need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import django_graphile_worker
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+PACKAGE = CHECKOUT / "django_graphile_worker"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Build the wheel as `pip wheel` would, with the build backend of this environment: no network."""
+    directory = tmp_path_factory.mktemp("wheel")
+    build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(directory)], cwd=CHECKOUT, check=True, capture_output=True)
+    (path,) = directory.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
+
+
+def _source_files() -> set[str]:
+    return {
+        path.relative_to(CHECKOUT).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_wheel__contains_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:
+    assert _source_files() <= set(wheel.namelist())
+
+
+def test_wheel__contains_more_than_python(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    assert "django_graphile_worker/py.typed" in names
+    assert any(name.startswith("django_graphile_worker/sql/ddl/") and name.endswith(".sql") for name in names)
+
+
+def test_wheel__contains_nothing_else(wheel: zipfile.ZipFile) -> None:
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+    version = django_graphile_worker.__version__
+    assert tops == {"django_graphile_worker", f"django_graphile_worker-{version}.dist-info"}
+
+
+def test_wheel__needs_three_packages_and_no_more(metadata: Message) -> None:
+    needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert sorted(needed) == ["django>=5.2", "json5", "psycopg>=3.2.10"]
+
+
+def test_wheel__carries_its_license(wheel: zipfile.ZipFile, metadata: Message) -> None:
+    assert metadata["License-Expression"] == "MIT"
+    assert any(name.endswith("/licenses/LICENSE") for name in wheel.namelist())
