@@ -11,7 +11,9 @@ import psycopg
 import pytest
 from django.db import connection
 
+from django_graphile_worker.models import Job
 from testproject import databases
+from tests.factories import make_job
 
 Connect = Callable[..., psycopg.Connection[tuple[Any, ...]]]
 
@@ -86,3 +88,11 @@ def test_database_url__is_split_into_django_names() -> None:
         "PORT": "6432",
         "OPTIONS": {"sslmode": "require"},
     }
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("turn", [1, 2])
+def test_committed_jobs__are_gone_before_the_next_test(turn: int) -> None:
+    assert not Job.objects.exists()
+    make_job("left_behind", {"turn": turn}, queue_name="left", locked_by="somebody", flags={"big": True})
+    assert Job.objects.get().task.identifier == "left_behind"

@@ -11,7 +11,10 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, CommandParser, call_command
 from django.core.management.base import BaseCommand
 from django.db import connection
+from django.db.models import Min
+from django.utils import timezone
 
+from django_graphile_worker.models import Job
 from testproject import databases, embedded, terminal
 from testproject.shop import processes, scenes
 from testproject.shop.summary import Summary
@@ -103,6 +106,5 @@ def _server() -> str:
 
 def _seconds_until_next_job() -> float | None:
     """None when no job is waiting to be run."""
-    from django_graphile_worker.models import Job
-
-    raise NotImplementedError(Job)
+    due = Job.objects.filter(is_available=True).aggregate(due=Min("run_at"))["due"]
+    return None if due is None else max(0.0, (due - timezone.now()).total_seconds())
