@@ -147,7 +147,7 @@ def _commits(request: pytest.FixtureRequest) -> bool:
 
 
 def _truncate(connection: RawConnection, schema: str) -> None:
-    """Empty all tables of the schema but those that say what is installed; a lock that a test left behind is an error here."""
+    """Empty all tables but those that say what is installed; a lock that a test left behind is an error here."""
     rows = connection.execute(
         "select format('%%I.%%I', schemaname, tablename) from pg_tables"
         " where schemaname = %s and tablename not in ('migrations', '_private_installation')",

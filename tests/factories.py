@@ -59,8 +59,8 @@ def make_job(task_identifier: str = "task", payload: Any = None, *, using: str =
 
 def make_failed_job(task_identifier: str = "task", *, error: str = "It broke.", **columns: Any) -> int:
     """A permanently failed job: all its attempts are used up."""
-    columns = {"attempts": 25, "max_attempts": 25, "last_error": error} | columns
-    return make_job(task_identifier, **columns)
+    failed: dict[str, Any] = {"attempts": 25, "max_attempts": 25, "last_error": error}
+    return make_job(task_identifier, **(failed | columns))
 
 
 def unique(word: str) -> str:
