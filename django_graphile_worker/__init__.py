@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from django_graphile_worker.api import (
+    CleanupResult,
+    aadd_job,
+    aadd_jobs,
+    acleanup,
+    acomplete_jobs,
+    add_job,
+    add_jobs,
+    aforce_unlock_workers,
+    apermanently_fail_jobs,
+    aremove_job,
+    areschedule_jobs,
+    cleanup,
+    complete_jobs,
+    force_unlock_workers,
+    permanently_fail_jobs,
+    remove_job,
+    reschedule_jobs,
+)
 from django_graphile_worker.exceptions import (
     GraphileWorkerError,
     InvalidJobError,
     PayloadError,
     PermanentFailure,
     RetryLater,
+    SchemaError,
 )
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
 from django_graphile_worker.registry import Task, task
@@ -15,6 +35,7 @@ from django_graphile_worker.registry import Task, task
 __version__ = "0.1.0"
 
 __all__ = [
+    "CleanupResult",
     "GraphileWorkerError",
     "InvalidJobError",
     "Job",
@@ -23,6 +44,23 @@ __all__ = [
     "PayloadError",
     "PermanentFailure",
     "RetryLater",
+    "SchemaError",
     "Task",
+    "aadd_job",
+    "aadd_jobs",
+    "acleanup",
+    "acomplete_jobs",
+    "add_job",
+    "add_jobs",
+    "aforce_unlock_workers",
+    "apermanently_fail_jobs",
+    "aremove_job",
+    "areschedule_jobs",
+    "cleanup",
+    "complete_jobs",
+    "force_unlock_workers",
+    "permanently_fail_jobs",
+    "remove_job",
+    "reschedule_jobs",
     "task",
 ]

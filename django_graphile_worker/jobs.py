@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
@@ -123,7 +123,7 @@ class JobSpec:
         store(self, "identifier", valid_identifier(identifier))
         store(self, "payload", payload)
         store(self, "queue_name", valid_queue_name(queue_name))
-        store(self, "run_at", run_at if run_at is None else valid_run_at(run_at))
+        store(self, "run_at", valid_run_at(run_at))
         store(self, "max_attempts", valid_max_attempts(max_attempts))
         store(self, "job_key", valid_job_key(job_key))
         store(self, "job_key_mode", valid_job_key_mode(job_key_mode))
@@ -174,20 +174,21 @@ def valid_job_key_mode(value: object) -> JobKeyMode | None:
     raise InvalidTypeError(f"{expected}, got {value!r} ({type(value).__name__}).")
 
 
-def valid_run_at(value: object) -> datetime | timedelta:
-    if isinstance(value, datetime):
-        return value
-    if not isinstance(value, timedelta):
+def valid_run_at(value: object) -> datetime | timedelta | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime | timedelta):
         raise InvalidTypeError(
             "run_at: expected an aware datetime, or a timedelta from the database's now, "
             f"got {value!r} ({type(value).__name__})."
         )
     try:
-        datetime.now(UTC) + value
+        year = (datetime.now(UTC) + value if isinstance(value, timedelta) else value).year
     except OverflowError:
-        raise InvalidJobError(
-            f"run_at: expected a time between the years 1 and 9999, got {value!r} from now."
-        ) from None
+        year = 0
+    # A year's margin: the database's clock and time zone are not those of this process.
+    if not MINYEAR < year < MAXYEAR:
+        raise InvalidJobError(f"run_at: expected a time in the years 2 to 9998, got {value!r}.")
     return value
 
 
@@ -195,17 +196,14 @@ def valid_flags(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise InvalidTypeError(
-            f"flags: expected a list or set of strings, got {value!r} ({type(value).__name__})."
-        )
+        raise InvalidTypeError(f"flags: expected a list or set of strings, got {value!r} ({type(value).__name__}).")
     return tuple(dict.fromkeys(_text("flags", flag, None) for flag in value))
 
 
 def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidTypeError(
-            f"{name}: expected a whole number from {smallest} to {largest}, "
-            f"got {value!r} ({type(value).__name__})."
+            f"{name}: expected a whole number from {smallest} to {largest}, got {value!r} ({type(value).__name__})."
         )
     if not smallest <= value <= largest:
         raise InvalidJobError(f"{name}: expected a whole number from {smallest} to {largest}, got {value!r}.")
@@ -233,6 +231,13 @@ def _refuse_unstorable(name: str, text: str) -> None:
             raise InvalidJobError(
                 f"{name}: expected text that PostgreSQL can store, got {character!r} at position {index}."
             )
+
+
+def storable_text(text: str) -> str:
+    """The text with what PostgreSQL's text cannot hold made visible, for messages that must not be refused."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 _JOB_KEY_MODES = frozenset(mode.value for mode in JobKeyMode)

@@ -1,0 +1,44 @@
+"""Adding jobs, and changing those that wait.
+
+Everything here uses Django's own connection, so it is part of the transaction
+around it: a job exists if and only if that transaction commits. Each function
+has a twin for asynchronous code, whose name begins with an ``a``.
+"""
+
+from __future__ import annotations
+
+from django_graphile_worker.api.adding import aadd_job, aadd_jobs, add_job, add_jobs
+from django_graphile_worker.api.changing import (
+    acomplete_jobs,
+    aforce_unlock_workers,
+    apermanently_fail_jobs,
+    aremove_job,
+    areschedule_jobs,
+    complete_jobs,
+    force_unlock_workers,
+    permanently_fail_jobs,
+    remove_job,
+    reschedule_jobs,
+)
+from django_graphile_worker.api.cleaning import acleanup, cleanup
+from django_graphile_worker.sql.cleanup import CleanupResult
+
+__all__ = [
+    "CleanupResult",
+    "aadd_job",
+    "aadd_jobs",
+    "acleanup",
+    "acomplete_jobs",
+    "add_job",
+    "add_jobs",
+    "aforce_unlock_workers",
+    "apermanently_fail_jobs",
+    "aremove_job",
+    "areschedule_jobs",
+    "cleanup",
+    "complete_jobs",
+    "force_unlock_workers",
+    "permanently_fail_jobs",
+    "remove_job",
+    "reschedule_jobs",
+]

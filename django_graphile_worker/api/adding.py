@@ -1,0 +1,141 @@
+"""Adding jobs, one or a million."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, Literal, overload
+
+from django.db import transaction
+
+from django_graphile_worker import conf, registry
+from django_graphile_worker.api.queue import Queue, open_queue
+from django_graphile_worker.api.times import aware
+from django_graphile_worker.api.twins import asynchronous
+from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
+from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
+from django_graphile_worker.payloads import encode
+from django_graphile_worker.sql import batches as sql_batches
+from django_graphile_worker.sql import jobs as sql_jobs
+from django_graphile_worker.sql.batches import Batch, Entry
+
+# One statement of a stream: large enough to be fast, small enough to be forgotten.
+STREAMED_SPECS, STREAMED_CHARACTERS = 5_000, 4 * 1024 * 1024
+# One statement of a list: PostgreSQL takes a value of up to a gigabyte.
+LISTED_SPECS, LISTED_CHARACTERS = 1_000_000, 128 * 1024 * 1024
+
+
+def add_job(
+    identifier: str | TaskLike,
+    payload: Any = None,
+    *,
+    queue_name: str | None = None,
+    run_at: datetime | timedelta | None = None,
+    max_attempts: int | None = None,
+    job_key: str | None = None,
+    job_key_mode: JobKeyMode | str | None = None,
+    priority: int | None = None,
+    flags: Iterable[str] | None = None,
+    using: str | None = None,
+) -> Job:
+    """Add a job in the current transaction, and return it."""
+    spec = JobSpec(
+        identifier,
+        payload,
+        queue_name=queue_name,
+        run_at=run_at,
+        max_attempts=max_attempts,
+        job_key=job_key,
+        job_key_mode=job_key_mode,
+        priority=priority,
+        flags=flags,
+    )
+    entry = _entry(spec, conf.current().max_payload_size)
+    with open_queue(using) as (cursor, _, schema, notify):
+        return sql_jobs.add_job(cursor, entry.spec, entry.payload, schema=schema, notify=notify)
+
+
+@overload
+def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: Literal[True] = True) -> list[Job]: ...
+@overload
+def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: Literal[False]) -> int: ...
+@overload
+def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: bool) -> list[Job] | int: ...
+def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: bool = True) -> list[Job] | int:
+    """Add many jobs, all or none; return them in the order of their specs.
+
+    With ``returning=False`` any number of specs is streamed through, and only their number returned.
+    """
+    entries = _entries(specs, conf.current().max_payload_size)
+    if not returning:
+        return _stream(entries, using)
+    batches = list(sql_batches.batches(entries, most_entries=LISTED_SPECS, most_characters=LISTED_CHARACTERS))
+    if not batches:
+        return []
+    with open_queue(using) as queue:
+        if len(batches) == 1:
+            return _add_batch(queue, batches[0])
+        with transaction.atomic(using=queue.alias):
+            return [job for batch in batches for job in _add_batch(queue, batch)]
+
+
+def _add_batch(queue: Queue, batch: Batch) -> list[Job]:
+    return sql_batches.add_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+
+
+def _stream(entries: Iterator[Entry], using: str | None) -> int:
+    count = 0
+    with open_queue(using) as (cursor, alias, schema, notify), transaction.atomic(using=alias):
+        for batch in sql_batches.batches(entries, most_entries=STREAMED_SPECS, most_characters=STREAMED_CHARACTERS):
+            sql_batches.add_batch_blindly(cursor, batch, schema=schema, notify=notify)
+            count += len(batch.entries)
+    return count
+
+
+def _entries(specs: Iterable[JobSpec], max_payload_size: int) -> Iterator[Entry]:
+    if isinstance(specs, JobSpec) or not isinstance(specs, Iterable):
+        raise InvalidTypeError(f"specs: expected an iterable of JobSpec, got {specs!r}.")
+    return (_numbered_entry(index, spec, max_payload_size) for index, spec in enumerate(specs))
+
+
+def _numbered_entry(index: int, spec: JobSpec, max_payload_size: int) -> Entry:
+    if not isinstance(spec, JobSpec):
+        raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {spec!r} ({type(spec).__name__}).")
+    try:
+        return _entry(spec, max_payload_size)
+    except PayloadError as error:
+        raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
+
+
+def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
+    payload = None if spec.payload is None else encode(spec.payload, max_size=max_payload_size)
+    if isinstance(spec.run_at, datetime):
+        run_at = aware(spec.run_at)
+        if run_at is not spec.run_at:
+            spec = dataclasses.replace(spec, run_at=run_at)
+    return Entry(spec, payload)
+
+
+aadd_job = asynchronous(add_job)
+
+
+@overload
+async def aadd_jobs(
+    specs: Iterable[JobSpec], *, using: str | None = None, returning: Literal[True] = True
+) -> list[Job]: ...
+@overload
+async def aadd_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: Literal[False]) -> int: ...
+async def aadd_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: bool = True) -> list[Job] | int:
+    """The twin of add_jobs for asynchronous code."""
+    return await _aadd_jobs(specs, using, returning)
+
+
+def _add_jobs(specs: Iterable[JobSpec], using: str | None, returning: bool) -> list[Job] | int:
+    return add_jobs(specs, using=using, returning=returning)
+
+
+_aadd_jobs = asynchronous(_add_jobs)
+
+
+registry.bind_adder(add_job, aadd_job)

@@ -1,0 +1,117 @@
+"""Changing jobs that wait, by their key, their ids or their worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.api.times import aware
+from django_graphile_worker.api.twins import asynchronous
+from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.jobs import (
+    LARGEST_MAX_ATTEMPTS,
+    Job,
+    storable_text,
+    valid_job_key,
+    valid_max_attempts,
+    valid_priority,
+    valid_run_at,
+    whole_number,
+)
+from django_graphile_worker.sql import jobs as sql_jobs
+
+LARGEST_ID = 2**63 - 1
+
+
+def remove_job(job_key: str, *, using: str | None = None) -> Job | None:
+    """Remove the job with this key, and return it; None when there is none.
+
+    A job that is running is not stopped: it loses its key, and is not tried again.
+    """
+    key = valid_job_key(job_key)
+    if key is None:
+        raise InvalidTypeError("job_key: expected a string, got None.")
+    with open_queue(using) as (cursor, _, schema, notify):
+        return sql_jobs.remove_job(cursor, key, schema=schema, notify=notify)
+
+
+def complete_jobs(job_ids: Iterable[int], *, using: str | None = None) -> list[Job]:
+    """Delete jobs as if they had succeeded. Running ones are left alone; the others are returned."""
+    ids = _valid_ids(job_ids)
+    if not ids:
+        return []
+    with open_queue(using) as (cursor, _, schema, _notify):
+        return sql_jobs.complete_jobs(cursor, ids, schema=schema)
+
+
+def permanently_fail_jobs(
+    job_ids: Iterable[int], error_message: str | None = None, *, using: str | None = None
+) -> list[Job]:
+    """Let jobs have failed for good. Running ones are left alone; the others are returned."""
+    ids = _valid_ids(job_ids)
+    if error_message is not None and not isinstance(error_message, str):
+        raise InvalidTypeError(f"error_message: expected a string, got {error_message!r}.")
+    message = None if error_message is None else storable_text(error_message)
+    if not ids:
+        return []
+    with open_queue(using) as (cursor, _, schema, _notify):
+        return sql_jobs.permanently_fail_jobs(cursor, ids, message, schema=schema)
+
+
+def reschedule_jobs(
+    job_ids: Iterable[int],
+    *,
+    run_at: datetime | timedelta | None = None,
+    priority: int | None = None,
+    attempts: int | None = None,
+    max_attempts: int | None = None,
+    using: str | None = None,
+) -> list[Job]:
+    """Change when, how often and how urgently jobs run; None leaves a value as it is.
+
+    Running jobs are left alone; the others are returned.
+    """
+    ids = _valid_ids(job_ids)
+    changes = sql_jobs.Changes(
+        run_at=aware(valid_run_at(run_at)),
+        priority=valid_priority(priority),
+        attempts=None if attempts is None else whole_number("attempts", attempts, 0, LARGEST_MAX_ATTEMPTS),
+        max_attempts=valid_max_attempts(max_attempts),
+    )
+    if not ids:
+        return []
+    with open_queue(using) as (cursor, _, schema, notify):
+        return sql_jobs.reschedule_jobs(cursor, ids, changes, schema=schema, notify=notify)
+
+
+def force_unlock_workers(worker_ids: Iterable[str], *, using: str | None = None) -> None:
+    """Free the jobs and queues of workers that are certainly gone.
+
+    A worker that is still alive would have its jobs run a second time.
+    """
+    ids = _valid_list("worker_ids", "worker ids", worker_ids)
+    for worker_id in ids:
+        if not isinstance(worker_id, str):
+            raise InvalidTypeError(f"worker_ids: expected strings, got {worker_id!r}.")
+    if ids:
+        with open_queue(using) as (cursor, _, schema, _notify):
+            sql_jobs.force_unlock_workers(cursor, ids, schema=schema)
+
+
+def _valid_ids(job_ids: Iterable[int]) -> list[int]:
+    return [whole_number("job_ids", job_id, 1, LARGEST_ID) for job_id in _valid_list("job_ids", "job ids", job_ids)]
+
+
+def _valid_list(name: str, things: str, values: Iterable[Any]) -> list[Any]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidTypeError(f"{name}: expected a list of {things}, got {values!r}.")
+    return list(values)
+
+
+aremove_job = asynchronous(remove_job)
+acomplete_jobs = asynchronous(complete_jobs)
+apermanently_fail_jobs = asynchronous(permanently_fail_jobs)
+areschedule_jobs = asynchronous(reschedule_jobs)
+aforce_unlock_workers = asynchronous(force_unlock_workers)

@@ -1,0 +1,217 @@
+"""Payloads: Python values to JSON text that PostgreSQL can store and Python can read back.
+
+The common case costs one pass of the C encoder and a few scans of its text;
+only when one of them complains is the value walked, to say where the trouble is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from django_graphile_worker.exceptions import PayloadError
+
+# json.loads recurses, and gives up at about a thousand levels; half of them are the caller's.
+MAX_DEPTH = 500
+# Python refuses to read a longer integer back (sys.set_int_max_str_digits).
+MAX_DIGITS = 4300
+
+_encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_encode = _encoder.encode
+_JSON_STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"')
+_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_PLAIN_KEY = re.compile(r"[^\W\d]\w*")
+
+
+class RawPayload(str):
+    """The JSON text of a payload that PostgreSQL holds but Python cannot decode."""
+
+    __slots__ = ()
+
+
+def encode(payload: Any, *, max_size: int) -> str:
+    """Turn a value into JSON text, or say which part of it cannot be."""
+    try:
+        text = _encode(payload)
+        data = text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _trouble(payload) or _unplaced(error) from error
+    if len(data) > max_size:
+        raise _too_large(payload, len(data), max_size)
+    if "\\u0000" in text or _may_be_too_deep(data):
+        trouble = _trouble(payload)
+        if trouble:
+            raise trouble
+    return text
+
+
+def decode(text: str) -> Any:
+    """Read a payload back; raises ValueError or RecursionError for what Python cannot hold."""
+    return json.loads(text)
+
+
+def decode_leniently(text: str) -> Any:
+    """Read a payload back; what Python cannot hold comes as its text, a RawPayload."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return RawPayload(text)
+
+
+def _may_be_too_deep(data: bytes) -> bool:
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return False
+    brackets = _JSON_STRING.sub(b"", data).translate(None, _ALL_BUT_BRACKETS)
+    # Each pass takes away at least the innermost level.
+    for _ in range(MAX_DEPTH):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(brackets)
+
+
+class _Place(NamedTuple):
+    """A value inside a payload, and the way to it."""
+
+    value: Any
+    step: str = "$"
+    parent: _Place | None = None
+    depth: int = 0
+
+    def ancestors(self) -> Iterator[_Place]:
+        place = self.parent
+        while place is not None:
+            yield place
+            place = place.parent
+
+    def path(self) -> str:
+        steps = [self.step, *(place.step for place in self.ancestors())]
+        return "".join(reversed(steps))
+
+    def child(self, step: str, value: Any) -> _Place:
+        return _Place(value, step, self, self.depth + 1)
+
+    def children(self) -> list[_Place]:
+        if isinstance(self.value, dict):
+            return [self.child(_key_step(key), item) for key, item in self.value.items()]
+        if isinstance(self.value, list | tuple):
+            return [self.child(f"[{index}]", item) for index, item in enumerate(self.value)]
+        return []
+
+
+def _trouble(payload: Any) -> PayloadError | None:
+    """Walk the payload in its own order, without recursion, to its first unusable part."""
+    waiting = [_Place(payload)]
+    while waiting:
+        place = waiting.pop()
+        try:
+            place = place._replace(value=_as_json_type(place.value))
+        except (TypeError, ValueError) as error:
+            return _error_at(place, _unsupported(place.value, error))
+        complaint = _complaint(place)
+        if complaint:
+            return _error_at(place, complaint)
+        waiting.extend(reversed(place.children()))
+    return None
+
+
+def _as_json_type(value: Any) -> Any:
+    """Apply Django's encoder until the value is one that JSON knows."""
+    while not (value is None or isinstance(value, str | int | float | dict | list | tuple)):
+        value = _encoder.default(value)
+    return value
+
+
+def _complaint(place: _Place) -> str | None:
+    value = place.value
+    if isinstance(value, str):
+        return _text_complaint(value)
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"expected a finite number, got {value!r}"
+    if isinstance(value, int):
+        is_too_long = abs(value) >= 10**MAX_DIGITS
+        return f"expected a number of at most {MAX_DIGITS} digits, got a longer one" if is_too_long else None
+    if isinstance(value, dict | list | tuple):
+        return _container_complaint(place)
+    return None
+
+
+def _container_complaint(place: _Place) -> str | None:
+    for ancestor in place.ancestors():
+        if ancestor.value is place.value:
+            return f"expected a value without cycles, got a reference back to {ancestor.path()}"
+    if place.depth >= MAX_DEPTH:
+        return f"expected at most {MAX_DEPTH} levels of nesting, got more"
+    if isinstance(place.value, dict):
+        return next(filter(None, map(_key_complaint, place.value)), None)
+    return None
+
+
+def _key_complaint(key: Any) -> str | None:
+    if isinstance(key, str):
+        complaint = _text_complaint(key)
+        return complaint and f"{complaint} in the key {key!r}"
+    if isinstance(key, float) and not math.isfinite(key):
+        return f"expected finite numbers as keys, got {key!r}"
+    if key is None or isinstance(key, int | float):
+        return None
+    return f"expected strings as keys, got {key!r} ({type(key).__name__})"
+
+
+def _text_complaint(text: str) -> str | None:
+    found = _UNSTORABLE.search(text)
+    if not found:
+        return None
+    kind = "a NUL character" if found[0] == "\x00" else f"half a surrogate pair ({found[0]!r})"
+    return f"expected text that PostgreSQL can store, got {kind} at position {found.start()}"
+
+
+def _unsupported(value: Any, error: Exception) -> str:
+    if isinstance(error, TypeError):
+        return f"expected a value that JSON can hold, got {type(value).__name__}"
+    return f"expected a value that JSON can hold, got {value!r} ({error})"
+
+
+def _key_step(key: Any) -> str:
+    text = key if isinstance(key, str) else json.dumps(key) if key is None else str(key)
+    return f".{text}" if _PLAIN_KEY.fullmatch(text) else f"[{json.dumps(text)}]"
+
+
+def _error_at(place: _Place, complaint: str) -> PayloadError:
+    path = place.path()
+    return PayloadError(f"payload: {complaint} at {_shortened(path)}.", path=path)
+
+
+def _shortened(path: str) -> str:
+    return path if len(path) <= 200 else f"{path[:100]}…{path[-80:]}"
+
+
+def _too_large(payload: Any, size: int, max_size: int) -> PayloadError:
+    path = _heaviest(_Place(payload)).path()
+    return PayloadError(
+        f"payload: expected at most {max_size} bytes of JSON, got {size}, most of them at {_shortened(path)}. "
+        'Keep large data elsewhere and pass its address, or raise GRAPHILE_WORKER["MAX_PAYLOAD_SIZE"].',
+        path=path,
+    )
+
+
+def _heaviest(place: _Place) -> _Place:
+    """Go down as long as one child is most of the whole."""
+    size = len(_encode(place.value))
+    while children := place.children():
+        weights = [len(_encode(child.value)) for child in children]
+        heaviest = max(weights)
+        if heaviest * 2 < size:
+            break
+        place, size = children[weights.index(heaviest)], heaviest
+    return place
+
+
+def _unplaced(error: Exception) -> PayloadError:
+    return PayloadError(f"payload: expected a value that JSON can hold, got an error: {error}.")

@@ -1,0 +1,135 @@
+"""Adding many jobs with few statements: one JSON document of specs for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from json.encoder import encode_basestring as quoted
+from typing import NamedTuple
+
+from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
+from django_graphile_worker.sql.jobs import ADDED_COLUMNS, Cursor, Row, add_job, added_job, either_way
+from django_graphile_worker.sql.schema import statement
+
+
+class Entry(NamedTuple):
+    """A spec, and its payload as JSON text (None for the default)."""
+
+    spec: JobSpec
+    payload: str | None
+
+
+class Batch(NamedTuple):
+    """Neighbouring entries that one statement can add; `mode` is None when none of them has a key."""
+
+    mode: JobKeyMode | None
+    entries: list[Entry]
+
+
+def batches(entries: Iterable[Entry], *, most_entries: int, most_characters: int) -> Iterator[Batch]:
+    """Cut a stream of entries where their job key mode changes or a statement would become too large.
+
+    Only neighbours share a batch: jobs must get their ids, and a key its last word, in the order of the specs.
+    """
+    batch, size = Batch(None, []), 0
+    for entry in entries:
+        mode = _mode(entry.spec)
+        is_full = len(batch.entries) >= most_entries or size >= most_characters
+        if batch.entries and (is_full or not _can_join(mode, batch.mode)):
+            yield batch
+            batch, size = Batch(None, []), 0
+        if batch.mode is None:
+            batch = batch._replace(mode=mode)
+        batch.entries.append(entry)
+        size += len(entry.payload or "")
+    if batch.entries:
+        yield batch
+
+
+def _mode(spec: JobSpec) -> JobKeyMode | None:
+    return None if spec.job_key is None else spec.job_key_mode or JobKeyMode.REPLACE
+
+
+def _can_join(mode: JobKeyMode | None, present: JobKeyMode | None) -> bool:
+    if mode is None:
+        return present is not JobKeyMode.UNSAFE_DEDUPE
+    return mode == present or (present is None and mode is not JobKeyMode.UNSAFE_DEDUPE)
+
+
+_SPECS = """(
+    select array_agg(
+        (spec.i, spec.p, spec.q, coalesce(spec.t, now() + spec.d * interval '1 second'),
+         spec.m, spec.k, spec.r, spec.f):::SCHEMA.job_spec
+        order by spec.place)
+    from rows from (json_to_recordset(%s::json)
+        as (i text, p json, q text, t timestamptz, d float8, m int, k text, r int, f text[]))
+        with ordinality as spec(i, p, q, t, d, m, k, r, f, place)
+)"""
+
+ADD_JOBS = either_way("add_jobs", ADDED_COLUMNS, "add_jobs", first=_SPECS, rest=", %s::boolean")
+ADD_JOBS_BLINDLY = either_way("add_jobs", "job.id", "add_jobs", first=_SPECS, rest=", %s::boolean")
+
+
+def add_batch(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True) -> list[Job]:
+    """Add a batch and return a job for each of its entries, in their order."""
+    if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+        return _add_one_by_one(cursor, batch, schema=schema, notify=notify)
+    cursor.execute(statement(ADD_JOBS[notify], schema), _parameters(batch))
+    return _in_order(batch.entries, cursor.fetchall())
+
+
+def add_batch_blindly(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True) -> None:
+    """Add a batch without reading the jobs back."""
+    if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+        _add_one_by_one(cursor, batch, schema=schema, notify=notify)
+    else:
+        cursor.execute(statement(ADD_JOBS_BLINDLY[notify], schema), _parameters(batch))
+
+
+def _add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) -> list[Job]:
+    return [add_job(cursor, entry.spec, entry.payload, schema=schema, notify=notify) for entry in batch.entries]
+
+
+def _in_order(entries: Sequence[Entry], rows: Sequence[Row]) -> list[Job]:
+    """Match rows to entries. Entries that share a key share a row, which is as the last of them wrote it."""
+    last_word = {entry.spec.job_key: entry for entry in entries if entry.spec.job_key is not None}
+    keyed = {row[9]: row for row in rows if row[9] is not None}
+    unkeyed = (row for row in rows if row[9] is None)
+    jobs = {key: added_job(*last_word[key], keyed[key]) for key in last_word}
+    return [
+        added_job(*entry, next(unkeyed)) if entry.spec.job_key is None else jobs[entry.spec.job_key]
+        for entry in entries
+    ]
+
+
+def _parameters(batch: Batch) -> tuple[str, bool]:
+    document = "[" + ",".join(map(_element, batch.entries)) + "]"
+    return document, batch.mode is JobKeyMode.PRESERVE_RUN_AT
+
+
+def _element(entry: Entry) -> str:
+    """One spec as JSON. Its payload goes in as it is; what a spec leaves out is left out here too."""
+    spec, payload = entry
+    parts = [f'"i":{quoted(spec.identifier)}']
+    if payload is not None:
+        parts.append(f'"p":{payload}')
+    if spec.queue_name is not None:
+        parts.append(f'"q":{quoted(spec.queue_name)}')
+    if spec.run_at is not None:
+        parts.append(_time(spec))
+    if spec.max_attempts is not None:
+        parts.append(f'"m":{spec.max_attempts}')
+    if spec.job_key is not None:
+        parts.append(f'"k":{quoted(spec.job_key)}')
+    if spec.priority is not None:
+        parts.append(f'"r":{spec.priority}')
+    if spec.flags is not None:
+        parts.append(f'"f":[{",".join(map(quoted, spec.flags))}]')
+    return "{" + ",".join(parts) + "}"
+
+
+def _time(spec: JobSpec) -> str:
+    run_at = spec.run_at
+    if isinstance(run_at, timedelta):
+        return f'"d":{run_at.total_seconds()!r}'
+    return f'"t":"{run_at.isoformat()}"' if run_at is not None else '"t":null'

@@ -1,0 +1,54 @@
+"""What the database says, in the words of this package."""
+
+from __future__ import annotations
+
+from django.db import DEFAULT_DB_ALIAS
+
+from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, SchemaError
+
+# Raised by the schema's functions and constraints for values that no job can have.
+INVALID_JOB = {"22003", "22008", "23514"}
+# invalid_schema_name, undefined_table, undefined_function, undefined_object
+NOT_INSTALLED = {"3F000", "42P01", "42883", "42704"}
+INSUFFICIENT_PRIVILEGE = "42501"
+
+
+def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWorkerError | None:
+    """Our error for a database error, or None when it is not about jobs or their schema."""
+    code = sqlstate(error)
+    if code is None:
+        return None
+    if code.startswith("GWB") or code in INVALID_JOB:
+        return InvalidJobError(_first_line(error))
+    if code in NOT_INSTALLED:
+        return SchemaError(not_installed(alias, schema))
+    if code == INSUFFICIENT_PRIVILEGE:
+        return SchemaError(not_permitted(alias, schema, f"got: {_first_line(error)}"))
+    return None
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """The SQLSTATE of a database error, through Django's wrapping or without it."""
+    code = getattr(error.__cause__, "sqlstate", None) or getattr(error, "sqlstate", None)
+    return str(code) if code else None
+
+
+def not_installed(alias: str, schema: str) -> str:
+    option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
+    return (
+        f"Expected the worker schema {schema!r} in the database {alias!r}, got none, or an incomplete one. "
+        f'Run "manage.py migrate graphile_worker{option}".'
+    )
+
+
+def not_permitted(alias: str, schema: str, got: str) -> str:
+    return (
+        f"Expected a role that may use the worker schema {schema!r} in the database {alias!r}, {got}. "
+        "Row-level security hides its tables from every role but their owner: connect as the owner, or "
+        "grant this role what it needs, policies included."
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
