@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from django_graphile_worker.exceptions import CrontabError
 
+_LONGEST_TEXT = 80
+
 
 @dataclass(frozen=True, slots=True)
 class CrontabMistake:
@@ -21,7 +23,7 @@ class CrontabMistake:
 
     def __str__(self) -> str:
         """One readable paragraph: the place, the complaint, and a caret under the text."""
-        headline = f"{self._place()}: expected {self.expected}, got {self.text!r}"
+        headline = f"{self._place()}: expected {self.expected}, got {_shortened(self.text)!r}"
         if self.column is None or not self.context:
             return headline
         # Tabs stay tabs, so that the caret stands under the text in any terminal.
@@ -36,6 +38,10 @@ class CrontabMistake:
         if self.column is not None:
             parts.append(f"column {self.column}")
         return parts[0] + (f" {', '.join(parts[1:])}" if parts[1:] else "")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 
 class Notebook:
