@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.management import CommandError, CommandParser, call_command
+from django.core.management import CommandError, CommandParser, call_command, get_commands
 from django.core.management.base import BaseCommand
 from django.db import connection
 from django.db.models import Min
@@ -17,7 +17,7 @@ from django.utils import timezone
 from django_graphile_worker.models import Job
 from testproject import databases, embedded, terminal
 from testproject.shop import processes, scenes
-from testproject.shop.summary import Summary
+from testproject.shop.summary import COLUMNS, Summary, table
 
 LOGIN = "demo"
 SECONDS_BETWEEN_SCENES = 2.0
@@ -58,12 +58,14 @@ class Command(BaseCommand):
         scenes.play_all()
         with summary.listening():
             self._drain()
-        self.stdout.write("")
-        self.stdout.write("\n".join(summary.lines()) + "\n")
+        self._show("What the worker did", summary.lines())
+        self._show("What is left in the database", _jobs_left())
 
     def _drain(self) -> None:
         """Run what is due, and what falls due soon after: retries and scheduled jobs."""
         deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+        if "runworker" not in get_commands():
+            return
         call_command("runworker", once=True)
         while (pause := _seconds_until_next_job()) is not None and time.monotonic() + pause < deadline:
             time.sleep(pause)
@@ -76,13 +78,19 @@ class Command(BaseCommand):
             output = stack.enter_context(log.open("wb"))
             site = processes.manage("runserver", "--noreload", f"127.0.0.1:{port}", output=output)
             children = {"web site": stack.enter_context(site)}
-            children["worker"] = stack.enter_context(processes.manage("runworker"))
+            if "runworker" in get_commands():
+                children["worker"] = stack.enter_context(processes.manage("runworker"))
             self._say(f"Admin: http://127.0.0.1:{port}/admin/  (login {LOGIN}, password {LOGIN})")
             self._say(f"Shop:  http://127.0.0.1:{port}/  (place an order, watch its jobs here)")
             self._say("Ctrl-C ends it all.")
             for play in scenes.endlessly():
                 play()
                 _watch(children, SECONDS_BETWEEN_SCENES)
+
+    def _show(self, heading: str, lines: list[str]) -> None:
+        self.stdout.write("")
+        self._say(heading)
+        self.stdout.write("\n".join(lines))
 
     def _say(self, text: str) -> None:
         self.stdout.write(self.style.MIGRATE_HEADING(text))
@@ -102,6 +110,22 @@ def _server() -> str:
         (version,) = cursor.fetchone()
     where = f"embedded, in {embedded.home()}" if databases.is_embedded() else "the one DATABASE_URL names"
     return f"{version} ({where})"
+
+
+def _jobs_left() -> list[str]:
+    """Jobs that wait or have failed for good, as the models show them; completed ones are gone."""
+    left = Job.objects.select_related("task", "job_queue").order_by("run_at", "id")
+    rows: list[tuple[str, ...]] = [
+        (
+            str(job.pk),
+            job.task.identifier,
+            job.job_queue.queue_name if job.job_queue else "",
+            f"{job.attempts} of {job.max_attempts}",
+            (job.last_error or "waiting").splitlines()[0],
+        )
+        for job in left
+    ]
+    return table(COLUMNS, rows) if rows else ["nothing: all jobs are done"]
 
 
 def _seconds_until_next_job() -> float | None:
