@@ -1,0 +1,37 @@
+"""Sphinx configuration: Markdown pages, and docstrings where a page asks for them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+
+import django  # noqa: E402 - the path must be set first
+
+import django_graphile_worker  # noqa: E402
+
+django.setup()
+
+project = "django-graphile-worker"
+author = "django-graphile-worker contributors"
+copyright = f"2026, {author}"
+release = version = django_graphile_worker.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+# A section may be empty for a while; a page that no section lists may not.
+suppress_warnings = ["toc.empty_glob"]
+nitpicky = False
+
+myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]
+myst_heading_anchors = 4
+
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+
+html_theme = "furo"
+html_title = f"{project} {release}"

@@ -1,0 +1,62 @@
+"""The reference pages name what the code has: no more, no less, and with the right defaults."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+
+import django_graphile_worker
+from django_graphile_worker import conf, exceptions, signals
+from tests.docs.pages import code_words, headings, page, sections
+
+SETTINGS = {field.name.upper(): field for field in dataclasses.fields(conf.Settings)}
+SIGNALS = {name: event for name, event in vars(signals).items() if isinstance(event, signals.Event)}
+
+
+def test_settings_page__has_every_key_once() -> None:
+    assert sorted(headings(page("reference/settings.md"))) == sorted(SETTINGS)
+
+
+@pytest.mark.parametrize("key", sorted(SETTINGS))
+def test_settings_page__tells_the_default(key: str) -> None:
+    (told,) = [line for line in sections(page("reference/settings.md"))[key].splitlines() if "Default:" in line]
+    assert conf.Settings.from_mapping({key: _value(told, key)}) == conf.Settings()
+
+
+def _value(line: str, key: str) -> Any:
+    """Read the default as Python, in seconds where the line says days."""
+    value = ast.literal_eval(code_words(line)[0])
+    return value * 86_400 if line.endswith("days") else value
+
+
+def test_signals_page__has_every_signal_once() -> None:
+    assert sorted(headings(page("reference/signals.md"))) == sorted(SIGNALS)
+
+
+@pytest.mark.parametrize("name", sorted(SIGNALS))
+def test_signals_page__tells_the_arguments(name: str) -> None:
+    said = " ".join(sections(page("reference/signals.md"))[name].split())
+    assert tuple(code_words(said.partition("Arguments:")[2])) == SIGNALS[name].arguments
+
+
+def test_exceptions_page__has_every_exception_once() -> None:
+    raised = {
+        name
+        for name, found in vars(exceptions).items()
+        if inspect.isclass(found) and issubclass(found, exceptions.GraphileWorkerError)
+    }
+    assert sorted(headings(page("reference/exceptions.md"))) == sorted(raised)
+
+
+def test_python_api_page__has_every_public_function() -> None:
+    public = [getattr(django_graphile_worker, name) for name in django_graphile_worker.__all__]
+    functions = {found.__name__ for found in public if inspect.isfunction(found)}
+    twins = {f"a{name}" for name in functions} & functions
+    documented = {
+        line.split()[-1] for line in page("reference/python-api.md").splitlines() if ".. autofunction" in line
+    }
+    assert documented == functions - twins
