@@ -1,17 +1,48 @@
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 from django.apps import AppConfig
+from django.db import Error, connections, transaction
+from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
+from django_graphile_worker import conf, registry, routing
+from django_graphile_worker.sql import installation
+from django_graphile_worker.sql import tasks as sql_tasks
+
+logger = logging.getLogger("django_graphile_worker.database")
+
 
 class GraphileWorkerConfig(AppConfig):
-    """Find every installed app's tasks."""
+    """Find every installed app's tasks, check them, and log what happens."""
 
     name = "django_graphile_worker"
-    label = "graphile_worker"
+    label = routing.APP_LABEL
     verbose_name = _("Graphile Worker")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        # Not at the top: both reach Django's models, which are not loaded yet there.
+        from django_graphile_worker import checks, logs
+
+        checks.register_checks()
+        logs.connect()
         autodiscover_modules("tasks")
+        post_migrate.connect(register_task_names, sender=self, dispatch_uid="django_graphile_worker.task_names")
+
+
+def register_task_names(*, using: str, **kwargs: Any) -> None:
+    """Make a row for each task, so that nobody who adds a job waits for another's transaction to make it."""
+    if using != routing.queue_alias() or connections[using].vendor != "postgresql":
+        return
+    schema = conf.current().schema
+    try:
+        with transaction.atomic(using=using), connections[using].cursor() as cursor:
+            if "_private_tasks" in installation.relations(cursor, schema=schema):
+                sql_tasks.register_tasks(cursor, registry.tasks.usable_identifiers(), schema=schema)
+    except Error as error:
+        # A convenience must not fail a deployment: the names are made again as jobs are added.
+        logger.warning("Task names were not registered in the database %r: %s", using, error)

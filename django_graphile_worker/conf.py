@@ -40,8 +40,7 @@ def _text(value: Any) -> str:
 
 def _schema_name(value: Any) -> str:
     expected = (
-        "a schema name of letters, digits and underscores that does not begin with a digit "
-        "(at most 63 characters)"
+        "a schema name of letters, digits and underscores that does not begin with a digit (at most 63 characters)"
     )
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", value):
         raise _ExpectationError(expected)
@@ -131,9 +130,7 @@ def _patterns(value: Any) -> tuple[re.Pattern[str], ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise _ExpectationError(expected)
     try:
-        return tuple(
-            item if isinstance(item, re.Pattern) else re.compile(item, re.IGNORECASE) for item in value
-        )
+        return tuple(item if isinstance(item, re.Pattern) else re.compile(item, re.IGNORECASE) for item in value)
     except (re.error, TypeError) as error:
         raise _ExpectationError(f"{expected} ({error})") from None
 
@@ -211,6 +208,19 @@ def current() -> Settings:
 
 
 _current: Settings | None = None
+
+
+def schema_of_models() -> str:
+    """The schema in the models' table names.
+
+    Models are made before anything can be checked: while the setting is wrong they take the default, so that
+    the system checks get to say what is wrong.
+    """
+    mapping = getattr(django_settings, SETTING, None)
+    try:
+        return Settings.from_mapping({"SCHEMA": mapping["SCHEMA"]}).schema if mapping else Settings().schema
+    except (ConfigurationError, KeyError, TypeError):
+        return Settings().schema
 
 
 def _read() -> Settings:

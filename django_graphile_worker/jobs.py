@@ -143,6 +143,14 @@ def valid_identifier(value: object) -> str:
     return _text("identifier", value, MAX_IDENTIFIER_LENGTH)
 
 
+def is_valid_identifier(value: str) -> bool:
+    try:
+        valid_identifier(value)
+    except InvalidJobError:
+        return False
+    return True
+
+
 def valid_queue_name(value: object) -> str | None:
     return None if value is None else _text("queue_name", value, MAX_QUEUE_NAME_LENGTH)
 

@@ -21,7 +21,7 @@ from django_graphile_worker.sql.reading import as_text, within_python_years
 
 def table(name: str) -> str:
     """Return the db_table of a table in the worker schema; migrations call it too."""
-    return schema.table(name, conf.current().schema)
+    return schema.table(name, conf.schema_of_models())
 
 
 class PayloadField(models.Field):  # type: ignore[type-arg]

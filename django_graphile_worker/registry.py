@@ -16,7 +16,7 @@ from django_graphile_worker.exceptions import (
     InvalidJobError,
     InvalidTypeError,
 )
-from django_graphile_worker.jobs import Job, JobDefaults, JobKeyMode
+from django_graphile_worker.jobs import Job, JobDefaults, JobKeyMode, is_valid_identifier
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,6 +102,10 @@ class Registry:
     def identifiers(self) -> tuple[str, ...]:
         return tuple(sorted(self._tasks))
 
+    def usable_identifiers(self) -> tuple[str, ...]:
+        """The identifiers that fit into the database; a system check tells the others."""
+        return tuple(name for name in self.identifiers() if is_valid_identifier(name))
+
     @property
     def duplicates(self) -> tuple[tuple[Task[Any, Any], ...], ...]:
         """Groups of different functions that share one identifier."""
@@ -178,15 +182,12 @@ def task(
     return decorate
 
 
-def _register(
-    function: Callable[P, R], identifier: str | None, defaults: JobDefaults, **options: Any
-) -> Task[P, R]:
+def _register(function: Callable[P, R], identifier: str | None, defaults: JobDefaults, **options: Any) -> Task[P, R]:
     if isinstance(function, type) or not callable(function):
         raise InvalidTypeError(f"@task: expected a function, got {function!r}.")
     if isinstance(function, Task):
         raise InvalidTypeError(
-            f"@task: expected a plain function, got the task {function.identifier!r}: "
-            "decorate the function once."
+            f"@task: expected a plain function, got the task {function.identifier!r}: decorate the function once."
         )
     registered = Task(function, identifier or _name_of(function), defaults=defaults, **options)
     if registered.atomic and registered.is_async:
@@ -202,9 +203,7 @@ def _register(
 def _name_of(function: Callable[..., Any]) -> str:
     name = getattr(_innermost(function), "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise InvalidTypeError(
-            f'@task: expected a function with a name, got {function!r}: write @task("a_name").'
-        )
+        raise InvalidTypeError(f'@task: expected a function with a name, got {function!r}: write @task("a_name").')
     return name
 
 
@@ -257,9 +256,7 @@ def source_of(function: Callable[..., Any]) -> tuple[str, int]:
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
     """Tell a module imported again (reload, ``python -m``, two paths) from a second function."""
-    return known.origin == new.origin or (
-        source_of(known.function) == source_of(new.function) != ("unknown", 0)
-    )
+    return known.origin == new.origin or (source_of(known.function) == source_of(new.function) != ("unknown", 0))
 
 
 class _Adders:

@@ -33,8 +33,9 @@ def remove_job(job_key: str, *, using: str | None = None) -> Job | None:
     key = valid_job_key(job_key)
     if key is None:
         raise InvalidTypeError("job_key: expected a string, got None.")
-    with open_queue(using) as (cursor, _, schema, notify):
-        return sql_jobs.remove_job(cursor, key, schema=schema, notify=notify)
+    with open_queue(using) as queue:
+        job = sql_jobs.remove_job(queue.cursor, key, schema=queue.schema, notify=queue.notify)
+        return next(iter(queue.found([job] if job else [])), None)
 
 
 def complete_jobs(job_ids: Iterable[int], *, using: str | None = None) -> list[Job]:
@@ -42,8 +43,8 @@ def complete_jobs(job_ids: Iterable[int], *, using: str | None = None) -> list[J
     ids = _valid_ids(job_ids)
     if not ids:
         return []
-    with open_queue(using) as (cursor, _, schema, _notify):
-        return sql_jobs.complete_jobs(cursor, ids, schema=schema)
+    with open_queue(using) as queue:
+        return queue.found(sql_jobs.complete_jobs(queue.cursor, ids, schema=queue.schema))
 
 
 def permanently_fail_jobs(
@@ -56,8 +57,8 @@ def permanently_fail_jobs(
     message = None if error_message is None else storable_text(error_message)
     if not ids:
         return []
-    with open_queue(using) as (cursor, _, schema, _notify):
-        return sql_jobs.permanently_fail_jobs(cursor, ids, message, schema=schema)
+    with open_queue(using) as queue:
+        return queue.found(sql_jobs.permanently_fail_jobs(queue.cursor, ids, message, schema=queue.schema))
 
 
 def reschedule_jobs(
@@ -82,8 +83,10 @@ def reschedule_jobs(
     )
     if not ids:
         return []
-    with open_queue(using) as (cursor, _, schema, notify):
-        return sql_jobs.reschedule_jobs(cursor, ids, changes, schema=schema, notify=notify)
+    with open_queue(using) as queue:
+        return queue.found(
+            sql_jobs.reschedule_jobs(queue.cursor, ids, changes, schema=queue.schema, notify=queue.notify)
+        )
 
 
 def force_unlock_workers(worker_ids: Iterable[str], *, using: str | None = None) -> None:
@@ -96,8 +99,9 @@ def force_unlock_workers(worker_ids: Iterable[str], *, using: str | None = None)
         if not isinstance(worker_id, str):
             raise InvalidTypeError(f"worker_ids: expected strings, got {worker_id!r}.")
     if ids:
-        with open_queue(using) as (cursor, _, schema, _notify):
-            sql_jobs.force_unlock_workers(cursor, ids, schema=schema)
+        with open_queue(using) as queue:
+            sql_jobs.force_unlock_workers(queue.cursor, ids, schema=queue.schema)
+            queue.refuse_blindness()
 
 
 def _valid_ids(job_ids: Iterable[int]) -> list[int]:

@@ -32,6 +32,7 @@ def cleanup(
     """
     age = _valid_age(failed_jobs_older_than)
     with open_queue(using) as queue:
+        queue.refuse_blindness()
         jobs = 0
         if age is not None:
             jobs = sql_cleanup.delete_failed_jobs(queue.cursor, older_than=age, schema=queue.schema)

@@ -9,8 +9,11 @@ from typing import NamedTuple
 from django.db import Error
 
 from django_graphile_worker import conf
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.jobs import Job
 from django_graphile_worker.routing import queue_connection
-from django_graphile_worker.sql.errors import translated
+from django_graphile_worker.sql import visibility
+from django_graphile_worker.sql.errors import not_permitted, translated
 from django_graphile_worker.sql.jobs import Cursor
 
 
@@ -21,6 +24,18 @@ class Queue(NamedTuple):
     alias: str
     schema: str
     notify: bool
+
+    def found(self, jobs: list[Job]) -> list[Job]:
+        """The jobs; but no jobs at all may mean that this role cannot see any, and that must not pass quietly."""
+        if not jobs:
+            self.refuse_blindness()
+        return jobs
+
+    def refuse_blindness(self) -> None:
+        role, tables = visibility.hidden_tables(self.cursor, schema=self.schema)
+        if tables:
+            got = f"got {role!r}, to whom {', '.join(tables)} look empty"
+            raise SchemaError(not_permitted(self.alias, self.schema, got))
 
 
 @contextmanager

@@ -1,0 +1,190 @@
+"""Checks of the database that holds the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS, connections, router
+from django.db import Error as DatabaseError
+from django.db.migrations.recorder import MigrationRecorder
+
+from django_graphile_worker import conf, routing
+from django_graphile_worker.checks.configuration import readable_settings
+from django_graphile_worker.sql import installation, visibility
+from django_graphile_worker.sql.errors import not_installed, not_permitted
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+OLDEST_PSYCOPG = (3, 2, 10)
+# psycopg_pool's own: without max_size a pool does not grow beyond min_size.
+DEFAULT_POOL_SIZE = 4
+NEEDED_RELATIONS = {"_private_jobs", "_private_job_queues", "_private_tasks", "_private_known_crontabs", "jobs"}
+
+
+def check_engine(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """The alias exists, and is PostgreSQL."""
+    settings = readable_settings()
+    if settings is None:
+        return []
+    alias = routing.queue_alias()
+    if alias not in connections:
+        known = ", ".join(map(repr, connections))
+        return [
+            Error(
+                f"The queue's database: expected an alias of settings.DATABASES ({known}), got {alias!r}.",
+                hint=f'Set {conf.SETTING}["DATABASE"] to one of them, or look at DATABASE_ROUTERS.',
+                id="graphile_worker.E004",
+            )
+        ]
+    engine = connections.settings[alias].get("ENGINE")
+    if _connection(alias) is None:
+        return [
+            Error(
+                f"The queue's database {alias!r}: expected the engine 'django.db.backends.postgresql', got {engine!r}.",
+                hint=f'The queue lives in PostgreSQL. Name such a database in {conf.SETTING}["DATABASE"].',
+                id="graphile_worker.E005",
+            )
+        ]
+    return []
+
+
+def _connection(alias: str) -> BaseDatabaseWrapper | None:
+    """Django's connection, not opened, when it is to PostgreSQL."""
+    try:
+        connection: BaseDatabaseWrapper = connections[alias]
+    except ImproperlyConfigured:
+        return None
+    return connection if connection.vendor == "postgresql" else None
+
+
+def _queue_connection() -> BaseDatabaseWrapper | None:
+    if readable_settings() is None:
+        return None
+    alias = routing.queue_alias()
+    return _connection(alias) if alias in connections else None
+
+
+def psycopg_version() -> tuple[int, ...] | None:
+    """The version of psycopg 3, or None without it."""
+    try:
+        import psycopg
+    except ImportError:
+        return None
+    return tuple(int(part) for part in psycopg.__version__.split(".")[:3] if part.isdigit())
+
+
+def check_psycopg(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """psycopg 3, and one that does not leak notifications."""
+    version = psycopg_version()
+    expected = ".".join(map(str, OLDEST_PSYCOPG))
+    hint = f"Install it: python -m pip install 'psycopg[binary]>={expected}'"
+    if version is None:
+        message = f"Expected psycopg {expected} or newer, got none: psycopg 2 cannot run the worker."
+        return [Error(message, hint=hint, id="graphile_worker.E006")]
+    if version < OLDEST_PSYCOPG:
+        got = ".".join(map(str, version))
+        message = f"Expected psycopg {expected} or newer, got {got}, which loses memory while it listens."
+        return [Error(message, hint=hint, id="graphile_worker.E007")]
+    return []
+
+
+def check_routers(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Where the routers send jobs, their schema may be migrated."""
+    settings = readable_settings()
+    if settings is None or not router.routers:
+        return []
+    alias = routing.queue_alias()
+    messages: list[CheckMessage] = []
+    if not router.allow_migrate(alias, routing.APP_LABEL):
+        messages.append(
+            Error(
+                f"The database routers send jobs to {alias!r}: expected that they let the app "
+                f"{routing.APP_LABEL!r} migrate there, got a refusal from allow_migrate().",
+                hint="Make allow_migrate() and db_for_write() of your routers agree on this app.",
+                id="graphile_worker.E014",
+            )
+        )
+    if settings.database not in (DEFAULT_DB_ALIAS, alias):
+        messages.append(
+            Warning(
+                f"The database routers send jobs to {alias!r}: expected {settings.database!r}, which "
+                f'{conf.SETTING}["DATABASE"] says.',
+                hint="The routers are obeyed. Make them and the setting agree.",
+                id="graphile_worker.W003",
+            )
+        )
+    return messages
+
+
+def check_pool(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """A pool has a connection for each job that runs at the same time."""
+    settings, connection = readable_settings(), _queue_connection()
+    if settings is None or connection is None:
+        return []
+    pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
+    if not pool:
+        return []
+    options = pool if isinstance(pool, dict) else {}
+    size = options.get("max_size") or options.get("min_size", DEFAULT_POOL_SIZE)
+    if size >= settings.concurrency:
+        return []
+    return [
+        Warning(
+            f"The connection pool of the database {connection.alias!r}: expected at least as many connections "
+            f"as jobs run at the same time ({settings.concurrency}), got {size}.",
+            hint=f'Raise OPTIONS["pool"]["max_size"], or lower {conf.SETTING}["CONCURRENCY"].',
+            id="graphile_worker.W002",
+        )
+    ]
+
+
+def check_installation(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """The schema is there, and this role sees it. Runs only when Django is asked to check databases."""
+    settings, connection = readable_settings(), _queue_connection()
+    if settings is None or connection is None or connection.alias not in (databases or ()):
+        return []
+    try:
+        return _look_at(connection, settings.schema)
+    except DatabaseError:
+        return []  # a database that cannot be reached is not for this check to tell
+
+
+def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
+    with connection.cursor() as cursor:
+        if not installation.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
+            return [_missing(connection, schema)]
+        role, tables = visibility.hidden_tables(cursor, schema=schema)
+    if not tables:
+        return []
+    return [
+        Error(
+            not_permitted(connection.alias, schema, f"got {role!r}, to whom {', '.join(tables)} look empty"),
+            hint="Connect as the owner of the schema, or give the role BYPASSRLS or policies.",
+            id="graphile_worker.E015",
+        )
+    ]
+
+
+def _missing(connection: BaseDatabaseWrapper, schema: str) -> CheckMessage:
+    applied = MigrationRecorder(connection).applied_migrations()
+    if any(app == routing.APP_LABEL for app, _ in applied):
+        # migrate cannot mend this: it believes to have been here.
+        return Error(
+            f"The app {routing.APP_LABEL!r} is migrated in the database {connection.alias!r}, but: expected "
+            f"the worker schema {schema!r}, got none, or an incomplete one.",
+            hint=f'Was {conf.SETTING}["SCHEMA"] changed? Set it back, or migrate {routing.APP_LABEL} to zero '
+            "under the old name first.",
+            id="graphile_worker.E016",
+        )
+    # A warning, or it would keep `migrate` itself from starting.
+    return Warning(
+        not_installed(connection.alias, schema),
+        hint="Jobs can be added and run once the app is migrated.",
+        id="graphile_worker.W001",
+    )

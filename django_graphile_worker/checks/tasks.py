@@ -1,0 +1,104 @@
+"""Checks of the registered tasks and of the crontab that names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.checks import CheckMessage, Error
+
+from django_graphile_worker import conf, registry
+from django_graphile_worker.checks.configuration import readable_settings
+from django_graphile_worker.crontab import CrontabMistake, Draft
+from django_graphile_worker.exceptions import CrontabError, InvalidJobError
+from django_graphile_worker.jobs import valid_identifier
+from django_graphile_worker.registry import Task
+
+
+def check_tasks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Each identifier belongs to one function, and fits into the database."""
+    duplicates = [_duplicate(group) for group in registry.tasks.duplicates]
+    return duplicates + [message for task in registry.tasks for message in _unusable_identifier(task)]
+
+
+def _duplicate(group: tuple[Task[Any, Any], ...]) -> CheckMessage:
+    identifier = group[0].identifier
+    places = " and ".join(task.place for task in group)
+    return Error(
+        f"The task identifier {identifier!r}: expected one function, got {len(group)}: {places}.",
+        hint=f'Give all but one another identifier: @task("billing:{identifier}").',
+        obj=group[1],
+        id="graphile_worker.E008",
+    )
+
+
+def _unusable_identifier(task: Task[Any, Any]) -> list[CheckMessage]:
+    try:
+        valid_identifier(task.identifier)
+    except InvalidJobError as error:
+        return [
+            Error(
+                f"The task {task.place}: {error}",
+                hint='Give it a shorter identifier: @task("billing:send").',
+                obj=task,
+                id="graphile_worker.E009",
+            )
+        ]
+    return []
+
+
+def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Every line of the crontab, wherever it is written, and the tasks that it names."""
+    settings = readable_settings()
+    if settings is None:
+        return []
+    try:
+        draft = _draft(settings)
+    except OSError as error:
+        return [_unreadable_file(settings, error)]
+    mistakes = _mistakes(draft)
+    known = len(draft.mistakes)
+    draft.refuse_unknown_tasks(registry.tasks, registry.tasks.identifiers())
+    unknown = draft.mistakes[known:]
+    return [_crontab_message(mistake) for mistake in mistakes] + [_unknown_task(found) for found in unknown]
+
+
+def _draft(settings: conf.Settings) -> Draft:
+    draft = Draft()
+    entries = (settings.crontab,) if isinstance(settings.crontab, str) else settings.crontab
+    for number, entry in enumerate(entries, 1):
+        if isinstance(entry, str):
+            draft.add_text(entry, f'{conf.SETTING}["CRONTAB"]')
+        else:
+            draft.add_item(entry, number)
+    if settings.crontab_file is not None:
+        draft.add_text(settings.crontab_file.read_text(encoding="utf-8"), str(settings.crontab_file))
+    for task in registry.tasks:
+        draft.add_schedules(task.identifier, task.cron, f"@task(cron=...) of {task.identifier}")
+    return draft
+
+
+def _mistakes(draft: Draft) -> tuple[CrontabMistake, ...]:
+    try:
+        draft.finish()
+    except CrontabError as error:
+        return error.mistakes
+    return ()
+
+
+def _crontab_message(mistake: CrontabMistake) -> CheckMessage:
+    hint = "Nothing of a crontab with mistakes is scheduled."
+    return Error(str(mistake), hint=hint, id="graphile_worker.E012")
+
+
+def _unknown_task(mistake: CrontabMistake) -> CheckMessage:
+    hint = "Tasks are found in the tasks.py of every installed app."
+    return Error(str(mistake), hint=hint, id="graphile_worker.E013")
+
+
+def _unreadable_file(settings: conf.Settings, error: OSError) -> CheckMessage:
+    return Error(
+        f'{conf.SETTING}["CRONTAB_FILE"]: expected a file that can be read, got {str(settings.crontab_file)!r}: '
+        f"{error.strerror or error}.",
+        hint="A relative path is relative to where the command is started.",
+        id="graphile_worker.E012",
+    )

@@ -1,0 +1,200 @@
+"""The log: one subscriber of the signals, one line for each thing worth a line.
+
+Lines about jobs go to ``django_graphile_worker.jobs``, the others to
+``.worker``, ``.cron`` and ``.database``. Each record carries its facts as
+attributes too (``job_id``, ``task_identifier``, …; see the reference of
+signals), and never a payload.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django_graphile_worker import conf, signals
+from django_graphile_worker.jobs import Job
+
+LONGEST_TEXT = 500
+
+_jobs = logging.getLogger("django_graphile_worker.jobs")
+_worker = logging.getLogger("django_graphile_worker.worker")
+_cron = logging.getLogger("django_graphile_worker.cron")
+_database = logging.getLogger("django_graphile_worker.database")
+
+
+def connect() -> None:
+    """Subscribe to every signal that has a line; calling it again changes nothing."""
+    for name, receiver in _RECEIVERS.items():
+        getattr(signals, name).connect(receiver, weak=False, dispatch_uid=f"django_graphile_worker.logs.{name}")
+
+
+def shown(value: object) -> str:
+    """Text for one line of a log: no line breaks, no control characters, no novel."""
+    text = str(value)
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[:LONGEST_TEXT]}…"
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
+    )
+
+
+def _job_succeeded(*, job: Job, duration: float = 0.0, worker_id: str = "", **kwargs: Any) -> None:
+    if _jobs.isEnabledFor(logging.INFO) and conf.current().log_success:
+        _tell_job(logging.INFO, "succeeded", job, duration, worker_id)
+
+
+def _job_failed(
+    *,
+    job: Job,
+    error: BaseException | None = None,
+    duration: float = 0.0,
+    retry_in: float | None = None,
+    worker_id: str = "",
+    **kwargs: Any,
+) -> None:
+    if _jobs.isEnabledFor(logging.WARNING):
+        _tell_job(logging.WARNING, "failed", job, duration, worker_id, error=error, retry_in=retry_in)
+
+
+def _job_permanently_failed(
+    *, job: Job, error: BaseException | None = None, duration: float = 0.0, worker_id: str = "", **kwargs: Any
+) -> None:
+    if _jobs.isEnabledFor(logging.ERROR):
+        _tell_job(logging.ERROR, "permanently failed", job, duration, worker_id, error=error)
+
+
+def _job_interrupted(*, job: Job, duration: float = 0.0, worker_id: str = "", **kwargs: Any) -> None:
+    if _jobs.isEnabledFor(logging.WARNING):
+        _tell_job(logging.WARNING, "interrupted", job, duration, worker_id)
+
+
+def _job_started(*, job: Job, worker_id: str = "", **kwargs: Any) -> None:
+    if _jobs.isEnabledFor(logging.DEBUG):
+        _jobs.debug("%s started (%s)", _name(job), _attempt(job), extra=_facts(job, "started", worker_id))
+
+
+def _claim_lost(*, job: Job, worker_id: str = "", **kwargs: Any) -> None:
+    if _jobs.isEnabledFor(logging.WARNING):
+        _jobs.warning(
+            "%s was no longer ours when it ended (%s): its result is not written",
+            _name(job),
+            _attempt(job),
+            extra=_facts(job, "claim lost", worker_id),
+        )
+
+
+def _tell_job(
+    level: int,
+    outcome: str,
+    job: Job,
+    duration: float,
+    worker_id: str,
+    *,
+    error: BaseException | None = None,
+    retry_in: float | None = None,
+) -> None:
+    message = f"{_name(job)} {outcome} after {duration:.3f} s ({_attempt(job)})"
+    if retry_in is not None:
+        message += f", next try in {retry_in:.0f} s"
+    if error is not None:
+        message += f": {_problem(error)}"
+    facts = _facts(job, outcome, worker_id) | {"duration": duration}
+    # The traceback is in the job's last_error; in the log it is for those who ask for every detail.
+    with_traceback = error if error is not None and _jobs.isEnabledFor(logging.DEBUG) else None
+    _jobs.log(level, "%s", message, extra=facts, exc_info=with_traceback)
+
+
+def _facts(job: Job, outcome: str, worker_id: str) -> dict[str, object]:
+    return {
+        "job_id": job.id,
+        "task_identifier": job.task_identifier,
+        "queue_name": job.queue_name,
+        "attempt": job.attempts,
+        "max_attempts": job.max_attempts,
+        "outcome": outcome,
+        "worker_id": worker_id,
+    }
+
+
+def _name(job: Job) -> str:
+    return f"{shown(job.task_identifier)} #{job.id}"
+
+
+def _attempt(job: Job) -> str:
+    return f"attempt {job.attempts} of {job.max_attempts}"
+
+
+def _problem(error: object) -> str:
+    if not isinstance(error, BaseException):
+        return shown(error)
+    text = shown(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _event(logger: logging.Logger, level: int, template: str) -> Callable[..., None]:
+    """A receiver that writes the signal's arguments into one line."""
+
+    def receiver(**arguments: Any) -> None:
+        if logger.isEnabledFor(level):
+            facts = {name: _fact(value) for name, value in arguments.items() if name not in {"sender", "signal"}}
+            logger.log(level, "%s", template.format_map(_Lenient(facts)), extra=_extra(facts))
+
+    return receiver
+
+
+class _Lenient(dict[str, str]):
+    """A line with a gap is better than no line."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, BaseException):
+        return _problem(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return shown(", ".join(str(item) for item in value) or "none")
+    return shown(value)
+
+
+def _extra(facts: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in facts.items() if name not in _RESERVED}
+
+
+# logging refuses extra attributes that a record has already.
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+_RECEIVERS: dict[str, Callable[..., None]] = {
+    "worker_started": _event(
+        _worker, logging.INFO, "worker {worker_id} started on {database}: {concurrency} at a time, tasks: {tasks}"
+    ),
+    "worker_stopping": _event(_worker, logging.INFO, "worker {worker_id} is stopping: {reason}"),
+    "worker_stopped": _event(_worker, logging.INFO, "worker {worker_id} stopped: {reason}"),
+    "worker_lost_lease": _event(
+        _worker, logging.WARNING, "worker {worker_id} lost its lease and goes on as {new_worker_id}"
+    ),
+    "listening_started": _event(_worker, logging.DEBUG, "worker {worker_id} is listening"),
+    "listening_lost": _event(
+        _worker, logging.WARNING, "worker {worker_id} stopped listening, tries again in {retry_in} s: {error}"
+    ),
+    "job_started": _job_started,
+    "job_succeeded": _job_succeeded,
+    "job_failed": _job_failed,
+    "job_permanently_failed": _job_permanently_failed,
+    "job_interrupted": _job_interrupted,
+    "claim_lost": _claim_lost,
+    "jobs_recovered": _event(
+        _worker, logging.WARNING, "recovered the jobs {job_ids} of dead workers: {dead_worker_ids}"
+    ),
+    "stale_locks_released": _event(_worker, logging.WARNING, "released stale locks: {jobs} jobs, {queues} queues"),
+    "cron_started": _event(_cron, logging.INFO, "cron started: {items}"),
+    "cron_scheduled": _event(_cron, logging.INFO, "cron scheduled {identifiers} for {tick}"),
+    "cron_backfilled": _event(_cron, logging.INFO, "cron backfilled {identifier}: {ticks}"),
+    "database_trouble": _event(_database, logging.WARNING, "{action} failed, next try in {retry_in} s: {error}"),
+}

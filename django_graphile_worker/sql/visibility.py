@@ -1,0 +1,24 @@
+"""Whether the current role can see the worker's tables."""
+
+from __future__ import annotations
+
+from django_graphile_worker.sql.jobs import Cursor
+
+# Row-level security is on for these tables and there are no policies, unless somebody made some: to a role
+# it applies to they look empty, which is worse than an error.
+HIDDEN_TABLES = """/* gw:hidden_tables */
+    select current_user, array_agg(class.relname::text order by class.relname)
+    from pg_catalog.pg_class as class
+    join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+    where namespace.nspname = %s
+        and class.relkind in ('r', 'p')
+        and class.relname = any(array['_private_jobs', '_private_job_queues', '_private_tasks'])
+        and pg_catalog.row_security_active(class.oid)
+        and not exists (select from pg_catalog.pg_policy as policy where policy.polrelid = class.oid)"""
+
+
+def hidden_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...]]:
+    """The current role, and the tables whose rows row-level security hides from it."""
+    cursor.execute(HIDDEN_TABLES, [schema])
+    role, tables = cursor.fetchone()
+    return str(role), tuple(tables or ())
