@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,3 +68,13 @@ def free_port(preferred: int = 8000) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise OSError("Expected a free port on 127.0.0.1, got none.")
+
+
+def wait_until_listening(process: Process, port: int) -> None:
+    """Return when the port answers; raise when its process ends first."""
+    while process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise ChildProcessError(f"Expected the web site to listen on port {port}, got exit code {process.returncode}.")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import time
 from contextlib import ExitStack
-from typing import Any
+from typing import IO, Any
 
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, CommandParser, call_command, get_commands
@@ -73,11 +74,12 @@ class Command(BaseCommand):
 
     def _stay(self, port: int) -> None:
         port = processes.free_port(port)
-        log = embedded.home() / "demo-site.log"
         with ExitStack() as stack:
-            output = stack.enter_context(log.open("wb"))
+            # Its requests would drown the jobs.
+            output = stack.enter_context(tempfile.TemporaryFile())
             site = processes.manage("runserver", "--noreload", f"127.0.0.1:{port}", output=output)
             children = {"web site": stack.enter_context(site)}
+            _wait_for_site(children["web site"], port, output)
             if "runworker" in get_commands():
                 children["worker"] = stack.enter_context(processes.manage("runworker"))
             self._say(f"Admin: http://127.0.0.1:{port}/admin/  (login {LOGIN}, password {LOGIN})")
@@ -95,6 +97,14 @@ class Command(BaseCommand):
     def _say(self, text: str) -> None:
         self.stdout.write(self.style.MIGRATE_HEADING(text))
         self.stdout.flush()
+
+
+def _wait_for_site(site: processes.Process, port: int, output: IO[bytes]) -> None:
+    try:
+        processes.wait_until_listening(site, port)
+    except ChildProcessError as error:
+        output.seek(0)
+        raise CommandError(f"{error} It said:\n{output.read().decode(errors='replace')}") from error
 
 
 def _watch(children: dict[str, processes.Process], seconds: float) -> None:
