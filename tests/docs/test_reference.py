@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 from typing import Any
 
 import pytest
 
 import django_graphile_worker
 from django_graphile_worker import conf, exceptions, signals
-from tests.docs.pages import code_words, headings, page, sections
+from tests.docs.pages import CHECKOUT, code_words, headings, page, sections
 
+CHECK_ID = re.compile(r"graphile_worker\.[EWI]\d{3}")
 SETTINGS = {field.name.upper(): field for field in dataclasses.fields(conf.Settings)}
 SIGNALS = {name: event for name, event in vars(signals).items() if isinstance(event, signals.Event)}
 
@@ -60,3 +62,9 @@ def test_python_api_page__has_every_public_function() -> None:
         line.split()[-1] for line in page("reference/python-api.md").splitlines() if ".. autofunction" in line
     }
     assert documented == functions - twins
+
+
+def test_checks_page__has_every_id_once() -> None:
+    package = CHECKOUT / "django_graphile_worker"
+    sources = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    assert sorted(headings(page("reference/checks.md"))) == sorted(set(CHECK_ID.findall(sources)))
