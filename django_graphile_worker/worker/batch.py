@@ -1,0 +1,84 @@
+"""Array payloads: one result for each item, and only what failed is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Sequence
+from json.decoder import WHITESPACE  # type: ignore[attr-defined]
+from typing import Any
+
+from django_graphile_worker.exceptions import GraphileWorkerError, PermanentFailure, RetryLater
+
+_decoder = json.JSONDecoder()
+
+
+class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, it names an outcome
+    """Some items of an array payload failed; ``failures`` maps their index to the exception."""
+
+    def __init__(self, failures: dict[int, BaseException], count: int) -> None:
+        self.failures = failures
+        self.count = count
+        super().__init__(f"{len(failures)} of {count} items failed")
+
+    @property
+    def is_permanent(self) -> bool:
+        return all(isinstance(error, PermanentFailure) for error in self.failures.values())
+
+    @property
+    def delay(self) -> float | None:
+        """The longest delay, when every failed item asked for one."""
+        delays = [error.delay.total_seconds() for error in self.failures.values() if isinstance(error, RetryLater)]
+        return max(delays) if len(delays) == len(self.failures) else None
+
+
+def holds_awaitables(results: Any) -> bool:
+    return isinstance(results, list | tuple) and any(map(inspect.isawaitable, results))
+
+
+async def gathered(results: Sequence[Any]) -> list[Any]:
+    """Await what is awaitable, all at once; what it raises takes its place."""
+    return list(await asyncio.gather(*map(_settled, results)))
+
+
+async def _settled(result: Any) -> Any:
+    if not inspect.isawaitable(result):
+        return result
+    try:
+        return await result
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return error
+    except BaseException as error:
+        return error
+
+
+def failures_of(results: Sequence[Any]) -> dict[int, BaseException]:
+    return {index: result for index, result in enumerate(results) if isinstance(result, BaseException)}
+
+
+def remaining(payload_text: str, failure: BatchFailure) -> str | None:
+    """The failed items as they were written; None when the text does not have one for each result."""
+    items = _items(payload_text)
+    if len(items) != failure.count:
+        return None
+    return "[" + ",".join(items[index] for index in failure.failures) + "]"
+
+
+def _items(text: str) -> list[str]:
+    items: list[str] = []
+    position = _after_whitespace(text, 0) + 1
+    while text[(position := _after_whitespace(text, position))] != "]":
+        _, end = _decoder.raw_decode(text, position)
+        items.append(text[position:end])
+        position = _after_whitespace(text, end)
+        if text[position] == ",":
+            position += 1
+    return items
+
+
+def _after_whitespace(text: str, position: int) -> int:
+    return int(WHITESPACE.match(text, position).end())

@@ -1,0 +1,116 @@
+"""How a task function wants to be called, found out once per task."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import typing
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any, NamedTuple
+
+from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.worker.context import Helpers
+from django_graphile_worker.worker.conversion import Converter, converter_for
+
+logger = logging.getLogger("django_graphile_worker.worker")
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Binding(NamedTuple):
+    """What a task function takes."""
+
+    function: Callable[..., Any]
+    takes_payload: bool = True
+    takes_helpers: bool = False
+    helpers_keyword: str | None = None
+    convert: Converter | None = None
+
+    def call(self, payload: Any, helpers: Helpers | None) -> Any:
+        """Call the function; a payload that does not fit raises PayloadError."""
+        if self.convert is not None:
+            payload = self.convert(payload, "$")
+        if self.helpers_keyword is not None:
+            return self.function(payload, **{self.helpers_keyword: helpers})
+        if self.takes_helpers:
+            return self.function(payload, helpers)
+        return self.function(payload) if self.takes_payload else self.function()
+
+    @property
+    def is_plain(self) -> bool:
+        """The function takes the payload as it is, and nothing else."""
+        return self.takes_payload and not self.takes_helpers and self.convert is None
+
+
+def bind(function: Callable[..., Any]) -> Binding:
+    """Look at a function's parameters: (payload), (payload, helpers), or none at all."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return Binding(function)
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    keyword = next((p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY and p.name == "helpers"), None)
+    second_is_helpers = len(positional) > 1 and _wants_helpers(positional[1])
+    _refuse_others(function, parameters, positional[: 2 if second_is_helpers else 1], keyword)
+    if not positional:
+        takes_any = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters)
+        return Binding(function, takes_payload=takes_any)
+    return Binding(
+        function,
+        takes_helpers=second_is_helpers or keyword is not None,
+        helpers_keyword=keyword,
+        convert=_converter(function, positional[0]),
+    )
+
+
+def _wants_helpers(parameter: Parameter) -> bool:
+    """A second parameter with a default of its own is not asking for helpers, unless it says so."""
+    return (
+        parameter.default is Parameter.empty
+        or parameter.name == "helpers"
+        or parameter.annotation in (Helpers, "Helpers")
+    )
+
+
+def _refuse_others(
+    function: Callable[..., Any], parameters: list[Parameter], bound: list[Parameter], keyword: str | None
+) -> None:
+    for parameter in parameters:
+        is_optional = parameter.default is not Parameter.empty or parameter.kind in (
+            Parameter.VAR_POSITIONAL,
+            Parameter.VAR_KEYWORD,
+        )
+        if parameter not in bound and parameter.name != keyword and not is_optional:
+            raise InvalidTypeError(
+                f"expected a task that takes (payload) or (payload, helpers), got "
+                f"{getattr(function, '__qualname__', function)!s}{inspect.signature(function)}: "
+                f"nothing would fill {parameter.name!r}. Put it into the payload."
+            )
+
+
+def _converter(function: Callable[..., Any], parameter: Parameter) -> Converter | None:
+    if parameter.annotation is Parameter.empty:
+        return None
+    try:
+        return converter_for(_resolved(function, parameter))
+    except Exception as error:
+        # A name imported for the type checker alone; most payloads are plain and need no type.
+        logger.warning(
+            "The payload of %s stays plain: its annotation %r cannot be resolved (%s).",
+            getattr(function, "__qualname__", function),
+            parameter.annotation,
+            error,
+        )
+        return None
+
+
+def _resolved(function: Callable[..., Any], parameter: Parameter) -> Any:
+    if not isinstance(parameter.annotation, str):
+        return parameter.annotation
+    innermost = inspect.unwrap(function)
+    while hasattr(innermost, "func"):
+        innermost = inspect.unwrap(innermost.func)
+    holder = type("Annotated", (), {"__annotations__": {"payload": parameter.annotation}})
+    namespace = getattr(innermost, "__globals__", None) or getattr(type(innermost).__call__, "__globals__", {})
+    return typing.get_type_hints(holder, globalns=namespace)["payload"]

@@ -1,0 +1,131 @@
+"""``helpers``: what a task may ask of the worker that runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from django_graphile_worker.jobs import Job, JobSpec
+
+logger = logging.getLogger("django_graphile_worker.task")
+
+
+class Abort:
+    """An event that is set when the worker is about to stop; async code may also await it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._waiters: dict[asyncio.Future[bool], asyncio.AbstractEventLoop] = {}
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the worker stops, or for ``timeout`` seconds; tells which it was."""
+        return self._event.wait(timeout)
+
+    def set(self) -> None:
+        with self._lock:
+            self._event.set()
+            waiters, self._waiters = self._waiters, {}
+        for future, loop in waiters.items():
+            loop.call_soon_threadsafe(_resolve, future)
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return self._wait_on_loop().__await__()
+
+    async def _wait_on_loop(self) -> bool:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        with self._lock:
+            if self._event.is_set():
+                return True
+            self._waiters[future] = loop
+        try:
+            return await future
+        finally:
+            with self._lock:
+                self._waiters.pop(future, None)
+
+
+def _resolve(future: asyncio.Future[bool]) -> None:
+    if not future.done():
+        future.set_result(True)
+
+
+class Helpers:
+    """Given to tasks that take ``(payload, helpers)``."""
+
+    __slots__ = ("_build_job", "_job", "_logger", "abort", "using")
+
+    def __init__(self, build_job: Callable[[], Job], *, using: str, abort: Abort) -> None:
+        self._build_job = build_job
+        self._job: Job | None = None
+        self._logger: logging.LoggerAdapter[logging.Logger] | None = None
+        # The alias of the database that the job lives in.
+        self.using = using
+        self.abort = abort
+
+    @property
+    def job(self) -> Job:
+        """The job, as it was claimed."""
+        if self._job is None:
+            self._job = self._build_job()
+        return self._job
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose records say which job they belong to."""
+        if self._logger is None:
+            job = self.job
+            extra = {"job_id": job.id, "task_identifier": job.task_identifier, "attempt": job.attempts}
+            self._logger = logging.LoggerAdapter(logger, extra)
+        return self._logger
+
+    @property
+    def connection(self) -> Any:
+        """Django's connection to the database that the job lives in."""
+        return connections[self.using]
+
+    def query(self, sql: str, params: Any = None) -> list[dict[str, Any]]:
+        """Run one statement there; its rows as dicts, none when it returns no rows."""
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql, params)
+            if cursor.description is None:
+                return []
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    async def aquery(self, sql: str, params: Any = None) -> list[dict[str, Any]]:
+        """The same from async code."""
+        return await sync_to_async(self.query)(sql, params)
+
+    def add_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
+        """Add a job where this one lives; joins the transaction that is open there."""
+        return _api().add_job(identifier, payload, **{"using": self.using, **options})  # type: ignore[no-any-return]
+
+    def add_jobs(self, specs: Iterable[JobSpec] | Sequence[JobSpec], **options: Any) -> Any:
+        return _api().add_jobs(specs, **{"using": self.using, **options})
+
+    async def aadd_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
+        added: Job = await _api().aadd_job(identifier, payload, **{"using": self.using, **options})
+        return added
+
+    async def aadd_jobs(self, specs: Iterable[JobSpec] | Sequence[JobSpec], **options: Any) -> Any:
+        return await _api().aadd_jobs(specs, **{"using": self.using, **options})
+
+
+def _api() -> Any:
+    from django_graphile_worker import api
+
+    return api

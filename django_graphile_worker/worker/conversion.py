@@ -1,0 +1,278 @@
+"""JSON values to the types a task asked for; a value that does not fit is named by its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import difflib
+import enum
+import sys
+import types
+import typing
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Union
+
+from django.utils.dateparse import parse_duration
+
+from django_graphile_worker.exceptions import PayloadError
+
+# A converter takes a value and the way to it, like $.items[3].name.
+Converter = Callable[[Any, str], Any]
+
+
+def converter_for(annotation: Any) -> Converter | None:
+    """How to make what the annotation names out of JSON; None when JSON has it already."""
+    convert = _converter(annotation)
+    return convert if _is_worth_it(annotation) else None
+
+
+def _is_worth_it(annotation: Any) -> bool:
+    """Plain payloads (dict, Any, TypedDict, list[int] …) stay as they came: only models are made."""
+    if _is_model(annotation):
+        return True
+    return any(_is_worth_it(part) for part in typing.get_args(annotation) if part is not ...)
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and (
+        dataclasses.is_dataclass(annotation) or _foreign_model(annotation) is not None
+    )
+
+
+def _converter(annotation: Any) -> Converter:
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _converter(typing.get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return _union(typing.get_args(annotation))
+    if origin is Literal:
+        return _literal(typing.get_args(annotation))
+    if origin is not None:
+        return _container(origin, typing.get_args(annotation))
+    if isinstance(annotation, type):
+        return _class_converter(annotation)
+    return _anything
+
+
+def _class_converter(kind: type) -> Converter:
+    foreign = _foreign_model(kind)
+    if foreign:
+        return foreign
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind)
+    if issubclass(kind, enum.Enum):
+        return _parsed(kind, kind, f"one of {', '.join(repr(member.value) for member in kind)}")
+    if kind in _PARSERS:
+        parse, expected = _PARSERS[kind]
+        return _parsed(kind, parse, expected)
+    if kind in _CONTAINERS:
+        return _container(kind, ())
+    return _anything if kind is object else _instance(kind)
+
+
+def _anything(value: Any, path: str) -> Any:
+    return value
+
+
+def _instance(kind: type) -> Converter:
+    accepted: tuple[type, ...] = (int, float) if kind is float else (kind,)
+
+    def convert(value: Any, path: str) -> Any:
+        is_number_by_accident = isinstance(value, bool) and kind in (int, float)
+        if not isinstance(value, accepted) or is_number_by_accident:
+            raise _misfit(path, _JSON_NAMES.get(kind, kind.__name__), value)
+        return value
+
+    return convert
+
+
+def _parsed(kind: type, parse: Callable[[Any], Any], expected: str) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        try:
+            parsed = parse(value)
+        except (ValueError, TypeError, ArithmeticError):
+            parsed = None
+        if parsed is None:
+            raise _misfit(path, expected, value)
+        return parsed
+
+    return convert
+
+
+def _literal(choices: tuple[Any, ...]) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        if not any(value == choice and type(value) is type(choice) for choice in choices):
+            raise _misfit(path, f"one of {', '.join(map(repr, choices))}", value)
+        return value
+
+    return convert
+
+
+def _union(members: tuple[Any, ...]) -> Converter:
+    takes_none = type(None) in members
+    converters = [_converter(member) for member in members if member is not type(None)]
+
+    def convert(value: Any, path: str) -> Any:
+        if value is None and takes_none:
+            return None
+        complaints: list[PayloadError] = []
+        for attempt in converters:
+            try:
+                return attempt(value, path)
+            except PayloadError as complaint:
+                complaints.append(complaint)
+        # The one that got furthest knows best what is wrong.
+        raise max(complaints, key=lambda complaint: len(complaint.path))
+
+    return convert
+
+
+def _container(origin: Any, arguments: tuple[Any, ...]) -> Converter:
+    if origin is dict or origin is Mapping:
+        return _mapping(_converter(arguments[1]) if len(arguments) == 2 else _anything)
+    if origin is tuple and arguments and arguments[-1] is not ...:
+        return _fixed_tuple([_converter(argument) for argument in arguments])
+    if origin in _CONTAINERS or origin is Sequence:
+        item = _converter(arguments[0]) if arguments else _anything
+        return _array(_CONTAINERS.get(origin, list), item)
+    return _anything
+
+
+def _mapping(convert_value: Converter) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise _misfit(path, "an object", value)
+        return {key: convert_value(item, f"{path}.{key}") for key, item in value.items()}
+
+    return convert
+
+
+def _array(make: Callable[[Any], Any], convert_item: Converter) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, list):
+            raise _misfit(path, "an array", value)
+        return make(convert_item(item, f"{path}[{index}]") for index, item in enumerate(value))
+
+    return convert
+
+
+def _fixed_tuple(converters: list[Converter]) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, list) or len(value) != len(converters):
+            raise _misfit(path, f"an array of {len(converters)} items", value)
+        return tuple(
+            convert_item(item, f"{path}[{index}]")
+            for index, (convert_item, item) in enumerate(zip(converters, value, strict=True))
+        )
+
+    return convert
+
+
+def _dataclass(kind: type) -> Converter:
+    converters: dict[str, Converter] = {}
+    required: set[str] = set()
+
+    def prepare() -> None:
+        # On first use, so that a class may refer to itself.
+        hints = typing.get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            if not field.init:
+                continue
+            converters[field.name] = _converter(hints[field.name])
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                required.add(field.name)
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise _misfit(path, f"an object ({kind.__name__})", value)
+        if not converters:
+            prepare()
+        for name in required - value.keys():
+            raise PayloadError(
+                f"payload: expected the field {path}.{name} ({kind.__name__}), got none.", path=f"{path}.{name}"
+            )
+        for name in value.keys() - converters.keys():
+            raise _unknown_field(kind, f"{path}.{name}", name, list(converters))
+        return kind(**{name: converters[name](item, f"{path}.{name}") for name, item in value.items()})
+
+    return convert
+
+
+def _unknown_field(kind: type, path: str, name: str, known: list[str]) -> PayloadError:
+    close = difflib.get_close_matches(name, known, n=1)
+    way_out = f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(known) or 'no fields'}."
+    return PayloadError(f"payload: expected a field of {kind.__name__}, got {path}. {way_out}", path=path)
+
+
+def _foreign_model(kind: type) -> Converter | None:
+    """Models of libraries that only matter once the site itself has imported them."""
+    pydantic, msgspec = sys.modules.get("pydantic"), sys.modules.get("msgspec")
+    if pydantic and issubclass(kind, pydantic.BaseModel):
+        return _validated(kind.model_validate, pydantic.ValidationError)  # type: ignore[attr-defined]
+    if msgspec and issubclass(kind, msgspec.Struct):
+        return _validated(lambda value: msgspec.convert(value, kind), msgspec.ValidationError)
+    return None
+
+
+def _validated(validate: Callable[[Any], Any], complaint: type[Exception]) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        try:
+            return validate(value)
+        except complaint as error:
+            place = path + "".join(f".{part}" for part in _first_location(error))
+            raise PayloadError(f"payload: {place} does not fit: {error}", path=place) from None
+
+    return convert
+
+
+def _first_location(error: Exception) -> Sequence[Any]:
+    errors = getattr(error, "errors", None)
+    found = errors() if callable(errors) else ()
+    return found[0]["loc"] if found else ()
+
+
+def _misfit(path: str, expected: str, value: Any) -> PayloadError:
+    got = "null" if value is None else f"{_shown(value)} ({_JSON_NAMES.get(type(value), type(value).__name__)})"
+    return PayloadError(f"payload: expected {expected} at {path}, got {got}.", path=path)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _only_text(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
+    return lambda value: parse(value) if isinstance(value, str) else None
+
+
+def _decimal(value: Any) -> decimal.Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return decimal.Decimal(str(value))
+
+
+def _duration(value: Any) -> datetime.timedelta | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return datetime.timedelta(seconds=value)
+    return parse_duration(value) if isinstance(value, str) else None
+
+
+_JSON_NAMES: dict[type, str] = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+_CONTAINERS: dict[Any, Callable[[Any], Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
+_PARSERS: dict[type, tuple[Callable[[Any], Any], str]] = {
+    datetime.datetime: (_only_text(datetime.datetime.fromisoformat), "a date and time in ISO 8601"),
+    datetime.date: (_only_text(datetime.date.fromisoformat), "a date in ISO 8601"),
+    datetime.time: (_only_text(datetime.time.fromisoformat), "a time in ISO 8601"),
+    datetime.timedelta: (_duration, "a duration (seconds, or as Django writes it)"),
+    decimal.Decimal: (_decimal, "a decimal number"),
+    uuid.UUID: (_only_text(uuid.UUID), "a UUID"),
+}

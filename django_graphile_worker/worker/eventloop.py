@@ -1,0 +1,208 @@
+"""One event loop in a thread of its own, for every ``async def`` task of the process.
+
+The slot thread that waits for a coroutine meanwhile runs what the coroutine
+hands to ``sync_to_async``. So a job's use of the ORM stays on one thread, with
+that thread's connections, and the number of threads stays the concurrency.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, Future
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
+
+from django_graphile_worker.exceptions import PermanentFailure, RetryLater
+
+logger = logging.getLogger("django_graphile_worker.worker")
+
+_SECONDS_TO_CLOSE = 5.0
+
+
+class CancelledByWorker(BaseException):
+    """The worker, not the task, cancelled the coroutine: the grace period is over."""
+
+
+class EventLoop:
+    """Starts its thread with the first coroutine."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._visits: set[_Visit] = set()
+        self._is_cancelled = False
+        self._is_closed = False
+
+    def run(self, start: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a coroutine to its end while the calling thread serves its synchronous parts."""
+        visit = _Visit(start)
+        loop = self._running_loop()
+        with self._lock:
+            self._visits.add(visit)
+            if self._is_cancelled:
+                visit.was_cancelled = True
+        try:
+            loop.call_soon_threadsafe(visit.begin, loop)
+            return visit.serve()
+        finally:
+            with self._lock:
+                self._visits.discard(visit)
+
+    def cancel(self) -> None:
+        """Cancel every coroutine, also those to come."""
+        with self._lock:
+            self._is_cancelled = True
+            visits = list(self._visits)
+        for visit in visits:
+            visit.was_cancelled = True
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(visit.cancel)
+
+    def close(self) -> None:
+        """Stop the loop; a coroutine that blocks it is left behind."""
+        with self._lock:
+            self._is_closed = True
+            loop, thread = self._loop, self._thread
+        if loop is None or thread is None or not thread.is_alive():
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_SECONDS_TO_CLOSE)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._is_closed:
+                raise CancelledByWorker
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._main, args=(self._loop,), name="graphile-worker-async", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _main(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._is_closed:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                # Raised in something that a task left running; asyncio lets it through.
+                logger.exception("A background coroutine tried to end the worker; the event loop goes on.")
+        try:
+            loop.run_until_complete(_cancel_the_rest())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        except BaseException:
+            logger.exception("The event loop did not end cleanly.")
+        finally:
+            loop.close()
+
+
+async def _cancel_the_rest() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=_SECONDS_TO_CLOSE / 2)
+
+
+class _Visit(Executor):
+    """One coroutine on the loop, and the thread that waits for it."""
+
+    def __init__(self, start: Callable[[], Awaitable[Any]]) -> None:
+        self._start = start
+        self._context = contextvars.copy_context()
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[..., Any], Any, Any] | None] = SimpleQueue()
+        self._task: asyncio.Task[None] | None = None
+        self._is_over = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.was_cancelled = False
+
+    # On the waiting thread.
+
+    def serve(self) -> Any:
+        """Run synchronous calls until the coroutine is over."""
+        while (call := self._calls.get()) is not None:
+            _answer(*call)
+        self._refuse_latecomers()
+        error, self._error = self._error, None
+        if error is None:
+            return self._result
+        try:
+            if self.was_cancelled and not isinstance(error, RetryLater | PermanentFailure):
+                raise CancelledByWorker from error
+            raise error
+        finally:
+            del error
+
+    def _refuse_latecomers(self) -> None:
+        try:
+            while (call := self._calls.get_nowait()) is not None:
+                call[0].cancel()
+        except Empty:
+            pass
+
+    # On the loop.
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._task = loop.create_task(self._drive(), context=self._context)
+        self._task.add_done_callback(self._finish)
+        if self.was_cancelled:
+            self._task.cancel()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _drive(self) -> None:
+        # Set by hand: the context manager gives way to an enclosing one, whose thread is busy with us.
+        key = ThreadSensitiveContext()
+        SyncToAsync.thread_sensitive_context.set(key)
+        SyncToAsync.context_to_thread_executor[key] = self
+        try:
+            self._result = await self._start()
+        except BaseException as error:  # SystemExit would end the loop
+            self._error = error
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            # Cancelled before its first step.
+            self._error = asyncio.CancelledError()
+        self._is_over = True
+        self._calls.put(None)
+
+    # What sync_to_async sees of it.
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self._is_over:
+            raise RuntimeError(
+                "expected synchronous calls while the job runs, got one after its end: await what the task starts."
+            )
+        future: Future[Any] = Future()
+        self._calls.put((future, function, args, kwargs))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """The thread belongs to the worker."""
+
+
+def _answer(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = function(*args, **kwargs)
+    except StopIteration as error:
+        # asyncio's futures cannot carry it, and would never be done.
+        stopped = RuntimeError("a synchronous function raised StopIteration")
+        stopped.__cause__ = error
+        future.set_exception(stopped)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

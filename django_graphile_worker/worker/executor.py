@@ -1,0 +1,163 @@
+"""Runs a claimed job and says how it ended. Nothing that a task does gets past it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import copy_context
+from time import monotonic
+from typing import Any
+
+from django_graphile_worker import conf, signals
+from django_graphile_worker.exceptions import LeftoverStateError
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.registry import Task
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker import hygiene, retrying
+from django_graphile_worker.worker.atomic import LostAtomicClaimError
+from django_graphile_worker.worker.context import Abort
+from django_graphile_worker.worker.eventloop import CancelledByWorker, EventLoop
+from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.performing import Performer
+from django_graphile_worker.worker.run import Run, RunningJob
+
+__all__ = ["Executor", "RunningJob"]
+
+logger = logging.getLogger("django_graphile_worker.worker")
+
+
+class Executor:
+    """Claim in, outcome out; called on as many threads as jobs may run at once."""
+
+    def __init__(
+        self,
+        *,
+        settings: conf.Settings,
+        using: str,
+        holder: Callable[[], str],
+        tasks: Callable[[int], Task[Any, Any] | None],
+    ) -> None:
+        self._settings = settings
+        self._holder = holder
+        self._tasks = tasks
+        self._abort = Abort()
+        self._event_loop = EventLoop()
+        self._performer = Performer(settings=settings, using=using, event_loop=self._event_loop, abort=self._abort)
+        self._running: set[Run] = set()
+        self._is_cancelled = False
+
+    def start(self) -> None:
+        """Raises ConfigurationError when a middleware cannot be loaded."""
+        hygiene.start()
+        self._performer.load_middleware()
+
+    def abort(self) -> None:
+        """Tell every job, running or to come, that the worker is about to stop."""
+        self._abort.set()
+
+    def cancel(self) -> None:
+        """The grace period is over: cancel coroutines, start nothing more."""
+        self._is_cancelled = True
+        self._abort.set()
+        self._event_loop.cancel()
+
+    def running(self) -> list[RunningJob]:
+        """The jobs that run at this moment."""
+        return [run.to_running_job() for run in list(self._running)]
+
+    def job_of(self, claim: Claim) -> Job:
+        """The job as people see it, whatever its payload."""
+        run = Run(claim, self._holder, monotonic())
+        run.task = self._tasks(claim.task_id)
+        return run.job
+
+    def close(self) -> None:
+        """Stop the event loop, once the slot threads are done with it."""
+        self._event_loop.close()
+
+    def thread_finished(self) -> None:
+        """Called on a slot thread that runs no more jobs: closes its connections."""
+        hygiene.thread_finished()
+
+    def run(self, claim: Claim) -> Outcome:
+        """Run one job on this thread and say how it ended; never raises."""
+        run = Run(claim, self._holder, monotonic())
+        self._running.add(run)
+        try:
+            if self._is_cancelled:
+                return Interrupted(claim, 0.0)
+            run.task = self._tasks(claim.task_id)
+            return self._run(run)
+        except BaseException as error:  # a mistake of ours must cost neither the slot nor the job
+            logger.exception("Job %s could not be run.", claim.id)
+            return retrying.failed(run, error, limit=self._settings.max_error_length)
+        finally:
+            self._running.discard(run)
+
+    def _run(self, run: Run) -> Outcome:
+        hygiene.begin()
+        if signals.job_started.receivers:
+            self._tell(signals.job_started, run)
+        error: BaseException | None = None
+        try:
+            # A context of its own: a language or a time zone that a job activates ends with it.
+            copy_context().run(self._performer.perform, run)
+        except BaseException as raised:  # SystemExit too is this job's failure alone
+            error = raised
+        leftovers = hygiene.end()
+        if error is None and not leftovers:
+            return self._succeeded(run)
+        return self._ended_badly(run, error, leftovers)
+
+    def _succeeded(self, run: Run) -> Outcome:
+        duration = monotonic() - run.started
+        if signals.job_succeeded.receivers:
+            self._tell(signals.job_succeeded, run, duration=duration)
+        return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration)
+
+    def _ended_badly(self, run: Run, error: BaseException | None, leftovers: list[str]) -> Outcome:
+        if isinstance(error, LostAtomicClaimError):
+            return self._interrupted(run, signals.claim_lost)
+        if isinstance(error, CancelledByWorker):
+            return self._interrupted(run, signals.job_interrupted, reason="the worker stops")
+        if error is None and run.is_atomic:
+            return self._succeeded_but(run, leftovers)
+        if error is None:
+            error, leftovers = LeftoverStateError(_left_behind(leftovers)), []
+        return self._failed(run, error, leftovers)
+
+    def _failed(self, run: Run, error: BaseException, leftovers: list[str]) -> Failed:
+        outcome = retrying.failed(run, error, limit=self._settings.max_error_length, leftovers=leftovers)
+        retry_in = retrying.retry_in(outcome)
+        if retry_in is None:
+            self._tell(signals.job_permanently_failed, run, duration=outcome.duration, error=error)
+        else:
+            self._tell(signals.job_failed, run, duration=outcome.duration, error=error, retry_in=retry_in)
+        return outcome
+
+    def _interrupted(self, run: Run, signal: signals.Event, **arguments: Any) -> Interrupted:
+        outcome = Interrupted(run.claim, run.duration)
+        self._tell(signal, run, duration=outcome.duration, outcome=outcome, **arguments)
+        return outcome
+
+    def _succeeded_but(self, run: Run, leftovers: list[str]) -> Outcome:
+        """What an atomic task has committed cannot fail any more."""
+        logger.error("%s #%s is done, and %s", run.identifier, run.claim.id, _left_behind(leftovers))
+        return self._succeeded(run)
+
+    def _tell(self, signal: signals.Event, run: Run, **arguments: Any) -> None:
+        if not signal.receivers:
+            return
+        try:
+            signal.send_robust(sender=type(self), worker_id=run.holder(), job=run.job, **arguments)
+        except BaseException:  # send_robust lets SystemExit through
+            logger.exception("A receiver tried to end the worker.")
+        # Receivers may have used the database, and are not the job.
+        hygiene.end()
+
+
+def _left_behind(leftovers: list[str]) -> str:
+    return (
+        f"expected the task to leave its connections as it found them, it left {'; '.join(leftovers)}. "
+        "Use transaction.atomic() and SET LOCAL, or undo it in a finally block."
+    )

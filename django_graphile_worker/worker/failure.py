@@ -1,0 +1,79 @@
+"""Exceptions to the text that a failed job keeps."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+_OURS = str(Path(__file__).resolve().parent) + "/"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONGEST_SUMMARY = 2_000
+_UNREADABLE = "The task failed, and its error could not be put into words."
+
+
+def describe(error: BaseException, *, limit: int, remark: str = "") -> str:
+    """What went wrong in one line, then the traceback; never raises."""
+    try:
+        parts = [summary(error), remark, _traceback(error)]
+        return cut("\n\n".join(part for part in parts if part), limit)
+    except BaseException:  # whatever an exception's own methods do
+        return cut(f"{type(error).__name__}\n\n{_UNREADABLE}", limit)
+
+
+def summary(error: BaseException) -> str:
+    """``ValueError: no such order``, as the last line of a traceback has it."""
+    name, message = _class_name(type(error)), _message(error)
+    return cut(f"{name}: {message}" if message else name, _LONGEST_SUMMARY)
+
+
+def cut(text: str, limit: int) -> str:
+    """Text that PostgreSQL takes; the middle goes, as both ends tell more."""
+    text = _cut_middle(text, limit)
+    text = text.replace("\x00", "\\x00")
+    if _SURROGATE.search(text):
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return _cut_middle(text, limit)
+
+
+def _cut_middle(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    mark = f"\n[... {len(text) - limit} characters left out ...]\n"
+    room = max(limit - len(mark), 0)
+    head = room // 3
+    return (text[:head] + mark + text[len(text) - (room - head) :])[:limit]
+
+
+def _class_name(kind: type[BaseException]) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:
+        return "<its message could not be read>"
+
+
+def _traceback(error: BaseException) -> str:
+    """The standard traceback without the worker's own frames; empty when none is left."""
+    report = traceback.TracebackException.from_exception(error, compact=True)
+    reports = list(_linked(report))
+    for each in reports:
+        each.stack = traceback.StackSummary.from_list(
+            [frame for frame in each.stack if not frame.filename.startswith(_OURS)]
+        )
+    if not any(each.stack for each in reports):
+        return ""
+    return "".join(report.format()).rstrip()
+
+
+def _linked(report: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    """A report and all it refers to: causes, contexts, members of groups."""
+    waiting = [report]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        waiting.extend(filter(None, [each.__cause__, each.__context__, *(each.exceptions or ())]))

@@ -1,0 +1,92 @@
+"""One run of one job: what the steps of the executor pass on to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from time import monotonic, time
+from typing import Any, NamedTuple
+
+from django_graphile_worker import payloads
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.registry import Task
+from django_graphile_worker.sql.claims import Claim
+
+_NOT_DECODED: Any = object()
+
+
+class RunningJob(NamedTuple):
+    """A job that runs right now."""
+
+    claim: Claim
+    task_identifier: str
+    # Seconds since the epoch.
+    started_at: float
+
+
+class Run:
+    """The job in hand. The Job value that people see is only made when somebody looks."""
+
+    __slots__ = ("_job", "claim", "holder", "is_rewritten", "item_count", "payload", "started", "task")
+
+    def __init__(self, claim: Claim, holder: Callable[[], str], started: float) -> None:
+        self.claim = claim
+        self.holder = holder
+        self.started = started
+        self.task: Task[Any, Any] | None = None
+        self.payload = _NOT_DECODED
+        # How many items an array payload has; the task may change the list itself.
+        self.item_count: int | None = None
+        self.is_rewritten = False
+        self._job: Job | None = None
+
+    def decode(self) -> Any:
+        """Decode the payload; raises what it raises, inside the job's own try."""
+        self.payload = payload = payloads.decode(self.claim.payload_text)
+        if type(payload) is list:
+            self.item_count = len(payload)
+        return payload
+
+    def rewrite(self, payload: Any) -> None:
+        """Middleware gave the task another payload."""
+        self.payload = payload
+        self.item_count = len(payload) if isinstance(payload, list) else None
+        self.is_rewritten = True
+
+    @property
+    def duration(self) -> float:
+        return monotonic() - self.started
+
+    @property
+    def identifier(self) -> str:
+        return self.task.identifier if self.task is not None else f"(task {self.claim.task_id})"
+
+    @property
+    def is_atomic(self) -> bool:
+        return self.task is not None and self.task.atomic
+
+    @property
+    def job(self) -> Job:
+        """The job as it was claimed. A payload that cannot be decoded comes as its text."""
+        if self._job is None:
+            self._job = self._build_job()
+        return self._job
+
+    def to_running_job(self) -> RunningJob:
+        return RunningJob(self.claim, self.identifier, time() - self.duration)
+
+    def _build_job(self) -> Job:
+        payload = self.payload
+        if payload is _NOT_DECODED:
+            payload = payloads.decode_leniently(self.claim.payload_text)
+        details: dict[str, Any] = {
+            "task_identifier": self.identifier,
+            "payload": payload,
+            "locked_by": self.holder(),
+            "locked_at": datetime.fromtimestamp(time() - self.duration, UTC),
+        }
+        try:
+            return self.claim.to_job(**details)
+        except (ValueError, TypeError, RecursionError):
+            # Flags that nobody can read are not worth the job.
+            return self.claim._replace(flags_text=None).to_job(**details)

@@ -1,0 +1,199 @@
+"""One Django connection of one thread, watched around jobs."""
+
+from __future__ import annotations
+
+import select
+import weakref
+from typing import Any, ClassVar
+
+from django.db import Error
+from django.db.utils import InterfaceError, OperationalError
+
+from django_graphile_worker.sql.session import SessionState, session_state
+from django_graphile_worker.worker.statements import may_change_session
+
+# libpq's transaction states.
+IDLE, ACTIVE, IN_TRANSACTION, IN_FAILED_TRANSACTION, UNKNOWN = range(5)
+_LEFT_OPEN = {
+    ACTIVE: "a statement (COPY?) unfinished",
+    IN_TRANSACTION: "a transaction open: it was rolled back",
+    IN_FAILED_TRANSACTION: "a failed transaction open: it was rolled back",
+}
+
+
+class WatchedConnection:
+    """Fresh before a job, clean after it, and closed when it is not."""
+
+    # What a new session of each alias looks like; connection_created receivers may have set things.
+    _usual_states: ClassVar[dict[str, SessionState]] = {}
+
+    def __init__(self, wrapper: Any) -> None:
+        self.wrapper = wrapper
+        self._depth: int | None = None
+        self._session_may_be_changed = False
+        self._named_cursors: list[weakref.ref[Any]] = []
+        self._socket: tuple[Any, Any] | None = None
+        if wrapper.vendor == "postgresql":
+            wrapper.execute_wrappers.insert(0, self._notice)
+
+    def opened(self) -> None:
+        """A new connection: one from a pool may have died there."""
+        wrapper = self.wrapper
+        if getattr(wrapper, "pool", None) and self._has_news() and not wrapper.is_usable():
+            wrapper.close()
+            wrapper.connect()
+
+    def begin(self) -> None:
+        wrapper = self.wrapper
+        if wrapper.connection is None:
+            self._depth = None
+            return
+        # A transaction that was open before the job is somebody else's: a test's.
+        self._depth = len(wrapper.savepoint_ids) if wrapper.in_atomic_block else None
+        if self._depth is not None:
+            return
+        if wrapper.queries_log and not wrapper.force_debug_cursor:
+            wrapper.queries_log.clear()
+        if self._has_news():
+            wrapper.errors_occurred = True
+        wrapper.close_if_unusable_or_obsolete()
+
+    def end(self) -> str | None:
+        """Say what the job left behind, and get rid of it."""
+        if self._depth is not None:
+            return self._end_inside_transaction(self._depth)
+        wrapper = self.wrapper
+        if wrapper.connection is None and not wrapper.in_atomic_block:
+            self._forget_suspicions()
+            return None
+        complaint = self._open_transaction()
+        if complaint:
+            self._discard()
+        elif self._is_suspect():
+            complaint = self._changed_session()
+        self._forget_suspicions()
+        wrapper.close_if_unusable_or_obsolete()
+        return complaint and f"database {wrapper.alias!r}: {complaint}"
+
+    def release(self) -> None:
+        """The thread runs no more jobs."""
+        wrapper = self.wrapper
+        if self._notice in wrapper.execute_wrappers:
+            wrapper.execute_wrappers.remove(self._notice)
+        if not wrapper.in_atomic_block:
+            wrapper.close()
+
+    def _end_inside_transaction(self, depth: int) -> str | None:
+        self._forget_suspicions()
+        wrapper = self.wrapper
+        if not wrapper.in_atomic_block or len(wrapper.savepoint_ids) <= depth:
+            return None
+        while len(wrapper.savepoint_ids) > depth:
+            savepoint = wrapper.savepoint_ids.pop()
+            wrapper.needs_rollback = False
+            if savepoint is not None:
+                wrapper.savepoint_rollback(savepoint)
+        del wrapper.atomic_blocks[depth:]
+        return f"database {wrapper.alias!r}: an atomic block open: it was rolled back"
+
+    def _open_transaction(self) -> str | None:
+        wrapper = self.wrapper
+        if wrapper.in_atomic_block:
+            return "an atomic block open: it was rolled back"
+        if wrapper.autocommit != wrapper.settings_dict["AUTOCOMMIT"]:
+            return "autocommit switched off: what was not committed is lost"
+        status = self._transaction_status()
+        if status == UNKNOWN:
+            wrapper.errors_occurred = True
+        return _LEFT_OPEN.get(status)
+
+    def _transaction_status(self) -> int:
+        raw = self.wrapper.connection
+        pgconn = getattr(raw, "pgconn", None)
+        return IDLE if pgconn is None else int(pgconn.transaction_status)
+
+    def _discard(self) -> None:
+        """Close for real: a pool would hand the session to the next one as it is."""
+        wrapper = self.wrapper
+        wrapper.in_atomic_block = False
+        wrapper.closed_in_transaction = False
+        wrapper.needs_rollback = False
+        wrapper.savepoint_ids = []
+        wrapper.atomic_blocks = []
+        try:
+            if wrapper.connection is not None:
+                wrapper.connection.close()
+            wrapper.close()
+        except Exception:
+            wrapper.connection = None
+
+    def _notice(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        """Stands between a task and its cursors: remembers, at little cost, what may outlive the job."""
+        if may_change_session(sql):
+            self._session_may_be_changed = True
+        cursor = context["cursor"].cursor
+        if getattr(cursor, "name", None):
+            self._named_cursors.append(weakref.ref(cursor))
+        return execute(sql, params, many, context)
+
+    def _is_suspect(self) -> bool:
+        return self._session_may_be_changed or any(
+            cursor is not None and not cursor.closed for cursor in (ref() for ref in self._named_cursors)
+        )
+
+    def _forget_suspicions(self) -> None:
+        self._session_may_be_changed = False
+        if self._named_cursors:
+            self._named_cursors = []
+
+    def _changed_session(self) -> str | None:
+        """Compare the session with a new one, made by the same settings and receivers."""
+        alias = self.wrapper.alias
+        try:
+            found = self._state()
+        except Error as error:
+            is_gone = self._transaction_status() == UNKNOWN
+            self._discard()
+            return None if is_gone else f"a session that could not be examined ({error})"
+        if found == self._usual_states.get(alias):
+            return None
+        self._discard()
+        try:
+            usual = self._state()
+        except (OperationalError, InterfaceError):
+            # Nobody can tell, and nothing is left of it.
+            return None
+        self._usual_states[alias] = usual
+        return _difference(found, usual)
+
+    def _state(self) -> SessionState:
+        with self.wrapper.cursor() as cursor:
+            return session_state(cursor)
+
+    def _has_news(self) -> bool:
+        """Something on an idle connection's socket is nearly always the server's goodbye."""
+        raw = self.wrapper.connection
+        if getattr(raw, "pgconn", None) is None:
+            return False
+        if self._socket is None or self._socket[0] is not raw:
+            try:
+                poller = select.poll()
+                poller.register(raw.pgconn.socket, select.POLLIN)
+            except Exception:
+                return True
+            self._socket = (raw, poller)
+        return bool(self._socket[1].poll(0))
+
+
+def _difference(found: SessionState, usual: SessionState) -> str | None:
+    if found == usual:
+        return None
+    changed = sorted(
+        f"{kind} {name}" + (f" = {value}" if value is not None else "") for kind, name, value in found - usual
+    )
+    gone = sorted(
+        f"{kind} {name} reset"
+        for kind, name, _ in usual - found
+        if not any((kind, name) == (other_kind, other_name) for other_kind, other_name, _ in found)
+    )
+    return f"its session changed: {', '.join([*changed, *gone])[:1000]}"

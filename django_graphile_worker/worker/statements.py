@@ -1,0 +1,50 @@
+"""Which statements may change a session for good, told by their text."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+_LONGEST_REMEMBERED = 10_000
+_COMMENT = r"--[^\n]*(?:\n|\Z)|/\*.*?\*/"
+_SESSION_STATEMENT = re.compile(
+    rf"""
+    (?:\A|;) (?:\s|\(|{_COMMENT})*
+    (?: set \b (?! (?:\s|{_COMMENT})+ (?:local|constraints|transaction)\b)
+      | reset\b | discard\b | listen\b | unlisten\b | load\b | do\b | call\b | declare\b
+      | prepare \b (?! \s+ transaction\b) )
+    """,
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_SESSION_EXPRESSION = re.compile(
+    r"set_config\s*\((?!(?:[^()']|'[^']*')*,\s*true\s*\))|advisory_lock|\btemp(?:orary)?\b",
+    re.IGNORECASE,
+)
+
+
+def may_change_session(statement: Any) -> bool:
+    """Tell whether a session may differ after the statement; a query decides later whether it does."""
+    text = statement if isinstance(statement, str) else _to_text(statement)
+    if len(text) > _LONGEST_REMEMBERED:
+        return _looks_like_it(text)
+    return _remembered(text)
+
+
+def _looks_like_it(text: str) -> bool:
+    # The queue's own statements are known to behave.
+    if text.startswith("/* gw:"):
+        return False
+    return bool(_SESSION_STATEMENT.search(text) or _SESSION_EXPRESSION.search(text))
+
+
+_remembered = lru_cache(maxsize=1_000)(_looks_like_it)
+
+
+def _to_text(statement: Any) -> str:
+    if isinstance(statement, bytes):
+        return statement.decode("utf-8", "replace")
+    try:
+        return str(statement.as_string(None))
+    except Exception:
+        return str(statement)
