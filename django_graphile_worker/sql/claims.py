@@ -63,7 +63,8 @@ set last_error = failing.error,
     locked_at = null
 from failing
 where job.ctid = failing.tid
-returning job.id"""
+returning job.id, case when job.attempts < job.max_attempts then
+    date_part('epoch', job.run_at - coalesce(%(now)s::timestamptz, now())) end"""
 
 # The attempt is given back, unless the job was cancelled meanwhile: that one
 # must not come to life again.
@@ -169,8 +170,8 @@ class Claimed(NamedTuple):
     """What a claim brought, first things first, and when the next job falls due."""
 
     claims: list[Claim]
-    # Seconds since the epoch; None when nothing is scheduled, or the claim was full.
-    next_run_at_epoch: float | None
+    # None when nothing is scheduled, or the claim was full.
+    seconds_until_next: float | None
     was_full: bool
 
 
@@ -200,14 +201,14 @@ def claim_jobs(
         },
     )
     rows = cursor.fetchall()
-    next_run_at = None
+    seconds_until_next = None
     was_full = True
     if rows and rows[-1][0] is None:
-        next_run_at = rows.pop()[6]
+        seconds_until_next = rows.pop()[6]
         was_full = False
     claims = [Claim._make(row) for row in rows]
     claims.sort(key=_in_order)
-    return Claimed(claims, next_run_at, was_full)
+    return Claimed(claims, seconds_until_next, was_full)
 
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str, holder: str) -> set[int]:
@@ -228,8 +229,8 @@ class Failure(NamedTuple):
 
 def fail_jobs(
     cursor: Any, failures: Sequence[Failure], *, schema: str, holder: str, now: datetime | None = None
-) -> set[int]:
-    """Store errors and plan the next attempts; the ids of those that were still ours."""
+) -> dict[int, float | None]:
+    """Store errors and plan the next attempts; those still ours, with the seconds until then."""
     parameters = _ended([failure.claim for failure in failures], holder)
     parameters["errors"] = [failure.error for failure in failures]
     parameters["delays"] = [failure.delay for failure in failures]
@@ -237,7 +238,7 @@ def fail_jobs(
     parameters["payloads"] = [failure.payload_text for failure in failures]
     parameters["now"] = now
     cursor.execute(statement(FAIL_JOBS, schema), parameters)
-    return {row[0] for row in cursor.fetchall()}
+    return dict(cursor.fetchall())
 
 
 def return_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str, holder: str) -> set[int]:

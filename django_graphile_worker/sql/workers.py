@@ -200,9 +200,7 @@ def live_task_identifiers(cursor: Any, *, schema: str) -> set[str]:
     return {row[0] for row in cursor.fetchall()}
 
 
-def recover(
-    cursor: Any, *, schema: str, timeout: float, limit: int = 1000, now: datetime | None = None
-) -> Recovered:
+def recover(cursor: Any, *, schema: str, timeout: float, limit: int = 1000, now: datetime | None = None) -> Recovered:
     """Free what dead workers held. Found by state, not by event: run it again and again."""
     parameters = {"timeout": timeout, "prefix": f"{WORKER_PREFIX}%", "now": now}
     cursor.execute(statement(DEAD_WORKERS, schema), parameters)
@@ -218,9 +216,7 @@ def recover(
     return Recovered(tuple(dead), job_ids, queue_ids, is_partial=len(job_ids) >= limit)
 
 
-def _bury(
-    cursor: Any, suspects: Sequence[str], *, schema: str, timeout: float, now: datetime | None
-) -> list[str]:
+def _bury(cursor: Any, suspects: Sequence[str], *, schema: str, timeout: float, now: datetime | None) -> list[str]:
     cursor.execute(statement(BURY_WORKERS, schema), {"worker_ids": suspects, "timeout": timeout, "now": now})
     buried = {row[0] for row in cursor.fetchall()}
     cursor.execute(

@@ -17,7 +17,7 @@ from django.db import connections
 from psycopg import errors, sql
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.worker.deadline import watchdog
+from django_graphile_worker.worker.deadline import cut, watchdog
 
 # Seconds: a peer that vanished is noticed within half a minute, whatever the
 # system's own defaults of hours say.
@@ -82,11 +82,15 @@ class Database:
             with contextlib.suppress(Exception):
                 connection.close()
 
+    def cut(self) -> None:
+        """From another thread: end whatever waits on this connection."""
+        connection = self._connection
+        if connection is not None:
+            cut(connection)
+
     def _connect(self) -> psycopg.Connection[Any]:
         parameters = connection_parameters(self.alias, part=self._part)
-        connection = psycopg.connect(
-            **parameters, autocommit=True, prepare_threshold=0 if self._prepares else None
-        )
+        connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=0 if self._prepares else None)
         role = connections.settings[self.alias].get("OPTIONS", {}).get("assume_role")
         if role:
             connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
@@ -96,9 +100,7 @@ class Database:
 def connection_parameters(alias: str, *, part: str) -> dict[str, Any]:
     """What psycopg needs to reach the database that Django calls ``alias``."""
     wrapper: Any = connections.create_connection(alias)
-    parameters = {
-        key: value for key, value in wrapper.get_connection_params().items() if key not in DJANGO_ONLY
-    }
+    parameters = {key: value for key, value in wrapper.get_connection_params().items() if key not in DJANGO_ONLY}
     return {**LIVENESS, "application_name": f"graphile_worker {part}", **parameters}
 
 

@@ -35,7 +35,7 @@ class Service(ABC):
     def step(self) -> float:
         """Do one unit of work; return the seconds until the next."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most services have nothing to close
         """Called on the service's own thread when it ends."""
 
     def start(self) -> None:
@@ -47,6 +47,17 @@ class Service(ABC):
     def wake(self) -> None:
         """Have the next step now; a step under way is followed by another."""
         self._woken.set()
+
+    def was_woken(self) -> bool:
+        return self._woken.is_set()
+
+    def forget_wake(self) -> None:
+        self._woken.clear()
+
+    def pause(self, delay: float) -> None:
+        """Wait for a wake-up, this long at most."""
+        if delay > 0:
+            self._woken.wait(None if math.isinf(delay) else delay)
 
     def stop(self) -> None:
         """Ask the service to end after the step under way. Safe twice, and before the start."""
@@ -68,7 +79,7 @@ class Service(ABC):
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
-                self._pause(self._guarded_step())
+                self.pause(self._guarded_step())
         finally:
             self.close()
 
@@ -88,10 +99,6 @@ class Service(ABC):
         ceiling = min(LAST_RETRY, FIRST_RETRY * 2**self._failures)
         self._failures = min(self._failures + 1, 20)
         return ceiling * random.uniform(0.5, 1.0)
-
-    def _pause(self, delay: float) -> None:
-        if delay > 0:
-            self._woken.wait(None if math.isinf(delay) else delay)
 
 
 def jittered(seconds: float) -> float:

@@ -113,7 +113,8 @@ end
 $$;
 
 -- The one claim. Rows come back in no particular order; the last one, with a null
--- id, tells when the next job falls due if fewer were found than asked for.
+-- id, tells in how many seconds the next job falls due if fewer were found than
+-- asked for: seconds, because the worker's clock may be another than this one.
 create function :SCHEMA._private_claim_jobs(
     holder text, known_tasks int[], max_jobs int, max_queues int, stretch int,
     forbidden_flags text[] default null, claimed_at timestamptz default null
@@ -402,7 +403,7 @@ begin
 
     if remaining > 0 then
         job_id := null;
-        job_run_at := date_part('epoch', next_run_at);
+        job_run_at := date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp()));
         return next;
     end if;
 end

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import atexit
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import autoreload
+
+from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.management import launch
+from django_graphile_worker.management.options import add_worker_arguments, settings_from
+
+
+class Command(BaseCommand):
+    help = "Runs the jobs in the queue until it is stopped."
+    requires_system_checks = ["graphile_worker"]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_worker_arguments(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        plan = launch.Plan(
+            settings=settings_from(options),
+            databases=tuple(options.get("databases") or ()),
+            once=bool(options["once"]),
+            with_cron=not options["no_cron"],
+            verbosity=int(options["verbosity"]),
+            is_colored=self.stderr.isatty() and not options.get("no_color", False),
+        )
+        if options["reload"]:
+            self._run_with_reloader(plan)
+        else:
+            self._exit(self._run(plan))
+
+    def _run(self, plan: launch.Plan) -> int:
+        try:
+            return launch.run(plan, say=self._say)
+        except GraphileWorkerError as error:
+            raise CommandError(str(error)) from error
+
+    def _run_with_reloader(self, plan: launch.Plan) -> None:
+        if plan.settings.processes > 1 or plan.once:
+            raise CommandError("--reload: expected one process that stays, got --processes or --once as well.")
+        autoreload.run_with_reloader(self._run_until_reload, plan)
+
+    def _run_until_reload(self, plan: launch.Plan) -> None:
+        # The reloader ends the process without asking; jobs are let go on the way out.
+        worker = launch.embedded(plan, say=self._say)
+        atexit.register(worker.stop, "reload")
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
+
+    def _exit(self, code: int) -> None:
+        if code:
+            sys.exit(code)

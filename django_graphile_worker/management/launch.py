@@ -1,0 +1,86 @@
+"""Starts what a command line asks for: one process or several, once or for good."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django_graphile_worker import conf
+from django_graphile_worker.management import terminal
+from django_graphile_worker.worker.library import Worker, build_runners, supervised
+from django_graphile_worker.worker.process import (
+    StopRequest,
+    handled_signals,
+    run_until_drained,
+    run_until_stopped,
+)
+from django_graphile_worker.worker.runner import Runner
+from django_graphile_worker.worker.supervisor import Supervisor
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was asked for on the command line."""
+
+    settings: conf.Settings
+    databases: tuple[str, ...] = ()
+    once: bool = False
+    with_cron: bool = True
+    verbosity: int = 1
+    is_colored: bool = False
+
+
+def run(plan: Plan, *, say: Say) -> int:
+    """Run a worker, or several under a supervisor; the exit code."""
+    runners = _build(plan)
+    terminal.set_up_logging(plan)
+    if plan.verbosity:
+        say(terminal.banner(runners, plan))
+    if plan.settings.processes == 1:
+        return supervised(runners, None, once=plan.once)
+    request = StopRequest()
+    supervisor = Supervisor(
+        plan.settings.processes, run_in_child, {"plan": _portable(plan)}, replaces=not plan.once, say=say
+    )
+    with handled_signals(request):
+        return supervisor.run(request)
+
+
+def embedded(plan: Plan, *, say: Say) -> Worker:
+    """A started worker in this process, for the reloader."""
+    terminal.set_up_logging(plan)
+    worker = Worker.of(_build(plan))
+    if plan.verbosity:
+        say(terminal.banner(worker.runners, plan))
+    worker.start()
+    return worker
+
+
+def run_in_child(request: StopRequest, arguments: dict[str, Any]) -> int:
+    """What each process of a supervisor does."""
+    overrides = arguments["plan"]
+    settings = conf.current().replace(**overrides.pop("settings"))
+    plan = Plan(settings=settings, **overrides)
+    terminal.set_up_logging(plan)
+    runners = _build(plan)
+    return run_until_drained(runners, request) if plan.once else run_until_stopped(runners, request)
+
+
+def _build(plan: Plan) -> list[Runner]:
+    return build_runners(plan.databases, plan.settings, with_cron=plan.with_cron and not plan.once)
+
+
+def _portable(plan: Plan) -> dict[str, Any]:
+    """The plan as plain values: a child reads the project's settings itself and gets what differs."""
+    project = conf.current()
+    changed = {
+        field.name: getattr(plan.settings, field.name)
+        for field in dataclasses.fields(plan.settings)
+        if getattr(plan.settings, field.name) != getattr(project, field.name)
+    }
+    rest = {name: getattr(plan, name) for name in ("databases", "once", "with_cron", "verbosity", "is_colored")}
+    return {"settings": changed, **rest}

@@ -1,0 +1,92 @@
+"""What a worker shows a person at a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections
+from django.utils.termcolors import make_style
+
+from django_graphile_worker.worker.library import installed_version
+from django_graphile_worker.worker.runner import Runner
+
+if TYPE_CHECKING:
+    from django_graphile_worker.management.launch import Plan
+
+ROOT_LOGGER = "django_graphile_worker"
+TASKS_SHOWN = 12
+LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.INFO, 3: logging.DEBUG}
+COLORS = {
+    logging.DEBUG: make_style(fg="blue"),
+    logging.WARNING: make_style(fg="yellow"),
+    logging.ERROR: make_style(fg="red"),
+    logging.CRITICAL: make_style(fg="red", opts=("bold",)),
+}
+
+
+def banner(runners: Sequence[Runner], plan: Plan) -> str:
+    """One block that says what was started, and how it lives."""
+    lines = [f"django-graphile-worker {installed_version()}"]
+    for runner in runners:
+        lines += [f"  {name:<12} {value}" for name, value in _facts(runner, plan)]
+    lines.append("Stops with Ctrl-C: once to finish what runs, twice to stop at once.")
+    return "\n".join(lines)
+
+
+def _facts(runner: Runner, plan: Plan) -> list[tuple[str, str]]:
+    settings = runner.settings
+    processes = f" in each of {settings.processes} processes" if settings.processes > 1 else ""
+    return [
+        ("database", _address(runner.using)),
+        ("schema", settings.schema),
+        ("tasks", _listed(sorted(runner.tasks)) or "none: write functions with @task in an app's tasks.py"),
+        ("concurrency", f"{settings.concurrency}{processes}"),
+        ("recurring", _listed([item.name for item in runner.cron_items]) or "none"),
+        ("woken by", _woken_by(runner, plan)),
+    ]
+
+
+def _woken_by(runner: Runner, plan: Plan) -> str:
+    if plan.once:
+        return "nothing: runs what is runnable, then exits"
+    poll = f"a look every {runner.settings.poll_interval:g} s"
+    return f"LISTEN, and {poll}" if runner.settings.listen else poll
+
+
+def _address(alias: str) -> str:
+    settings: dict[str, Any] = connections.settings[alias]
+    host = settings.get("HOST") or "local socket"
+    port = f":{settings['PORT']}" if settings.get("PORT") else ""
+    return f"{alias} ({settings.get('NAME')} at {host}{port})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - TASKS_SHOWN} more" if len(names) > TASKS_SHOWN else ""
+    return ", ".join(names[:TASKS_SHOWN]) + more
+
+
+class Formatter(logging.Formatter):
+    """A time, a message; colour says how bad it is."""
+
+    def __init__(self, *, is_colored: bool) -> None:
+        super().__init__("%(asctime)s %(message)s", datefmt="%H:%M:%S")
+        self._is_colored = is_colored
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        paint = COLORS.get(record.levelno) if self._is_colored else None
+        return paint(text) if paint else text
+
+
+def set_up_logging(plan: Plan) -> None:
+    """Show lines on a terminal, unless the project's own LOGGING takes care of them."""
+    logger = logging.getLogger(ROOT_LOGGER)
+    if logger.hasHandlers():
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Formatter(is_colored=plan.is_colored))
+    logger.addHandler(handler)
+    logger.setLevel(LEVELS.get(plan.verbosity, logging.INFO))

@@ -1,0 +1,41 @@
+"""Sends the worker's signals from a thread of its own.
+
+Receivers are the user's code. The parts that keep the lease alive and release
+jobs must never wait for it, so they only drop a note here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import Any
+
+from django.dispatch import Signal
+
+from django_graphile_worker.worker.service import Service
+
+
+class Announcer(Service):
+    """Notes in, signals out, in order."""
+
+    name = "announcer"
+
+    def __init__(self, sender: type[Any]) -> None:
+        super().__init__()
+        self._sender = sender
+        self._notes: deque[tuple[Signal, dict[str, Any]]] = deque()
+
+    def announce(self, signal: Signal, **arguments: Any) -> None:
+        """Send a signal soon; nothing is kept when nobody listens."""
+        if signal.receivers:
+            self._notes.append((signal, arguments))
+            self.wake()
+
+    def step(self) -> float:
+        while self._notes:
+            signal, arguments = self._notes.popleft()
+            signal.send_robust(self._sender, **arguments)
+        return inf
+
+    def close(self) -> None:
+        self.step()

@@ -1,0 +1,94 @@
+"""The claim statement, with what it needs to know: which tasks, which flags, whose clock."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils.module_loading import import_string
+
+from django_graphile_worker.conf import Settings
+from django_graphile_worker.registry import Task
+from django_graphile_worker.sql import claims, installation
+from django_graphile_worker.sql import tasks as task_names
+from django_graphile_worker.worker.database import Database
+
+# Task names are looked up again now and then: somebody may have cleaned them away.
+REVIEW_INTERVAL = 60.0
+
+
+class Claimer:
+    """Takes jobs of the tasks that this worker runs."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        tasks: Mapping[str, Task[Any, Any]],
+        *,
+        holder: Callable[[], str],
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._tasks = tasks
+        self._holder = holder
+        self._by_id: dict[int, Task[Any, Any]] = {}
+        self._reviewed_at = 0.0
+        self._forbidden = settings.forbidden_flags
+        if isinstance(self._forbidden, str):
+            self._forbidden = import_string(self._forbidden)
+
+    def prepare(self) -> None:
+        """Find the schema usable and the task names there, or say what is wrong."""
+        with self._database.cursor() as cursor:
+            installation.check_usable(cursor, schema=self._settings.schema)
+        self._review_tasks()
+
+    def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> claims.Claimed:
+        if time.monotonic() - self._reviewed_at > REVIEW_INTERVAL:
+            self._review_tasks()
+        with self._database.cursor() as cursor:
+            return claims.claim_jobs(
+                cursor,
+                schema=self._settings.schema,
+                holder=self._holder(),
+                task_ids=list(self._by_id),
+                max_jobs=max_jobs,
+                max_queues=max_queues,
+                stretch=stretch,
+                forbidden_flags=self.forbidden_flags(),
+                now=self.now(),
+            )
+
+    def task_of(self, task_id: int) -> Task[Any, Any] | None:
+        return self._by_id.get(task_id)
+
+    def forbidden_flags(self) -> tuple[str, ...]:
+        """A callable is asked at every claim; an asynchronous one gets a loop for it."""
+        if isinstance(self._forbidden, tuple):
+            return self._forbidden
+        flags: Any = self._forbidden() if callable(self._forbidden) else ()
+        if inspect.isawaitable(flags):
+            flags = asyncio.run(_result_of(flags))
+        return tuple(flags or ())
+
+    def now(self) -> datetime | None:
+        """The worker's own clock, where the settings ask for it; else the database's."""
+        return datetime.now(UTC) if self._settings.use_local_time else None
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _review_tasks(self) -> None:
+        with self._database.cursor() as cursor:
+            names = task_names.register_tasks(cursor, list(self._tasks), schema=self._settings.schema)
+        self._by_id = {task_id: self._tasks[identifier] for task_id, identifier in names.items()}
+        self._reviewed_at = time.monotonic()
+
+
+async def _result_of(awaitable: Any) -> Any:
+    return await awaitable

@@ -1,0 +1,163 @@
+"""Claims jobs: as many as will be run in the next moments, as soon as there are any."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.worker.service import Service, Trouble
+from django_graphile_worker.worker.slots import Slots, Stretch
+
+# How far ahead to claim: what the slots finish in this time. Longer jobs are
+# never claimed ahead, they would only be kept from other workers.
+HORIZON = 0.05
+# A queue is taken for about this long at a time, then others have their turn.
+STRETCH_HORIZON = 0.1
+# Claimed jobs that have not begun by then are given back.
+PATIENCE = 0.5
+
+
+class ClaimJobs(Protocol):
+    def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> Claimed: ...
+
+
+class Fetcher(Service):
+    """The only poll loop of a worker."""
+
+    name = "fetcher"
+
+    def __init__(
+        self,
+        *,
+        slots: Slots,
+        claim: ClaimJobs,
+        give_back: Callable[[Sequence[Stretch]], None],
+        may_claim: Callable[[], bool],
+        on_claimed: Callable[[list[Claim], float], None],
+        poll_interval: float,
+        local_queue_size: int,
+        on_close: Callable[[], None] = lambda: None,
+        on_trouble: Trouble | None = None,
+    ) -> None:
+        super().__init__(on_trouble=on_trouble)
+        self._slots = slots
+        self._claim = claim
+        self._give_back = give_back
+        self._may_claim = may_claim
+        self._on_claimed = on_claimed
+        self._poll_interval = poll_interval
+        self._local_queue_size = local_queue_size
+        self._on_close = on_close
+        self._pace = Pace(slots)
+        self._expected_at = math.inf
+        self.last_claim_was_empty = True
+
+    def step(self) -> float:
+        """Fill the slots; return the seconds until there may be more to claim."""
+        self._return_the_waiting()
+        room = self._room()
+        self.last_claim_was_empty = True
+        if room < 1 or not self._may_claim():
+            return PATIENCE if self._slots.has_waiting else self._poll_interval
+        max_queues = self._slots.free
+        self._expected_at = math.inf
+        started = time.perf_counter()
+        claimed = self._claim(max_jobs=room, max_queues=max_queues, stretch=self._pace.stretch(self._local_queue_size))
+        self.last_claim_was_empty = not claimed.claims
+        self._hand_over(claimed.claims, time.perf_counter() - started)
+        return self._delay_after(claimed, max_queues)
+
+    def expect(self, seconds: float) -> None:
+        """A job falls due in so many seconds: be there in time."""
+        self._expected_at = min(self._expected_at, time.monotonic() + seconds)
+        self.wake()
+
+    def close(self) -> None:
+        self._on_close()
+
+    def _room(self) -> int:
+        """Free slots and, for short jobs, a little more."""
+        slots = self._slots
+        ahead = self._pace.ahead(self._local_queue_size)
+        slots.low_water = ahead // 2
+        slots.is_hungry = False
+        if slots.backlog > slots.low_water:
+            # A sip is not worth the walk while half a glass is left.
+            return 0
+        return slots.free + max(ahead - slots.backlog, 0)
+
+    def _hand_over(self, claims: list[Claim], duration: float) -> None:
+        if claims:
+            for stretch in stretches(claims):
+                self._slots.submit(stretch)
+            self._on_claimed(claims, duration)
+
+    def _delay_after(self, claimed: Claimed, max_queues: int) -> float:
+        if claimed.was_full:
+            return 0.0
+        queues = {claim.queue_id for claim in claimed.claims if claim.queue_id is not None}
+        # Nothing is left that a free slot could run: no need to call when one is
+        # free. A notification, a queue let go, or the clock will tell of more.
+        self._slots.is_hungry = len(queues) < max_queues
+        until_next = math.inf if claimed.seconds_until_next is None else claimed.seconds_until_next
+        expected = self._expected_at - time.monotonic()
+        return max(min(self._poll_interval, until_next, expected), 0.0)
+
+    def _return_the_waiting(self) -> None:
+        stuck = self._slots.take_back(waited_longer_than=PATIENCE)
+        if stuck:
+            self._pace.slow_down()
+            self._give_back(stuck)
+
+
+class Pace:
+    """How long jobs take here, lately."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._seconds: float | None = None
+        self._finished = 0
+        self._busy = 0.0
+
+    def ahead(self, limit: int) -> int:
+        """How many jobs to claim beyond the free slots."""
+        seconds = self._measure()
+        if seconds is None or seconds > HORIZON:
+            return 0
+        return min(limit, int(self._slots.concurrency * HORIZON / max(seconds, 1e-6)))
+
+    def stretch(self, limit: int) -> int:
+        """How many jobs of one queue to claim at once."""
+        seconds = self._measure()
+        if seconds is None:
+            return 1
+        return max(1, min(limit, int(STRETCH_HORIZON / max(seconds, 1e-6))))
+
+    def slow_down(self) -> None:
+        """Claimed jobs did not move: the recent past is no guide."""
+        self._seconds = None
+
+    def _measure(self) -> float | None:
+        finished, busy = self._slots.totals()
+        if finished > self._finished:
+            recent = (busy - self._busy) / (finished - self._finished)
+            self._seconds = recent if self._seconds is None else (self._seconds + recent) / 2
+            self._finished, self._busy = finished, busy
+        return self._seconds
+
+
+def stretches(claims: Iterable[Claim]) -> Iterable[Stretch]:
+    """One stretch per queue, in its order; every other job for itself, first things first."""
+    claims = list(claims)
+    by_queue: dict[int, list[Claim]] = {}
+    for claim in claims:
+        if claim.queue_id is not None:
+            by_queue.setdefault(claim.queue_id, []).append(claim)
+    for claim in claims:
+        if claim.queue_id is None:
+            yield Stretch((claim,), None)
+        elif claim.queue_id in by_queue:
+            yield Stretch(by_queue.pop(claim.queue_id), claim.queue_id)

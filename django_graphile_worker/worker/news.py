@@ -1,0 +1,55 @@
+"""What the parts of a worker have to tell, as signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django_graphile_worker import signals
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.workers import Recovered
+from django_graphile_worker.worker.announcer import Announcer
+from django_graphile_worker.worker.outcome import Outcome
+
+
+class News:
+    """Turns the parts' calls into signals; sends them through the announcer."""
+
+    def __init__(self, announcer: Announcer, *, worker_id: Callable[[], str], job_of: Callable[[Claim], Job]) -> None:
+        self._announcer = announcer
+        self._worker_id = worker_id
+        self._job_of = job_of
+
+    def tell(self, signal: signals.Event, **arguments: Any) -> None:
+        self._announcer.announce(signal, **{"worker_id": self._worker_id(), **arguments})
+
+    def trouble(self, action: str, error: Exception, retry_in: float) -> None:
+        self.tell(signals.database_trouble, action=action, error=error, retry_in=retry_in)
+
+    def listening(self) -> None:
+        self.tell(signals.listening_started)
+
+    def deaf(self, error: Exception, retry_in: float) -> None:
+        self.tell(signals.listening_lost, error=error, retry_in=retry_in)
+
+    def claimed(self, claims: Sequence[Claim], duration: float) -> None:
+        if signals.jobs_claimed.receivers:
+            jobs = [self._job_of(claim) for claim in claims]
+            self.tell(signals.jobs_claimed, jobs=jobs, duration=duration)
+
+    def released(self, outcomes: Sequence[Outcome]) -> None:
+        if signals.job_released.receivers:
+            for outcome in outcomes:
+                job = self._job_of(outcome.claim)
+                self.tell(signals.job_released, job=job, outcome=type(outcome).__name__)
+
+    def lost(self, outcome: Outcome) -> None:
+        job = self._job_of(outcome.claim)
+        self.tell(signals.claim_lost, job=job, outcome=type(outcome).__name__)
+
+    def recovered(self, recovered: Recovered) -> None:
+        self.tell(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
+
+    def stale_locks(self, jobs: int, queues: int) -> None:
+        self.tell(signals.stale_locks_released, jobs=jobs, queues=queues)

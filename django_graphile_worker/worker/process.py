@@ -1,0 +1,134 @@
+"""A worker process: its runners, its signals, its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from django_graphile_worker.worker.runner import Runner
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class StopRequest:
+    """Was the worker asked to stop, and how often?
+
+    A signal handler may run between any two instructions, so it takes no lock
+    and calls nobody: it counts, and writes a byte that wakes the one who waits.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.signal_number: int | None = None
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+
+    def __call__(self, reason: str = "stop") -> None:
+        self.reasons.append(reason)
+        with contextlib.suppress(OSError):
+            os.write(self._writer, b".")
+
+    def handle_signal(self, number: int, frame: FrameType | None) -> None:
+        self.signal_number = number
+        self(signal.Signals(number).name)
+
+    @property
+    def is_made(self) -> bool:
+        return bool(self.reasons)
+
+    @property
+    def is_urgent(self) -> bool:
+        return len(self.reasons) > 1
+
+    @property
+    def reason(self) -> str:
+        return self.reasons[0] if self.reasons else "finished"
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the next request; True when the worker is to stop."""
+        if not self.is_made:
+            select.select([self._reader], [], [], timeout)
+        return self.is_made
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def drain(self) -> None:
+        with contextlib.suppress(OSError):
+            os.read(self._reader, 4096)
+
+    def close(self) -> None:
+        for descriptor in (self._reader, self._writer):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+@contextmanager
+def handled_signals(request: StopRequest) -> Iterator[None]:
+    """Turn SIGTERM, SIGINT and SIGHUP into stop requests; only the main thread may."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[signal.Signals, Any] = {}
+    for number in STOP_SIGNALS:
+        before[number] = signal.signal(number, request.handle_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:
+    """Work until asked to stop; the exit code."""
+    try:
+        for runner in runners:
+            runner.start()
+        request.wait()
+    finally:
+        was_clean = _shut_down(runners, request)
+    return exit_code(request, was_clean)
+
+
+def run_until_drained(runners: Sequence[Runner], request: StopRequest) -> int:
+    """Run what is runnable, then stop; the exit code."""
+    try:
+        for runner in runners:
+            runner.drain(lambda: request.is_made)
+    finally:
+        was_clean = _shut_down(runners, request)
+    return exit_code(request, was_clean)
+
+
+def exit_code(request: StopRequest, was_clean: bool) -> int:
+    """0 when everything ended well; 128 + the signal, as shells say it, when it was cut short."""
+    if was_clean and not request.is_urgent:
+        return 0
+    return 128 + request.signal_number if request.signal_number else 1
+
+
+def _shut_down(runners: Sequence[Runner], request: StopRequest) -> bool:
+    """All at once: the grace period is one, however many databases there are."""
+    results: list[bool] = []
+    threads = [
+        threading.Thread(
+            target=lambda runner=runner: results.append(
+                runner.shutdown(request.reason, is_forced=lambda: request.is_urgent)
+            ),
+            daemon=True,
+        )
+        for runner in runners
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(results) == len(runners) and all(results)

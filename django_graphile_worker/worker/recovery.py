@@ -1,0 +1,70 @@
+"""Frees what dead workers left locked. Every worker sweeps; one of them wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from django_graphile_worker.sql import workers
+from django_graphile_worker.worker.database import Database
+from django_graphile_worker.worker.service import Service, Trouble, jittered
+
+# Four looks per timeout: a dead worker's jobs are free within timeout and a quarter.
+SWEEPS_PER_TIMEOUT = 4
+# Locks of strangers age for hours; looking now and then is enough.
+STALE_LOCK_SWEEPS = 20
+
+
+class Recovery(Service):
+    """Level-triggered: it looks at the state, never trusts to have seen the event."""
+
+    name = "recovery"
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        timeout: float,
+        on_recovered: Callable[[workers.Recovered], None],
+        on_stale: Callable[[int, int], None],
+        now: Callable[[], datetime | None] = lambda: None,
+        notify: bool = True,
+        on_trouble: Trouble | None = None,
+    ) -> None:
+        super().__init__(on_trouble=on_trouble)
+        self._database = database
+        self._timeout = timeout
+        self._on_recovered = on_recovered
+        self._on_stale = on_stale
+        self._now = now
+        self._notify = notify
+        self._sweeps = 0
+
+    def step(self) -> float:
+        """One sweep."""
+        recovered = self._recover()
+        if self._sweeps % STALE_LOCK_SWEEPS == 0:
+            self._release_stale_locks()
+        self._sweeps += 1
+        self._database.close()
+        return 0.0 if recovered.is_partial else jittered(self._timeout / SWEEPS_PER_TIMEOUT)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _recover(self) -> workers.Recovered:
+        schema = self._database.schema
+        with self._database.cursor() as cursor:
+            recovered = workers.recover(cursor, schema=schema, timeout=self._timeout, now=self._now())
+            if self._notify and (recovered.job_ids or recovered.queue_ids):
+                workers.wake_workers(cursor, max(len(recovered.job_ids), 1), schema=schema)
+        if recovered.dead_worker_ids:
+            self._on_recovered(recovered)
+        return recovered
+
+    def _release_stale_locks(self) -> None:
+        with self._database.cursor() as cursor:
+            jobs, queues = workers.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
+            workers.forget_recoveries(cursor, schema=self._database.schema)
+        if jobs or queues:
+            self._on_stale(jobs, queues)

@@ -1,0 +1,319 @@
+"""Puts a worker together: builds the parts, hands each what it needs, starts and stops them in order."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django_graphile_worker import signals
+from django_graphile_worker.conf import Settings
+from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.registry import Registry
+from django_graphile_worker.registry import tasks as registered_tasks
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.announcer import Announcer
+from django_graphile_worker.worker.claimer import Claimer
+from django_graphile_worker.worker.cron import Cron
+from django_graphile_worker.worker.database import Database
+from django_graphile_worker.worker.executor import Executor
+from django_graphile_worker.worker.fetcher import Fetcher
+from django_graphile_worker.worker.heartbeat import Heartbeat
+from django_graphile_worker.worker.identity import about_this_process, new_worker_id
+from django_graphile_worker.worker.ledger import ReleaseLedger
+from django_graphile_worker.worker.listener import Listener
+from django_graphile_worker.worker.news import News
+from django_graphile_worker.worker.recovery import Recovery
+from django_graphile_worker.worker.releaser import Releaser
+from django_graphile_worker.worker.run import Run
+from django_graphile_worker.worker.selection import selected_tasks
+from django_graphile_worker.worker.service import Service
+from django_graphile_worker.worker.slots import Slots, Stretch, interrupted
+
+# A listener that heard nothing for so many beats is deaf.
+BEATS_OF_SILENCE = 2.5
+# After the grace period cancelled coroutines get this long to clean up.
+LAST_WORDS = 1.0
+# How often a stopping or draining worker looks whether its jobs are over.
+LOOK_INTERVAL = 0.02
+
+Question = Callable[[], bool]
+
+
+def never() -> bool:
+    return False
+
+
+class Runner:
+    """One worker on one database. Process signals and exit codes are the command's business."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        using: str,
+        *,
+        registry: Registry = registered_tasks,
+        cron_items: Sequence[CronItem] = (),
+        version: str = "",
+    ) -> None:
+        self.settings = settings
+        self.using = using
+        self.worker_id = new_worker_id()
+        self.tasks = selected_tasks(registry, settings)
+        self.cron_items = tuple(cron_items)
+        self._version = version
+        self._started_at = time.monotonic()
+        self._is_stopping = False
+        self._build()
+
+    def _build(self) -> None:
+        """From the bottom up: each part is given what it calls."""
+        settings = self.settings
+        self.announcer = Announcer(type(self))
+        self.claimer = Claimer(self._database("fetcher"), settings, self.tasks, holder=self._holder)
+        self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
+        self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of)
+        self.releaser = self._build_releaser()
+        self.slots = Slots(
+            settings.concurrency,
+            run=self.executor.run,
+            on_outcome=self.releaser.put,
+            on_queue_done=self.releaser.put,
+            on_hungry=self._wake_fetcher,
+            on_thread_end=self.executor.thread_finished,
+        )
+        self.heartbeat = self._build_heartbeat()
+        self.fetcher = self._build_fetcher()
+        self.listener = self._build_listener() if settings.listen else None
+        self.recovery = self._build_recovery()
+        self.cron = self._build_cron() if self.cron_items else None
+
+    def _build_releaser(self) -> Releaser:
+        database = self._database("releaser")
+        ledger = ReleaseLedger(database, holder=self._holder, now=self.claimer.now, notify=self.settings.notify)
+        return Releaser(
+            ledger=ledger,
+            on_released=self.news.released,
+            on_lost=self.news.lost,
+            on_retry=self._expect,
+            on_queues_free=lambda queue_ids: self._wake_fetcher(),
+            on_close=database.close,
+            on_trouble=self.news.trouble,
+        )
+
+    def _build_heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            database=self._database("heartbeat"),
+            worker_id=self._holder,
+            metadata=self._metadata,
+            channel=lambda: self._channel() if self.settings.listen and self.settings.notify else None,
+            on_lost=self._lose_lease,
+            interval=self.settings.heartbeat_interval,
+            timeout=self.settings.worker_timeout,
+            on_trouble=self.news.trouble,
+        )
+
+    def _build_fetcher(self) -> Fetcher:
+        return Fetcher(
+            slots=self.slots,
+            claim=self.claimer,
+            give_back=self._give_back,
+            may_claim=self._may_claim,
+            on_claimed=self.news.claimed,
+            poll_interval=self.settings.poll_interval,
+            local_queue_size=self.settings.local_queue_size,
+            on_close=self.claimer.close,
+            on_trouble=self.news.trouble,
+        )
+
+    def _build_listener(self) -> Listener:
+        settings = self.settings
+        return Listener(
+            database=self._database("listener"),
+            channel=self._channel,
+            on_jobs=self._wake_fetcher,
+            on_listening=self.news.listening,
+            on_lost=self.news.deaf,
+            request_proof=self.heartbeat.wake,
+            proof_within=BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None,
+            on_trouble=self.news.trouble,
+        )
+
+    def _build_recovery(self) -> Recovery:
+        return Recovery(
+            database=self._database("recovery"),
+            timeout=self.settings.worker_timeout,
+            on_recovered=self.news.recovered,
+            on_stale=self.news.stale_locks,
+            now=self.claimer.now,
+            notify=self.settings.notify,
+            on_trouble=self.news.trouble,
+        )
+
+    def _build_cron(self) -> Cron:
+        return Cron(
+            items=self.cron_items,
+            database=self._database("cron"),
+            schema=self.settings.schema,
+            announce=self.news.tell,
+            use_local_time=self.settings.use_local_time,
+            notify=self.settings.notify,
+            on_trouble=self.news.trouble,
+        )
+
+    def start(self) -> None:
+        """Enter the register, then start the parts; the one that claims comes last."""
+        self._prepare()
+        for service in (self.heartbeat, self.announcer, self.releaser, *self._outer_services()):
+            service.start()
+        self._tell_started()
+
+    def drain(self, should_stop: Question = never) -> None:
+        """Run everything that is runnable, then return."""
+        self._prepare()
+        for service in (self.heartbeat, self.announcer, self.releaser):
+            service.start()
+        self._tell_started()
+        while not should_stop():
+            was_quiet = self._is_quiet
+            self.fetcher.step()
+            if self.fetcher.last_claim_was_empty:
+                if was_quiet:
+                    break
+                self._wait_until_quiet_or_woken(should_stop)
+
+    def shutdown(self, reason: str, *, is_forced: Question = never) -> bool:
+        """Stop claiming, let jobs end, give back the rest. True when nothing was cut off."""
+        self._is_stopping = True
+        self.news.tell(signals.worker_stopping, reason=reason)
+        for service in self._outer_services():
+            service.stop()
+        self.fetcher.join(self.settings.statement_timeout)
+        self._give_back(self.slots.take_back())
+        self.executor.abort()
+        self._let_jobs_end(is_forced)
+        was_released = self._wait_for_releaser(is_forced)
+        self._close(was_released)
+        duration = time.monotonic() - self._started_at
+        self.news.tell(signals.worker_stopped, reason=reason, duration=duration)
+        self.announcer.stop()
+        self.announcer.join(LAST_WORDS)
+        return was_released
+
+    def _outer_services(self) -> list[Service]:
+        """Those that bring work in: they start last and stop first."""
+        services = (self.recovery, self.listener, self.cron, self.fetcher)
+        return [service for service in services if service is not None]
+
+    def _prepare(self) -> None:
+        self.claimer.prepare()
+        self.heartbeat.register()
+        self.executor.start()
+
+    def _let_jobs_end(self, is_forced: Question) -> None:
+        self._wait_for_jobs(self.settings.grace_period, is_forced)
+        if not self.slots.is_idle:
+            self.executor.cancel()
+            self._wait_for_jobs(LAST_WORDS, is_forced)
+        if not self.slots.is_idle:
+            # Their results would come too late: the jobs go back as they were.
+            running = [job.claim for job in self.executor.running()]
+            for outcome in self.slots.abandon(running):
+                self.releaser.put(outcome)
+        self.slots.stop()
+
+    def _wait_for_jobs(self, seconds: float, is_forced: Question) -> None:
+        deadline = time.monotonic() + seconds
+        while not self.slots.is_idle and time.monotonic() < deadline and not is_forced():
+            self._look_again()
+
+    def _wait_until_quiet_or_woken(self, should_stop: Question) -> None:
+        while not self._is_quiet and not self.fetcher.was_woken() and not should_stop():
+            self._look_again()
+        self.fetcher.forget_wake()
+
+    def _wait_for_releaser(self, is_forced: Question) -> bool:
+        while not self.releaser.wait_until_empty(LOOK_INTERVAL):
+            if is_forced():
+                return False
+        return True
+
+    def _look_again(self) -> None:
+        self.slots.wait_for_change(LOOK_INTERVAL)
+
+    @property
+    def _is_quiet(self) -> bool:
+        return self.slots.is_idle and self.releaser.in_hand == 0
+
+    def _close(self, was_released: bool) -> None:
+        for service in (self.releaser, self.heartbeat):
+            service.stop()
+            service.join(LAST_WORDS)
+        if was_released:
+            with contextlib.suppress(Exception):
+                self.heartbeat.deregister()
+        self.heartbeat.close()
+        self.claimer.close()
+        for service in self._outer_services():
+            service.join(LAST_WORDS)
+        self.executor.close()
+
+    def _may_claim(self) -> bool:
+        return bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
+
+    def _give_back(self, stretches: Sequence[Stretch]) -> None:
+        queue_ids = [stretch.queue_id for stretch in stretches if stretch.queue_id is not None]
+        for outcome in interrupted(stretches):
+            self.releaser.put(outcome)
+        for queue_id in queue_ids:
+            self.releaser.put(queue_id)
+
+    def _wake_fetcher(self) -> None:
+        self.fetcher.wake()
+
+    def _expect(self, seconds: float) -> None:
+        if seconds < self.settings.poll_interval:
+            self.fetcher.expect(seconds)
+
+    def _holder(self) -> str:
+        return self.worker_id
+
+    def _job_of(self, claim: Claim) -> Job:
+        run = Run(claim, self._holder, time.monotonic())
+        run.task = self.claimer.task_of(claim.task_id)
+        return run.job
+
+    def _channel(self) -> str:
+        return f"worker:{self.worker_id}"
+
+    def _lose_lease(self) -> None:
+        lost, self.worker_id = self.worker_id, new_worker_id()
+        self.news.tell(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
+
+    def _tell_started(self) -> None:
+        self.news.tell(
+            signals.worker_started,
+            database=self.using,
+            concurrency=self.settings.concurrency,
+            tasks=tuple(sorted(self.tasks)),
+        )
+
+    def _metadata(self) -> Mapping[str, Any]:
+        return {
+            **about_this_process(self._version),
+            "database": self.using,
+            "schema": self.settings.schema,
+            "concurrency": self.settings.concurrency,
+            "tasks": sorted(self.tasks),
+            "is_listening": self.listener is not None and self.listener.is_healthy,
+            "is_stopping": self._is_stopping,
+            "running": [
+                {"job_id": job.claim.id, "task": job.task_identifier, "started_at": job.started_at}
+                for job in self.executor.running()
+            ],
+        }
+
+    def _database(self, part: str) -> Database:
+        return Database(self.using, self.settings, part=part)

@@ -1,0 +1,199 @@
+"""The threads that run jobs, and the few jobs that wait for one of them.
+
+A slot runs one stretch at a time: a single job, or some jobs of one queue in
+order. What waits here is already claimed, so it must be little, move soon, and
+be given back when it does not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.outcome import Interrupted, Outcome
+
+Run = Callable[[Claim], Outcome]
+
+
+class Stretch:
+    """Jobs that one slot runs in order; all of one queue, or just one job."""
+
+    __slots__ = ("claims", "queue_id", "submitted_at")
+
+    def __init__(self, claims: Iterable[Claim], queue_id: int | None) -> None:
+        self.claims = deque(claims)
+        self.queue_id = queue_id
+        self.submitted_at = time.monotonic()
+
+    def take_back(self) -> list[Claim]:
+        """Whatever has not been started yet."""
+        taken = []
+        while True:
+            try:
+                taken.append(self.claims.popleft())
+            except IndexError:
+                return taken
+
+
+class Slots:
+    """As many threads as jobs may run at once, started as they are needed."""
+
+    def __init__(
+        self,
+        concurrency: int,
+        *,
+        run: Run,
+        on_outcome: Callable[[Outcome], None],
+        on_queue_done: Callable[[int], None],
+        on_hungry: Callable[[], None],
+        on_thread_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.concurrency = concurrency
+        self._run = run
+        self._on_outcome = on_outcome
+        self._on_queue_done = on_queue_done
+        self._on_hungry = on_hungry
+        self._on_thread_end = on_thread_end
+        self._waiting: SimpleQueue[Stretch | None] = SimpleQueue()
+        self._current: list[Stretch | None] = [None] * concurrency
+        self._finished = [0] * concurrency
+        self._busy_seconds = [0.0] * concurrency
+        self._threads: list[threading.Thread] = []
+        self._idle = threading.Semaphore(0)
+        # Told once per meal: the fetcher clears it when it goes shopping.
+        self.low_water = 0
+        self.is_hungry = True
+        self._is_abandoned = False
+        self._changed = threading.Event()
+
+    @property
+    def backlog(self) -> int:
+        """Stretches that wait for a slot."""
+        return self._waiting.qsize()
+
+    @property
+    def free(self) -> int:
+        """Slots with nothing to do, not counting what waits for them."""
+        busy = sum(stretch is not None for stretch in self._current)
+        return max(self.concurrency - busy - self.backlog, 0)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.backlog == 0 and not any(self._current)
+
+    def totals(self) -> tuple[int, float]:
+        """Jobs finished so far, and the seconds they took."""
+        return sum(self._finished), sum(self._busy_seconds)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Is there anything claimed that has not begun?"""
+        return self.backlog > 0 or any(stretch is not None and stretch.claims for stretch in self._current)
+
+    def submit(self, stretch: Stretch) -> None:
+        self._waiting.put(stretch)
+        if len(self._threads) < self.concurrency and not self._idle.acquire(blocking=False):
+            self._add_thread()
+
+    def take_back(self, *, waited_longer_than: float = 0.0) -> list[Stretch]:
+        """Jobs that wait: of slots that are busy, the rest of their stretch; and the backlog."""
+        horizon = time.monotonic() - waited_longer_than
+        taken = [
+            Stretch(rest, None)
+            for stretch in self._current
+            if stretch is not None and stretch.submitted_at <= horizon and (rest := stretch.take_back())
+        ]
+        return taken + self._drain(horizon)
+
+    def _drain(self, horizon: float) -> list[Stretch]:
+        taken = []
+        for _ in range(self.backlog):
+            try:
+                stretch = self._waiting.get_nowait()
+            except Exception:
+                break
+            if stretch is None or stretch.submitted_at > horizon:
+                # Younger ones stand behind: all that follow are young.
+                self._waiting.put(stretch)
+                break
+            self._idle.release()
+            taken.append(stretch)
+        return taken
+
+    def running(self) -> int:
+        return sum(stretch is not None for stretch in self._current)
+
+    def stop(self) -> None:
+        """Let every thread end after what it is doing."""
+        for _ in self._threads:
+            self._waiting.put(None)
+
+    def abandon(self, claims: Iterable[Claim]) -> list[Outcome | int]:
+        """Stop listening to jobs that would not end: they go back as if they had not begun."""
+        self._is_abandoned = True
+        queue_ids = {stretch.queue_id for stretch in self._current if stretch is not None}
+        outcomes = [Interrupted(claim, 0.0) for claim in claims]
+        return [*outcomes, *(queue_id for queue_id in queue_ids if queue_id is not None)]
+
+    def wait_for_change(self, timeout: float) -> None:
+        """Wait until a slot has finished something, this long at most."""
+        self._changed.clear()
+        self._changed.wait(timeout)
+
+    def join(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _add_thread(self) -> None:
+        place = len(self._threads)
+        thread = threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self, place: int) -> None:
+        waiting = self._waiting
+        current = self._current
+        try:
+            while (stretch := waiting.get()) is not None:
+                current[place] = stretch
+                if not self.is_hungry and waiting.qsize() <= self.low_water:
+                    self.is_hungry = True
+                    self._on_hungry()
+                self._run_stretch(place, stretch)
+                current[place] = None
+                if not self._changed.is_set():
+                    self._changed.set()
+                if not self.is_hungry and waiting.qsize() <= self.low_water:
+                    self.is_hungry = True
+                    self._on_hungry()
+                if len(self._threads) < self.concurrency:
+                    self._idle.release()
+        finally:
+            self._on_thread_end()
+
+    def _run_stretch(self, place: int, stretch: Stretch) -> None:
+        claims = stretch.claims
+        while claims:
+            try:
+                claim = claims.popleft()
+            except IndexError:
+                break
+            outcome = self._run(claim)
+            if self._is_abandoned:
+                return
+            self._finished[place] += 1
+            self._busy_seconds[place] += outcome.duration
+            self._on_outcome(outcome)
+        if stretch.queue_id is not None:
+            self._on_queue_done(stretch.queue_id)
+
+
+def interrupted(stretches: Iterable[Stretch]) -> Iterable[Outcome]:
+    """Outcomes for jobs that never began."""
+    return (Interrupted(claim, 0.0) for stretch in stretches for claim in stretch.take_back())

@@ -1,0 +1,161 @@
+"""Several worker processes under one: for more than one core."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+import django
+
+from django_graphile_worker.worker.process import StopRequest, exit_code, handled_signals
+
+# A child that lived this long had a reason to die that may not come again.
+QUICK_DEATH = 5.0
+# So many quick deaths in a row: it cannot start, and trying on would only burn the machine.
+QUICK_DEATH_LIMIT = 5
+LONGEST_BACKOFF = 10.0
+CANNOT_START = 70
+
+ChildMain = Callable[[StopRequest, dict[str, Any]], int]
+
+
+class Child:
+    """One worker process and its history."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.process: SpawnProcess | None = None
+        self.started_at = 0.0
+        self.quick_deaths = 0
+        self.start_after = 0.0
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.is_alive()
+
+    def note_death(self, now: float) -> None:
+        self.quick_deaths = self.quick_deaths + 1 if now - self.started_at < QUICK_DEATH else 0
+        delay = min(LONGEST_BACKOFF, 0.1 * 2**self.quick_deaths) if self.quick_deaths else 0.0
+        self.start_after = now + delay
+
+
+class Supervisor:
+    """Spawns, watches, replaces and stops worker processes."""
+
+    def __init__(
+        self,
+        processes: int,
+        main: ChildMain,
+        arguments: dict[str, Any],
+        *,
+        replaces: bool = True,
+        say: Callable[[str], None] = lambda line: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._main = main
+        self._arguments = arguments
+        self._replaces = replaces
+        self._say = say
+        self._clock = clock
+        self._context = multiprocessing.get_context("spawn")
+        self.children = [Child(place) for place in range(processes)]
+        self._has_given_up = False
+
+    def run(self, request: StopRequest) -> int:
+        """Keep the children going until asked to stop; the exit code."""
+        for child in self.children:
+            self._start(child)
+        while not request.is_made and not self._has_given_up and any(self._is_wanted(c) for c in self.children):
+            self._watch(request)
+        return self._stop(request)
+
+    def _is_wanted(self, child: Child) -> bool:
+        return child.is_alive or (self._replaces and child.quick_deaths < QUICK_DEATH_LIMIT)
+
+    def _watch(self, request: StopRequest) -> None:
+        """Wait for a death, a stop request, or the time to start a child again."""
+        sentinels = [child.process.sentinel for child in self.children if child.process and child.is_alive]
+        waiting = [child for child in self.children if not child.is_alive]
+        soonest = min((child.start_after for child in waiting), default=None)
+        timeout = None if soonest is None or not self._replaces else max(soonest - self._clock(), 0.0)
+        wait([*sentinels, request], timeout)
+        for child in self.children:
+            self._attend(child)
+
+    def _attend(self, child: Child) -> None:
+        if child.is_alive:
+            return
+        if child.process is not None:
+            self._bury(child)
+        if self._replaces and not self._has_given_up and self._clock() >= child.start_after:
+            self._start(child)
+
+    def _bury(self, child: Child) -> None:
+        process, child.process = child.process, None
+        child.note_death(self._clock())
+        if not self._replaces or process is None:
+            return
+        self._say(f"Worker process {process.pid} ended with exit code {process.exitcode}; replacing it.")
+        if child.quick_deaths >= QUICK_DEATH_LIMIT:
+            self._say(f"A worker process died {QUICK_DEATH_LIMIT} times right after its start: giving up.")
+            self._has_given_up = True
+
+    def _start(self, child: Child) -> None:
+        child.process = self._context.Process(
+            target=_child_main, args=(self._main, self._arguments), name=f"graphile-worker-{child.place}"
+        )
+        child.process.start()
+        child.started_at = self._clock()
+
+    def _stop(self, request: StopRequest) -> int:
+        number = request.signal_number or signal.SIGTERM
+        self._signal_all(number)
+        was_urgent = False
+        while alive := [child.process.sentinel for child in self.children if child.process and child.is_alive]:
+            if request.is_urgent and not was_urgent:
+                was_urgent = True
+                self._signal_all(number)
+            request.drain()
+            wait([*alive, request], 1.0)
+        codes = [child.process.exitcode for child in self.children if child.process]
+        if self._has_given_up:
+            return CANNOT_START
+        return exit_code(request, was_clean=all(code == 0 for code in codes))
+
+    def _signal_all(self, number: int) -> None:
+        for child in self.children:
+            if child.process is not None and child.is_alive and child.process.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.process.pid, number)
+
+
+def _child_main(main: ChildMain, arguments: dict[str, Any]) -> None:
+    """In the new process: apart from the terminal's signals, which the parent passes on."""
+    os.setpgid(0, 0)
+    django.setup()
+    request = StopRequest()
+    _stop_with_parent(request)
+    with handled_signals(request):
+        code = main(request, arguments)
+    raise SystemExit(code)
+
+
+def _stop_with_parent(request: StopRequest) -> None:
+    """A supervisor that is killed passes no signal on; its children end by themselves."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch(sentinels: Sequence[Any]) -> None:
+        wait(sentinels)
+        request("the supervisor is gone")
+
+    threading.Thread(target=watch, args=([parent.sentinel],), daemon=True).start()
