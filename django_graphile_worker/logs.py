@@ -26,7 +26,22 @@ _database = logging.getLogger("django_graphile_worker.database")
 def connect() -> None:
     """Subscribe to every signal that has a line; calling it again changes nothing."""
     for name, receiver in _RECEIVERS.items():
-        getattr(signals, name).connect(receiver, weak=False, dispatch_uid=f"django_graphile_worker.logs.{name}")
+        getattr(signals, name).connect(receiver, weak=False, dispatch_uid=_uid(name))
+    # The two that come with every job: a line that nobody writes shall cost nothing.
+    signals.job_started.heed_only_when(_uid("job_started"), _is_telling_starts)
+    signals.job_succeeded.heed_only_when(_uid("job_succeeded"), _is_telling_successes)
+
+
+def _uid(name: str) -> str:
+    return f"django_graphile_worker.logs.{name}"
+
+
+def _is_telling_starts() -> bool:
+    return _jobs.isEnabledFor(logging.DEBUG)
+
+
+def _is_telling_successes() -> bool:
+    return _jobs.isEnabledFor(logging.INFO) and conf.current().log_success
 
 
 def shown(value: object) -> str:
@@ -43,7 +58,7 @@ def shown(value: object) -> str:
 
 
 def _job_succeeded(*, job: Job, duration: float = 0.0, worker_id: str = "", **kwargs: Any) -> None:
-    if _jobs.isEnabledFor(logging.INFO) and conf.current().log_success:
+    if _is_telling_successes():
         _tell_job(logging.INFO, "succeeded", job, duration, worker_id)
 
 
@@ -73,7 +88,7 @@ def _job_interrupted(*, job: Job, duration: float = 0.0, worker_id: str = "", **
 
 
 def _job_started(*, job: Job, worker_id: str = "", **kwargs: Any) -> None:
-    if _jobs.isEnabledFor(logging.DEBUG):
+    if _is_telling_starts():
         _jobs.debug("%s started (%s)", _name(job), _attempt(job), extra=_facts(job, "started", worker_id))
 
 

@@ -18,6 +18,8 @@ Arguments that come up again and again:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from django.dispatch import Signal
 
 
@@ -27,6 +29,20 @@ class Event(Signal):
     def __init__(self, *arguments: str) -> None:
         super().__init__()
         self.arguments = arguments
+        self._sometimes_deaf: tuple[str, Callable[[], bool]] | None = None
+
+    def is_heard(self) -> bool:
+        """Tell whether sending is worth its cost: nobody listens, or only one who would do nothing now."""
+        receivers = self.receivers
+        if len(receivers) == 1 and self._sometimes_deaf is not None:
+            dispatch_uid, is_listening = self._sometimes_deaf
+            if receivers[0][0][0] == dispatch_uid:
+                return is_listening()
+        return bool(receivers)
+
+    def heed_only_when(self, dispatch_uid: str, is_listening: Callable[[], bool]) -> None:
+        """Say that the receiver with this ``dispatch_uid`` does nothing unless ``is_listening()``."""
+        self._sometimes_deaf = (dispatch_uid, is_listening)
 
 
 # The worker's life.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from time import monotonic
 from typing import Any
@@ -96,7 +96,7 @@ class Executor:
 
     def _run(self, run: Run) -> Outcome:
         hygiene.begin()
-        if signals.job_started.receivers:
+        if signals.job_started.is_heard():
             self._tell(signals.job_started, run)
         error: BaseException | None = None
         try:
@@ -111,11 +111,11 @@ class Executor:
 
     def _succeeded(self, run: Run) -> Outcome:
         duration = monotonic() - run.started
-        if signals.job_succeeded.receivers:
+        if signals.job_succeeded.is_heard():
             self._tell(signals.job_succeeded, run, duration=duration)
         return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration)
 
-    def _ended_badly(self, run: Run, error: BaseException | None, leftovers: list[str]) -> Outcome:
+    def _ended_badly(self, run: Run, error: BaseException | None, leftovers: Sequence[str]) -> Outcome:
         if isinstance(error, LostAtomicClaimError):
             return self._interrupted(run, signals.claim_lost)
         if isinstance(error, CancelledByWorker):
@@ -123,10 +123,10 @@ class Executor:
         if error is None and run.is_atomic:
             return self._succeeded_but(run, leftovers)
         if error is None:
-            error, leftovers = LeftoverStateError(_left_behind(leftovers)), []
+            error, leftovers = LeftoverStateError(_left_behind(leftovers)), ()
         return self._failed(run, error, leftovers)
 
-    def _failed(self, run: Run, error: BaseException, leftovers: list[str]) -> Failed:
+    def _failed(self, run: Run, error: BaseException, leftovers: Sequence[str]) -> Failed:
         outcome = retrying.failed(run, error, limit=self._settings.max_error_length, leftovers=leftovers)
         retry_in = retrying.retry_in(outcome)
         if retry_in is None:
@@ -140,13 +140,13 @@ class Executor:
         self._tell(signal, run, duration=outcome.duration, outcome=outcome, **arguments)
         return outcome
 
-    def _succeeded_but(self, run: Run, leftovers: list[str]) -> Outcome:
+    def _succeeded_but(self, run: Run, leftovers: Sequence[str]) -> Outcome:
         """What an atomic task has committed cannot fail any more."""
         logger.error("%s #%s is done, and %s", run.identifier, run.claim.id, _left_behind(leftovers))
         return self._succeeded(run)
 
     def _tell(self, signal: signals.Event, run: Run, **arguments: Any) -> None:
-        if not signal.receivers:
+        if not signal.is_heard():
             return
         try:
             signal.send_robust(sender=type(self), worker_id=run.holder(), job=run.job, **arguments)
@@ -156,7 +156,7 @@ class Executor:
         hygiene.end()
 
 
-def _left_behind(leftovers: list[str]) -> str:
+def _left_behind(leftovers: Sequence[str]) -> str:
     return (
         f"expected the task to leave its connections as it found them, it left {'; '.join(leftovers)}. "
         "Use transaction.atomic() and SET LOCAL, or undo it in a finally block."

@@ -7,6 +7,7 @@ Django's own signal, so a job that never touches a database costs nothing here.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import connections
@@ -19,11 +20,12 @@ class _Thread(threading.local):
     """What one thread has open."""
 
     def __init__(self) -> None:
-        self.runs_jobs = False
-        self.watched: list[WatchedConnection] = []
+        # None as long as it runs no jobs.
+        self.watched: list[WatchedConnection] | None = None
 
 
 _thread = _Thread()
+_NOTHING: Sequence[str] = ()
 
 
 def start() -> None:
@@ -34,41 +36,45 @@ def start() -> None:
 
 def begin() -> None:
     """Before a job: what is broken or too old is closed, so that the first query works."""
-    if not _thread.runs_jobs:
-        _adopt_thread()
-    for watched in _thread.watched:
-        watched.begin()
+    connections_here = _thread.watched
+    if connections_here is None:
+        connections_here = _adopt_thread()
+    if connections_here:
+        for watched in connections_here:
+            watched.begin()
 
 
-def end() -> list[str]:
+def end() -> Sequence[str]:
     """After a job: what it left behind, in words. Connections it dirtied are closed."""
-    if not _thread.watched:
-        return []
-    return [complaint for watched in _thread.watched if (complaint := watched.end())]
+    connections_here = _thread.watched
+    if not connections_here:
+        return _NOTHING
+    return [complaint for watched in connections_here if (complaint := watched.end())]
 
 
 def thread_finished() -> None:
     """Close what this thread has open, except what lies inside somebody else's transaction."""
-    for watched in _thread.watched:
+    connections_here, _thread.watched = _thread.watched, None
+    for watched in connections_here or ():
         watched.release()
-    _thread.watched = []
-    _thread.runs_jobs = False
 
 
-def _adopt_thread() -> None:
-    _thread.runs_jobs = True
-    _thread.watched = [WatchedConnection(wrapper) for wrapper in connections.all(initialized_only=True)]
+def _adopt_thread() -> list[WatchedConnection]:
+    adopted = [WatchedConnection(wrapper) for wrapper in connections.all(initialized_only=True)]
+    _thread.watched = adopted
+    return adopted
 
 
 def _opened(*, connection: Any, **kwargs: Any) -> None:
-    if not _thread.runs_jobs:
+    connections_here = _thread.watched
+    if connections_here is None:
         return
-    for watched in _thread.watched:
+    for watched in connections_here:
         if watched.wrapper is connection:
             watched.opened()
             return
     # Copies that a task makes for itself are its own business.
     if connections[connection.alias] is connection:
         watched = WatchedConnection(connection)
-        _thread.watched.append(watched)
+        connections_here.append(watched)
         watched.opened()

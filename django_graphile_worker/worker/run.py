@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic, time
@@ -13,6 +14,8 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 
 _NOT_DECODED: Any = object()
+# What json.loads does in the end, without its three layers above.
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class RunningJob(NamedTuple):
@@ -27,22 +30,30 @@ class RunningJob(NamedTuple):
 class Run:
     """The job in hand. The Job value that people see is only made when somebody looks."""
 
-    __slots__ = ("_job", "claim", "holder", "is_rewritten", "item_count", "payload", "started", "task")
+    # On the class, as most runs never change them, and each would cost every job.
+    task: Task[Any, Any] | None = None
+    payload: Any = _NOT_DECODED
+    # How many items an array payload has; the task may change the list itself.
+    item_count: int | None = None
+    is_rewritten = False
+    _job: Job | None = None
 
     def __init__(self, claim: Claim, holder: Callable[[], str], started: float) -> None:
         self.claim = claim
         self.holder = holder
         self.started = started
-        self.task: Task[Any, Any] | None = None
-        self.payload = _NOT_DECODED
-        # How many items an array payload has; the task may change the list itself.
-        self.item_count: int | None = None
-        self.is_rewritten = False
-        self._job: Job | None = None
 
     def decode(self) -> Any:
         """Decode the payload; raises what it raises, inside the job's own try."""
-        self.payload = payload = payloads.decode(self.claim.payload_text)
+        text = self.claim.payload_text
+        try:
+            payload, end = _scan(text, 0)
+        except StopIteration:
+            end = -1
+        if end != len(text):
+            # White space around it, or no JSON at all.
+            payload = payloads.decode(text)
+        self.payload = payload
         if type(payload) is list:
             self.item_count = len(payload)
         return payload
