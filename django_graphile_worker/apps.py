@@ -5,7 +5,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db import Error, connections, transaction
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
@@ -25,12 +25,16 @@ class GraphileWorkerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # Not at the top: both reach Django's models, which are not loaded yet there.
-        from django_graphile_worker import checks, logs
+        # Not at the top: they reach Django's models, which are not loaded yet there.
+        from django_graphile_worker import checks, logs, operations
 
         checks.register_checks()
         logs.connect()
         autodiscover_modules("tasks")
+        pre_migrate.connect(operations.keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
+        post_migrate.connect(
+            operations.install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema"
+        )
         post_migrate.connect(register_task_names, sender=self, dispatch_uid="django_graphile_worker.task_names")
 
 

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+import importlib
+import pkgutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from django.db import OperationalError, router, transaction
+from django.apps import AppConfig
+from django.db import DatabaseError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.migration import Migration
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql import installation
+from django_graphile_worker.sql import installation, installer, migration_locks
+from django_graphile_worker.sql.errors import sqlstate
+from django_graphile_worker.sql.installation import Part
+from django_graphile_worker.sql.installer import WORKER_SCHEMA
 from django_graphile_worker.sql.schema import ddl
 
-WORKER_SCHEMA = "worker_schema.sql"
-FUNCTION_FILES = ("job_rules.sql", "add_job.sql", "add_jobs.sql", "job_management.sql")
 LOCK_NOT_AVAILABLE = "55P03"
-
-Step = Callable[[BaseDatabaseSchemaEditor, str], None]
+INSUFFICIENT_PRIVILEGE = "42501"
 
 
 class SchemaOperation(Operation):
-    """An operation on the worker schema: nothing for Django's state, everything in one transaction."""
+    """An operation on the worker schema: nothing for Django's state, and all or nothing in the database."""
 
     reduces_to_sql = True
     reversible = True
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """The models are declared by their own operations."""
+        """Leave the models to operations of their own."""
 
     def database_forwards(
         self,
@@ -39,7 +44,14 @@ class SchemaOperation(Operation):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        self._run(app_label, schema_editor, self.install, self.write_install)
+        if not _concerns(app_label, schema_editor.connection):
+            return
+        schema = conf.current().schema
+        if schema_editor.collect_sql:
+            self.write_install(schema_editor, schema)
+            return
+        with _all_or_nothing(schema_editor.connection):
+            self.install(schema_editor, schema)
 
     def database_backwards(
         self,
@@ -48,55 +60,30 @@ class SchemaOperation(Operation):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        self._run(app_label, schema_editor, self.uninstall, self.write_uninstall)
+        if not _concerns(app_label, schema_editor.connection):
+            return
+        schema = conf.current().schema
+        if schema_editor.collect_sql:
+            self.write_uninstall(schema_editor, schema)
+            return
+        with _all_or_nothing(schema_editor.connection):
+            self.uninstall(schema_editor, schema)
 
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Look at what is there, and do what is missing."""
         raise NotImplementedError
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Run the statements for an empty database; sqlmigrate prints them."""
         raise NotImplementedError
 
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Look at what is there, and leave it as it was found."""
         raise NotImplementedError
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Run the statements that undo write_install; sqlmigrate prints them."""
         raise NotImplementedError
-
-    def _run(self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, act: Step, write: Step) -> None:
-        connection = schema_editor.connection
-        if connection.vendor != "postgresql" or not router.allow_migrate(connection.alias, app_label):
-            return
-        settings = conf.current()
-        if schema_editor.collect_sql:
-            write(schema_editor, settings.schema)
-            return
-        try:
-            with transaction.atomic(using=connection.alias):
-                with connection.cursor() as cursor:
-                    installation.lock_installation(
-                        cursor, schema=settings.schema, lock_timeout=settings.migration_lock_timeout
-                    )
-                act(schema_editor, settings.schema)
-        except OperationalError as error:
-            if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
-                raise
-            raise SchemaError(_describe_lock(connection, settings)) from error
-
-
-def _describe_lock(connection: Any, settings: conf.Settings) -> str:
-    with connection.cursor() as cursor:
-        holders = installation.lock_holders(cursor, schema=settings.schema)
-    who = "; ".join(
-        f"pid {holder.pid} (user {holder.user!r}, application {holder.application_name!r}, {holder.state}, "
-        f"since {holder.since}): {holder.query}"
-        for holder in holders
-    )
-    return (
-        f"Could not lock the worker schema {settings.schema!r} within {settings.migration_lock_timeout:g} seconds; "
-        f"nothing was changed. Locks in it are held by {who or 'a session that has ended since'}. "
-        f"Let it finish, or end it with pg_terminate_backend(pid), and migrate again; or wait longer with "
-        f'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"].'
-    )
 
 
 class InstallWorkerSchema(SchemaOperation):
@@ -108,40 +95,36 @@ class InstallWorkerSchema(SchemaOperation):
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with schema_editor.connection.cursor() as cursor:
             if installation.part(cursor, WORKER_SCHEMA, schema=schema):
+                return  # another migrate was quicker
+            relations = installation.relations(cursor, schema=schema)
+            if "migrations" in relations:
+                installer.adopt(schema_editor.execute, cursor, schema=schema)
                 return
+            _check_nothing_in_the_way(relations, schema)
             exists = installation.schema_exists(cursor, schema=schema)
-            found = installation.relations(cursor, schema=schema)
-            is_adopted = "migrations" in found
-            definitions: tuple[str, ...] = ()
-            if is_adopted:
-                check_ledger(installation.ledger(cursor, schema=schema), schema)
-                definitions = tuple(
-                    text for _, _, text in installation.function_definitions(cursor, schema=schema)
-                )
-            made = installation.Part(not exists, is_adopted, definitions)
-            if not exists:
-                schema_editor.execute(installation.create_schema(schema), params=None)
-            if not is_adopted:
-                schema_editor.execute(ddl(WORKER_SCHEMA, schema), params=None)
-            for filename in (*FUNCTION_FILES, "installation.sql"):
-                schema_editor.execute(ddl(filename, schema), params=None)
-            installation.record_part(cursor, WORKER_SCHEMA, made, schema=schema)
+            installer.make(schema_editor.execute, schema=schema, is_schema_made=not exists)
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        schema_editor.execute(installation.create_schema(schema), params=None)
-        for filename in (WORKER_SCHEMA, *FUNCTION_FILES, "installation.sql"):
-            schema_editor.execute(ddl(filename, schema), params=None)
+        installer.make(schema_editor.execute, schema=schema, is_schema_made=True)
 
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with schema_editor.connection.cursor() as cursor:
-            made = installation.part(cursor, WORKER_SCHEMA, schema=schema)
-            if made is None:
+            found = installation.part(cursor, WORKER_SCHEMA, schema=schema)
+            if found is None:
                 return
-            self.write_uninstall(schema_editor, schema)
+            if found.is_adopted:
+                installer.give_back(schema_editor.execute, cursor, found, schema=schema)
+                return
+            migration_locks.lock_jobs(cursor, schema=schema)
+            _check_no_job_is_lost(installation.count_waiting_jobs(cursor, schema=schema), schema)
+            installer.drop(schema_editor.execute, schema=schema)
+            # What somebody else has put into the schema stays, and then so does the schema.
+            if found.is_schema_made and installation.is_schema_empty(cursor, schema=schema):
+                installation.drop_schema(schema_editor.execute, schema=schema)
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        for filename in ("job_rules_drop.sql", "worker_schema_drop.sql"):
-            schema_editor.execute(ddl(filename, schema), params=None)
+        installer.drop(schema_editor.execute, schema=schema)
+        installation.drop_schema(schema_editor.execute, schema=schema)
 
 
 class RunSchemaFile(SchemaOperation):
@@ -155,45 +138,117 @@ class RunSchemaFile(SchemaOperation):
         return f"Run {self.forwards} in the worker schema"
 
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        with schema_editor.connection.cursor() as cursor:
-            if installation.part(cursor, self.forwards, schema=schema):
-                return
+        if not self._is_installed(schema_editor, schema):
             self.write_install(schema_editor, schema)
-            made = installation.Part(is_schema_made=False, is_adopted=False, found_functions=())
-            installation.record_part(cursor, self.forwards, made, schema=schema)
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         schema_editor.execute(ddl(self.forwards, schema), params=None)
+        installation.record_part(schema_editor.execute, Part(self.forwards), schema=schema)
 
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        with schema_editor.connection.cursor() as cursor:
-            if installation.part(cursor, self.forwards, schema=schema):
-                self.write_uninstall(schema_editor, schema)
-                installation.forget_part(cursor, self.forwards, schema=schema)
+        if self._is_installed(schema_editor, schema):
+            self.write_uninstall(schema_editor, schema)
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         schema_editor.execute(ddl(self.backwards, schema), params=None)
+        installation.forget_part(schema_editor.execute, self.forwards, schema=schema)
+
+    def _is_installed(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> bool:
+        with schema_editor.connection.cursor() as cursor:
+            return installation.part(cursor, self.forwards, schema=schema) is not None
 
 
-def check_ledger(ledger: installation.Ledger, schema: str) -> None:
-    """Refuse a schema of another time than ours."""
-    if ledger.latest < installation.LEDGER:
+def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> None:
+    """Install what the migrations would have: a post_migrate receiver for test runs that skip them all."""
+    if not _is_without_migrations(sender) or not _concerns(sender.label, connections[using]):
+        return
+    state = ProjectState()
+    with connections[using].schema_editor() as schema_editor:
+        for operation in _schema_operations(sender):
+            operation.database_forwards(sender.label, schema_editor, state, state)
+
+
+def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
+    """Refuse to migrate back to nothing before the first step of it: a pre_migrate receiver."""
+    is_last_step = any(backwards and (step.app_label, step.initial) == (sender.label, True) for step, backwards in plan)
+    if not is_last_step or not _concerns(sender.label, connections[using]):
+        return
+    schema = conf.current().schema
+    with connections[using].cursor() as cursor:
+        found = installation.part(cursor, WORKER_SCHEMA, schema=schema)
+        if found and not found.is_adopted:
+            _check_no_job_is_lost(installation.count_waiting_jobs(cursor, schema=schema), schema)
+
+
+def _is_without_migrations(app_config: AppConfig) -> bool:
+    from django.db.migrations.loader import MigrationLoader
+
+    return MigrationLoader.migrations_module(app_config.label)[0] is None
+
+
+def _schema_operations(app_config: AppConfig) -> Iterator[SchemaOperation]:
+    package = importlib.import_module(f"{app_config.name}.migrations")
+    for name in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
+        migration = importlib.import_module(f"{package.__name__}.{name}").Migration
+        yield from (operation for operation in migration.operations if isinstance(operation, SchemaOperation))
+
+
+def _concerns(app_label: str, connection: BaseDatabaseWrapper) -> bool:
+    return connection.vendor == "postgresql" and router.allow_migrate(connection.alias, app_label)
+
+
+@contextmanager
+def _all_or_nothing(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Let one migrate at a time work on the schema, waiting for no lock longer than the setting says."""
+    settings = conf.current()
+    try:
+        with transaction.atomic(using=connection.alias):
+            with connection.cursor() as cursor:
+                migration_locks.lock_installation(
+                    cursor, schema=settings.schema, lock_timeout=settings.migration_lock_timeout
+                )
+            yield
+    except DatabaseError as error:
+        if sqlstate(error) == LOCK_NOT_AVAILABLE:
+            raise SchemaError(_describe_lock(connection, settings)) from error
+        if sqlstate(error) == INSUFFICIENT_PRIVILEGE:
+            raise SchemaError(_describe_privilege(connection, settings, error)) from error
+        raise
+
+
+def _describe_lock(connection: BaseDatabaseWrapper, settings: conf.Settings) -> str:
+    with connection.cursor() as cursor:
+        holders = migration_locks.lock_holders(cursor, schema=settings.schema)
+    who = "; ".join(str(holder) for holder in holders) or "a session that has ended meanwhile"
+    return (
+        f"Could not get a lock in the worker schema {settings.schema!r} within "
+        f"{settings.migration_lock_timeout:g} seconds, and nothing was changed. Locks there are held by {who}. "
+        f"Let it finish or end it with pg_terminate_backend(pid), then migrate again; to wait longer set "
+        f'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"].'
+    )
+
+
+def _describe_privilege(connection: BaseDatabaseWrapper, settings: conf.Settings, error: DatabaseError) -> str:
+    return (
+        f"The database user {connection.settings_dict.get('USER')!r} may not change the schema {settings.schema!r}: "
+        f"{str(error).splitlines()[0]}. To make it, a user needs CREATE on the database; to adopt it, the user must be "
+        f"the owner that graphile-worker used, or a member of it. Nothing was changed."
+    )
+
+
+def _check_nothing_in_the_way(relations: frozenset[str], schema: str) -> None:
+    in_the_way = sorted(relations & installation.RELATIONS)
+    if in_the_way:
         raise SchemaError(
-            f"The schema {schema!r} was made by an older graphile-worker: expected its migration "
-            f"{installation.LEDGER}, got {ledger.latest}. Upgrade it with graphile-worker 0.18 "
-            f"(npx graphile-worker@0.18 --schema-only --schema {schema} --connection …) and migrate again."
+            f"Expected the schema {schema!r} to be absent, empty, or made by graphile-worker, got one with "
+            f"{', '.join(in_the_way)} but without graphile-worker's table of migrations. Choose another name with "
+            f'GRAPHILE_WORKER["SCHEMA"].'
         )
-    if ledger.latest_breaking > installation.LEDGER:
+
+
+def _check_no_job_is_lost(waiting: int, schema: str) -> None:
+    if waiting and not conf.current().drop_waiting_jobs:
         raise SchemaError(
-            f"The schema {schema!r} was changed by a newer graphile-worker in a way that older workers cannot "
-            f"work with: expected no breaking migration after {installation.LEDGER}, got "
-            f"{ledger.latest_breaking}. Upgrade django-graphile-worker, or use another GRAPHILE_WORKER['SCHEMA']."
-        )
-    if ledger.latest > installation.LEDGER:
-        warnings.warn(
-            f"The schema {schema!r} is at graphile-worker's migration {ledger.latest}; this version of "
-            f"django-graphile-worker knows {installation.LEDGER}. The newer ones say they break nothing, so "
-            f"it goes on.",
-            RuntimeWarning,
-            stacklevel=2,
+            f"Expected no waiting jobs in the schema {schema!r}, got {waiting}; dropping it would lose them. Let the "
+            f'workers finish, or set GRAPHILE_WORKER["DROP_WAITING_JOBS"] = True.'
         )

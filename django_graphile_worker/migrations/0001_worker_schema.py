@@ -11,8 +11,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    dependencies: list[tuple[str, str]] = []
-
     operations = [
         InstallWorkerSchema(),
         migrations.CreateModel(
@@ -34,7 +32,7 @@ class Migration(migrations.Migration):
                 ("id", models.IntegerField(primary_key=True, serialize=False)),
                 ("queue_name", models.TextField(unique=True)),
                 ("locked_at", TimestampField(null=True)),
-                ("locked_by", models.TextField(null=True)),  # noqa: DJ001 - the column is nullable
+                ("locked_by", models.TextField(null=True)),
                 ("is_available", models.BooleanField()),
             ],
             options={
@@ -67,12 +65,12 @@ class Migration(migrations.Migration):
                 ("run_at", TimestampField()),
                 ("attempts", models.SmallIntegerField()),
                 ("max_attempts", models.SmallIntegerField()),
-                ("last_error", models.TextField(null=True)),  # noqa: DJ001 - the column is nullable
+                ("last_error", models.TextField(null=True)),
                 ("created_at", TimestampField()),
                 ("updated_at", TimestampField()),
-                ("key", models.TextField(null=True, unique=True)),  # noqa: DJ001 - the column is nullable
+                ("key", models.TextField(null=True, unique=True)),
                 ("locked_at", TimestampField(null=True)),
-                ("locked_by", models.TextField(null=True)),  # noqa: DJ001 - the column is nullable
+                ("locked_by", models.TextField(null=True)),
                 ("revision", models.IntegerField()),
                 ("flags", models.JSONField(null=True)),
                 ("is_available", models.BooleanField()),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from django_graphile_worker.sql.schema import quoted, statement
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.sql.jobs import Cursor
+from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.visibility import hidden_tables
 
 LEDGER = 20
 FUNCTIONS = (
@@ -18,15 +22,25 @@ FUNCTIONS = (
     "remove_job",
     "reschedule_jobs",
 )
-TABLES = ("_private_job_queues", "_private_jobs", "_private_known_crontabs", "_private_tasks")
+RELATIONS = frozenset(
+    {
+        "_private_job_queues",
+        "_private_jobs",
+        "_private_known_crontabs",
+        "_private_tasks",
+        "job_spec",
+        "jobs",
+        "migrations",
+    }
+)
+# Every function of ours carries a tag comment; nobody else's does.
+TAG = "/* gw:"
 
 
-class Cursor(Protocol):
-    """What Django's cursors and psycopg's have in common."""
+class Run(Protocol):
+    """A schema editor's execute: it runs a statement, or writes it down for sqlmigrate."""
 
-    def execute(self, query: Any, params: Any = None, /) -> Any: ...
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> Any: ...
+    def __call__(self, sql: str, params: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +49,6 @@ class Ledger:
 
     latest: int
     latest_breaking: int
-
-
-@dataclass(frozen=True, slots=True)
-class LockHolder:
-    """A session that keeps a migration waiting."""
-
-    pid: int
-    application_name: str
-    user: str
-    state: str
-    since: datetime | None
-    query: str
 
 
 _RELATIONS = """
@@ -86,8 +88,21 @@ def ledger(cursor: Cursor, *, schema: str) -> Ledger:
     return Ledger(*cursor.fetchone())
 
 
-_OVERLOADS = """
-/* gw:overloads */
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One of the public functions, as it is now."""
+
+    name: str
+    arguments: str
+    definition: str
+
+    @property
+    def is_ours(self) -> bool:
+        return f"{TAG}{self.name} */" in self.definition
+
+
+_FUNCTIONS = """
+/* gw:functions */
 select proc.proname, pg_catalog.pg_get_function_identity_arguments(proc.oid), pg_catalog.pg_get_functiondef(proc.oid)
 from pg_catalog.pg_proc as proc
 join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
@@ -96,22 +111,26 @@ order by proc.proname, 2
 """
 
 
-def function_definitions(cursor: Cursor, *, schema: str) -> list[tuple[str, str, str]]:
-    """Return (name, arguments, definition) of each public function that is there."""
-    cursor.execute(_OVERLOADS, (schema, list(FUNCTIONS)))
-    return list(cursor.fetchall())
-
-
-_PART = "/* gw:part */ select is_schema_made, is_adopted, found_functions from :SCHEMA._private_installation where part = %s"
+def functions(cursor: Cursor, *, schema: str) -> list[Function]:
+    """Return the public functions that are there."""
+    cursor.execute(_FUNCTIONS, (schema, list(FUNCTIONS)))
+    return [Function(*row) for row in cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """Something of ours that is installed, and what was there before it."""
 
-    is_schema_made: bool
-    is_adopted: bool
-    found_functions: tuple[str, ...]
+    name: str
+    is_schema_made: bool = False
+    is_adopted: bool = False
+    found_functions: Mapping[str, str] = field(default_factory=dict)
+
+
+_PART = """
+/* gw:part */
+select part, is_schema_made, is_adopted, found_functions::text from :SCHEMA._private_installation where part = %s
+"""
 
 
 def part(cursor: Cursor, name: str, *, schema: str) -> Part | None:
@@ -120,28 +139,28 @@ def part(cursor: Cursor, name: str, *, schema: str) -> Part | None:
         return None
     cursor.execute(statement(_PART, schema), (name,))
     row = cursor.fetchone()
-    return row and Part(row[0], row[1], tuple(row[2]))
+    return row and Part(row[0], row[1], row[2], json.loads(row[3]))
 
 
 _RECORD_PART = """
 /* gw:record_part */
 insert into :SCHEMA._private_installation (part, is_schema_made, is_adopted, found_functions)
-values (%s, %s, %s, %s)
+values (%s, %s, %s, %s::jsonb);
 """
 
 
-def record_part(cursor: Cursor, name: str, made: Part, *, schema: str) -> None:
+def record_part(run: Run, made: Part, *, schema: str) -> None:
     """Remember that the part is installed."""
-    parameters = (name, made.is_schema_made, made.is_adopted, list(made.found_functions))
-    cursor.execute(statement(_RECORD_PART, schema), parameters)
+    parameters = (made.name, made.is_schema_made, made.is_adopted, json.dumps(dict(made.found_functions)))
+    run(statement(_RECORD_PART, schema), parameters)
 
 
-_FORGET_PART = "/* gw:forget_part */ delete from :SCHEMA._private_installation where part = %s"
+_FORGET_PART = "/* gw:forget_part */ delete from :SCHEMA._private_installation where part = %s;"
 
 
-def forget_part(cursor: Cursor, name: str, *, schema: str) -> None:
+def forget_part(run: Run, name: str, *, schema: str) -> None:
     """Forget the part."""
-    cursor.execute(statement(_FORGET_PART, schema), (name,))
+    run(statement(_FORGET_PART, schema), (name,))
 
 
 _COUNT_WAITING = """
@@ -156,58 +175,47 @@ def count_waiting_jobs(cursor: Cursor, *, schema: str) -> int:
     return int(cursor.fetchone()[0])
 
 
-_SET_LOCK_TIMEOUT = "/* gw:lock_timeout */ select pg_catalog.set_config('lock_timeout', %s, true)"
-_LOCK_INSTALLATION = """
-/* gw:lock_installation */
-select pg_catalog.pg_advisory_xact_lock(
-  pg_catalog.hashtext('graphile_worker.installation'), pg_catalog.hashtext(%s)
+_CREATE_SCHEMA = "/* gw:install */ create schema :SCHEMA;"
+_DROP_SCHEMA = "/* gw:uninstall */ drop schema :SCHEMA;"
+_IS_EMPTY = """
+/* gw:is_empty */
+select not exists (
+  select from pg_catalog.pg_depend
+  where refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass
+    and refobjid = (select oid from pg_catalog.pg_namespace where nspname = %s)
+    and deptype = 'n'
 )
 """
 
 
-def lock_installation(cursor: Cursor, *, schema: str, lock_timeout: float) -> None:
-    """Let one migrate at a time past this point, and wait for no lock longer than the timeout."""
-    cursor.execute(_SET_LOCK_TIMEOUT, (f"{max(1, round(lock_timeout * 1000))}ms",))
-    cursor.execute(_LOCK_INSTALLATION, (schema,))
+def create_schema(run: Run, *, schema: str) -> None:
+    """Make the schema."""
+    run(statement(_CREATE_SCHEMA, schema), None)
 
 
-_LOCK_HOLDERS = """
-/* gw:lock_holders */
-select distinct activity.pid, activity.application_name, activity.usename, activity.state,
-  coalesce(activity.xact_start, activity.query_start), left(activity.query, 200)
-from pg_catalog.pg_locks as locks
-join pg_catalog.pg_stat_activity as activity on activity.pid = locks.pid
-where locks.granted
-  and locks.pid <> pg_catalog.pg_backend_pid()
-  and locks.database = (select oid from pg_catalog.pg_database where datname = current_database())
-  and (
-    locks.relation in (
-      select class.oid
-      from pg_catalog.pg_class as class
-      join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
-      where namespace.nspname = %(schema)s
-    )
-    or (
-      locks.locktype = 'advisory'
-      and locks.classid::bigint = pg_catalog.hashtext('graphile_worker.installation')::bigint & 4294967295
-      and locks.objid::bigint = pg_catalog.hashtext(%(schema)s)::bigint & 4294967295
-    )
-  )
-order by activity.pid
-"""
+def drop_schema(run: Run, *, schema: str) -> None:
+    """Drop the schema, which must be empty."""
+    run(statement(_DROP_SCHEMA, schema), None)
 
 
-def lock_holders(cursor: Cursor, *, schema: str) -> list[LockHolder]:
-    """Return the other sessions that hold a lock on anything in the schema."""
-    cursor.execute(_LOCK_HOLDERS, {"schema": schema})
-    return [LockHolder(*row) for row in cursor.fetchall()]
+def is_schema_empty(cursor: Cursor, *, schema: str) -> bool:
+    """Tell whether nothing is left in the schema."""
+    cursor.execute(_IS_EMPTY, (schema,))
+    return bool(cursor.fetchone()[0])
 
 
-def create_schema(schema: str) -> str:
-    """Return the statement that makes the schema."""
-    return f"/* gw:install */ create schema {quoted(schema)};"
-
-
-def drop_schema(schema: str) -> str:
-    """Return the statement that drops the empty schema."""
-    return f"/* gw:uninstall */ drop schema {quoted(schema)};"
+def check_usable(cursor: Cursor, *, schema: str) -> None:
+    """Refuse a schema that is not there, or whose rows the current role would not see."""
+    missing = {*RELATIONS, "_private_installation"} - relations(cursor, schema=schema)
+    if missing:
+        raise SchemaError(
+            f"Expected the worker schema {schema!r}, got none or an incomplete one (without "
+            f'{", ".join(sorted(missing))}). Run "manage.py migrate graphile_worker".'
+        )
+    role, tables = hidden_tables(cursor, schema=schema)
+    if tables:
+        raise SchemaError(
+            f"Expected a role that sees the rows of {schema!r}, got {role!r}: row-level security hides "
+            f"{', '.join(tables)} from it, so every query would quietly find nothing. Connect as the owner of the "
+            f"tables, or make policies for this role (see the guide to database roles)."
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django_graphile_worker.sql.jobs import Cursor
 
 # Row-level security is on for these tables and there are no policies, unless somebody made some: to a role
-# it applies to they look empty, which is worse than an error.
+# it applies to, and none of them lets read, they look empty, which is worse than an error.
 HIDDEN_TABLES = """/* gw:hidden_tables */
     select current_user, array_agg(class.relname::text order by class.relname)
     from pg_catalog.pg_class as class
@@ -14,7 +14,16 @@ HIDDEN_TABLES = """/* gw:hidden_tables */
         and class.relkind in ('r', 'p')
         and class.relname = any(array['_private_jobs', '_private_job_queues', '_private_tasks'])
         and pg_catalog.row_security_active(class.oid)
-        and not exists (select from pg_catalog.pg_policy as policy where policy.polrelid = class.oid)"""
+        and not exists (
+            select from pg_catalog.pg_policy as policy
+            where policy.polrelid = class.oid
+                and policy.polpermissive
+                and policy.polcmd in ('*', 'r')
+                and exists (
+                    select from pg_catalog.unnest(policy.polroles) as role (id)
+                    where role.id = 0 or pg_catalog.pg_has_role(role.id, 'usage')
+                )
+        )"""
 
 
 def hidden_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...]]:

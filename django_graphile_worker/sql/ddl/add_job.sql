@@ -14,6 +14,7 @@ create or replace function :SCHEMA.add_job(
 declare
   fault text := :SCHEMA._private_job_fault(identifier, queue_name, run_at, max_attempts, job_key, priority, job_key_mode);
   held text := :SCHEMA._private_hold_names();
+  has_one_snapshot boolean := current_setting('transaction_isolation') in ('repeatable read', 'serializable');
   task_id integer;
   job_queue_id integer;
   job :SCHEMA._private_jobs;
@@ -22,30 +23,30 @@ begin
     perform :SCHEMA._private_refuse_job(fault, identifier, queue_name, run_at, max_attempts, job_key, priority, job_key_mode);
   end if;
 
-  loop
-    select tasks.id into task_id from :SCHEMA._private_tasks as tasks where tasks.identifier = add_job.identifier;
-    exit when found;
-    perform :SCHEMA._private_register_tasks(array[identifier]);
-  end loop;
+  select tasks.id into task_id from :SCHEMA._private_tasks as tasks where tasks.identifier = add_job.identifier;
+  if task_id is null or has_one_snapshot then
+    task_id := :SCHEMA._private_task_ids(array[identifier]) -> identifier;
+  end if;
 
-  while queue_name is not null loop
+  if queue_name is not null then
     select job_queues.id into job_queue_id from :SCHEMA._private_job_queues as job_queues where job_queues.queue_name = add_job.queue_name;
-    exit when found;
-    perform :SCHEMA._private_register_queues(array[queue_name]);
-  end loop;
+    if job_queue_id is null or has_one_snapshot then
+      job_queue_id := :SCHEMA._private_job_queue_ids(array[queue_name]) -> queue_name;
+    end if;
+  end if;
 
   if job_key is null then
     insert into :SCHEMA._private_jobs (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags)
     values (
       job_queue_id, task_id, coalesce(add_job.payload, '{}'), coalesce(add_job.priority, 0),
-      coalesce(add_job.run_at, now()), coalesce(add_job.max_attempts, 25), :SCHEMA._private_flags(add_job.flags)
+      coalesce(add_job.run_at, now()), coalesce(add_job.max_attempts, 25), case when cardinality(add_job.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(add_job.flags) as flag) end
     )
     returning * into job;
   elsif job_key_mode = 'unsafe_dedupe' then
     insert into :SCHEMA._private_jobs as jobs (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
     values (
       job_queue_id, task_id, coalesce(add_job.payload, '{}'), coalesce(add_job.priority, 0),
-      coalesce(add_job.run_at, now()), coalesce(add_job.max_attempts, 25), :SCHEMA._private_flags(add_job.flags),
+      coalesce(add_job.run_at, now()), coalesce(add_job.max_attempts, 25), case when cardinality(add_job.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(add_job.flags) as flag) end,
       job_key
     )
     on conflict (key) do update set
@@ -63,7 +64,7 @@ begin
       insert into :SCHEMA._private_jobs as jobs (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
       values (
         job_queue_id, task_id, coalesce(add_job.payload, '{}'), coalesce(add_job.priority, 0),
-        coalesce(add_job.run_at, now()), coalesce(add_job.max_attempts, 25), :SCHEMA._private_flags(add_job.flags),
+        coalesce(add_job.run_at, now()), coalesce(add_job.max_attempts, 25), case when cardinality(add_job.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(add_job.flags) as flag) end,
         job_key
       )
       on conflict (key) do update set

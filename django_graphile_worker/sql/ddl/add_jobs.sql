@@ -61,10 +61,13 @@ $function$;
 -- Every key is taken in sorted order and by one statement, so two batches cannot
 -- deadlock. A row that cannot be replaced gives up its key there and then (see
 -- add_job); its spec is inserted in a second round that has nobody to wait for.
+-- Returns how many of the jobs are due.
 create or replace function :SCHEMA._private_put_keyed_jobs(
   specs :SCHEMA.job_spec[],
   fresh_keys text[],
-  job_key_preserve_run_at boolean
+  job_key_preserve_run_at boolean,
+  task_ids jsonb,
+  job_queue_ids jsonb
 ) returns bigint language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
 /* gw:put_keyed_jobs */
 declare
@@ -77,11 +80,11 @@ begin
     with written as (
       insert into :SCHEMA._private_jobs as jobs (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
       select
-        job_queues.id, tasks.id, coalesce(spec.payload, '{}'), coalesce(spec.priority, 0),
-        coalesce(spec.run_at, now()), coalesce(spec.max_attempts, 25), :SCHEMA._private_flags(spec.flags), spec.job_key
+        (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
+        coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
+        coalesce(spec.max_attempts, 25), case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end, spec.job_key
       from unnest(remaining) as spec
-        left join :SCHEMA._private_tasks as tasks on (tasks.identifier = spec.identifier)
-        left join :SCHEMA._private_job_queues as job_queues on (job_queues.queue_name = spec.queue_name)
+      where spec.job_key is not null
       order by spec.job_key collate "C"
       on conflict (key) do update set
         key = case when jobs.is_available then jobs.key end,
@@ -114,7 +117,7 @@ begin
     all_due := all_due + due;
     exit when cancelled = 0;
 
-    select array_agg(spec order by spec.job_key collate "C") into remaining
+    select array_agg(spec) into remaining
     from unnest(remaining) as spec
     where not exists (select from :SCHEMA._private_jobs as jobs where jobs.key = spec.job_key);
   end loop;
@@ -128,21 +131,34 @@ create or replace function :SCHEMA.add_jobs(
 ) returns setof :SCHEMA._private_jobs language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
 /* gw:add_jobs */
 declare
+  identifiers text[];
+  queue_names text[];
   keys bigint;
   has_faults boolean;
-  has_queues boolean;
   due bigint;
-  keyed :SCHEMA.job_spec[];
-  fresh_keys text[];
+  task_ids jsonb;
+  job_queue_ids jsonb;
+  keyed :SCHEMA.job_spec[] := specs;
+  fresh_keys text[] := '{}';
   unkeyed_ids bigint[];
 begin
   select
-    count(spec.job_key),
-    bool_or(:SCHEMA._private_job_fault(spec.identifier, spec.queue_name, spec.run_at, spec.max_attempts, spec.job_key, spec.priority, null) is not null),
-    bool_or(spec.queue_name is not null),
-    count(*) filter (where spec.job_key is null and (spec.run_at is null or :SCHEMA._private_is_due(spec.run_at)))
-  into keys, has_faults, has_queues, due
-  from unnest(specs) as spec;
+    array_agg(alike.identifier),
+    array_agg(alike.queue_name) filter (where alike.queue_name is not null),
+    sum(alike.keys),
+    bool_or(alike.has_faults),
+    sum(alike.due)
+  into identifiers, queue_names, keys, has_faults, due
+  from (
+    select
+      spec.identifier,
+      spec.queue_name,
+      count(spec.job_key) as keys,
+      bool_or(:SCHEMA._private_job_fault(spec.identifier, spec.queue_name, spec.run_at, spec.max_attempts, spec.job_key, spec.priority, null) is not null) as has_faults,
+      count(*) filter (where spec.job_key is null and (spec.run_at is null or :SCHEMA._private_is_due(spec.run_at))) as due
+    from unnest(specs) as spec
+    group by spec.identifier, spec.queue_name
+  ) as alike;
 
   if has_faults is null then
     return;
@@ -160,42 +176,52 @@ begin
   end if;
 
   perform :SCHEMA._private_hold_names();
-  perform :SCHEMA._private_register_tasks(array(select distinct spec.identifier from unnest(specs) as spec));
-  if has_queues then
-    perform :SCHEMA._private_register_queues(array(select distinct spec.queue_name from unnest(specs) as spec));
+  task_ids := :SCHEMA._private_task_ids(identifiers);
+  if queue_names is not null then
+    job_queue_ids := :SCHEMA._private_job_queue_ids(queue_names);
   end if;
 
   if keys = 0 then
     return query
       insert into :SCHEMA._private_jobs (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags)
       select
-        job_queues.id, tasks.id, coalesce(spec.payload, '{}'), coalesce(spec.priority, 0),
-        coalesce(spec.run_at, now()), coalesce(spec.max_attempts, 25), :SCHEMA._private_flags(spec.flags)
+        (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
+        coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
+        coalesce(spec.max_attempts, 25), case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end
       from unnest(specs) with ordinality as spec
-        left join :SCHEMA._private_tasks as tasks on (tasks.identifier = spec.identifier)
-        left join :SCHEMA._private_job_queues as job_queues on (job_queues.queue_name = spec.queue_name)
       order by spec.ordinality
       returning *;
     perform :SCHEMA._private_notify(due);
     return;
   end if;
 
-  select * into keyed, fresh_keys from :SCHEMA._private_fold_specs(specs, job_key_preserve_run_at);
-  due := due + :SCHEMA._private_put_keyed_jobs(keyed, fresh_keys, job_key_preserve_run_at);
+  if keys > (select count(distinct spec.job_key collate "C") from unnest(specs) as spec) then
+    select * into keyed, fresh_keys from :SCHEMA._private_fold_specs(specs, job_key_preserve_run_at);
+  end if;
+  due := due + :SCHEMA._private_put_keyed_jobs(keyed, fresh_keys, job_key_preserve_run_at, task_ids, job_queue_ids);
 
   with written as (
     insert into :SCHEMA._private_jobs (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags)
     select
-      job_queues.id, tasks.id, coalesce(spec.payload, '{}'), coalesce(spec.priority, 0),
-      coalesce(spec.run_at, now()), coalesce(spec.max_attempts, 25), :SCHEMA._private_flags(spec.flags)
+      (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
+      coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
+      coalesce(spec.max_attempts, 25), case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end
     from unnest(specs) with ordinality as spec
-      left join :SCHEMA._private_tasks as tasks on (tasks.identifier = spec.identifier)
-      left join :SCHEMA._private_job_queues as job_queues on (job_queues.queue_name = spec.queue_name)
     where spec.job_key is null
     order by spec.ordinality
     returning id
   )
   select array_agg(written.id order by written.id) into unkeyed_ids from written;
+  perform :SCHEMA._private_notify(due);
+
+  if unkeyed_ids is null then
+    return query
+      select jobs.*
+      from unnest(specs) with ordinality as spec
+        join :SCHEMA._private_jobs as jobs on (jobs.key = spec.job_key)
+      order by spec.ordinality;
+    return;
+  end if;
 
   return query
     select jobs.*
@@ -208,6 +234,5 @@ begin
     ) as written
       join :SCHEMA._private_jobs as jobs on (jobs.id = written.id)
     order by written.ordinality;
-  perform :SCHEMA._private_notify(due);
 end
 $function$;

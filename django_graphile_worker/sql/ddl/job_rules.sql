@@ -83,11 +83,6 @@ returns json language sql immutable parallel safe as $function$
   end
 $function$;
 
-create or replace function :SCHEMA._private_flags(flags text[])
-returns jsonb language sql immutable parallel safe as $function$
-  select case when cardinality(flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(flags) as flag) end
-$function$;
-
 -- Wakes the workers for jobs that are due before anybody polls again. The random
 -- number keeps PostgreSQL from folding equal notifications of one transaction.
 create or replace function :SCHEMA._private_notify(due bigint)
@@ -110,31 +105,71 @@ returns text language sql volatile as $function$
   select pg_advisory_xact_lock_shared(hashtext('graphile_worker.names'), hashtext(:'SCHEMA'))::text
 $function$;
 
--- Makes what is missing, in sorted order, so that two batches cannot deadlock.
-create or replace function :SCHEMA._private_register_tasks(identifiers text[])
-returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
-/* gw:register_tasks */
+-- The ids of the given names, as {name: id}. What is missing is made, in sorted
+-- order, so that two batches cannot deadlock; what is there burns no identity.
+-- A transaction with one snapshot for all its statements may see a name that was
+-- cleaned up since: offering the row again under its own id puts it back, and
+-- does nothing to one that is still there.
+create or replace function :SCHEMA._private_task_ids(identifiers text[])
+returns jsonb language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
+/* gw:task_ids */
+declare
+  ids jsonb;
 begin
-  insert into :SCHEMA._private_tasks (identifier)
-  select distinct given.identifier collate "C" as identifier
-  from unnest(identifiers) as given (identifier)
-  where given.identifier is not null
-    and not exists (select from :SCHEMA._private_tasks as tasks where tasks.identifier = given.identifier)
-  order by identifier
-  on conflict do nothing;
+  loop
+    select jsonb_object_agg(tasks.identifier, tasks.id) into ids
+    from :SCHEMA._private_tasks as tasks
+    where tasks.identifier = any(identifiers);
+    exit when coalesce(ids, '{}') ?& identifiers;
+
+    insert into :SCHEMA._private_tasks (identifier)
+    select distinct given.identifier collate "C" as identifier
+    from unnest(identifiers) as given (identifier)
+    where not coalesce(ids, '{}') ? given.identifier
+    order by identifier
+    on conflict do nothing;
+  end loop;
+
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    insert into :SCHEMA._private_tasks (id, identifier) overriding system value
+    select tasks.id, tasks.identifier
+    from :SCHEMA._private_tasks as tasks
+    where tasks.identifier = any(identifiers)
+    order by tasks.identifier collate "C"
+    on conflict do nothing;
+  end if;
+  return ids;
 end
 $function$;
 
-create or replace function :SCHEMA._private_register_queues(queue_names text[])
-returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
-/* gw:register_queues */
+create or replace function :SCHEMA._private_job_queue_ids(queue_names text[])
+returns jsonb language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
+/* gw:job_queue_ids */
+declare
+  ids jsonb;
 begin
-  insert into :SCHEMA._private_job_queues (queue_name)
-  select distinct given.queue_name collate "C" as queue_name
-  from unnest(queue_names) as given (queue_name)
-  where given.queue_name is not null
-    and not exists (select from :SCHEMA._private_job_queues as job_queues where job_queues.queue_name = given.queue_name)
-  order by queue_name
-  on conflict do nothing;
+  loop
+    select jsonb_object_agg(job_queues.queue_name, job_queues.id) into ids
+    from :SCHEMA._private_job_queues as job_queues
+    where job_queues.queue_name = any(queue_names);
+    exit when coalesce(ids, '{}') ?& queue_names;
+
+    insert into :SCHEMA._private_job_queues (queue_name)
+    select distinct given.queue_name collate "C" as queue_name
+    from unnest(queue_names) as given (queue_name)
+    where not coalesce(ids, '{}') ? given.queue_name
+    order by queue_name
+    on conflict do nothing;
+  end loop;
+
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    insert into :SCHEMA._private_job_queues (id, queue_name) overriding system value
+    select job_queues.id, job_queues.queue_name
+    from :SCHEMA._private_job_queues as job_queues
+    where job_queues.queue_name = any(queue_names)
+    order by job_queues.queue_name collate "C"
+    on conflict do nothing;
+  end if;
+  return ids;
 end
 $function$;

@@ -1,0 +1,99 @@
+"""What keeps a migration waiting, and for how long it waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django_graphile_worker.sql.jobs import Cursor
+from django_graphile_worker.sql.schema import statement
+
+# Waiting here blocks nobody, so a second migrate may wait for the first to finish.
+SECONDS_FOR_ANOTHER_MIGRATION = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """A session that keeps a migration waiting."""
+
+    pid: int
+    application_name: str
+    user: str
+    state: str
+    since: datetime | None
+    query: str
+
+    def __str__(self) -> str:
+        return (
+            f"pid {self.pid} (user {self.user!r}, application {self.application_name!r}, {self.state}, "
+            f"since {self.since}, last statement {self.query!r})"
+        )
+
+
+_SET_LOCK_TIMEOUT = "/* gw:lock_timeout */ select pg_catalog.set_config('lock_timeout', %s, true)"
+_LOCK_INSTALLATION = """
+/* gw:lock_installation */
+select pg_catalog.pg_advisory_xact_lock(
+  pg_catalog.hashtext('graphile_worker.installation'), pg_catalog.hashtext(%s)
+)
+"""
+
+
+def lock_installation(cursor: Cursor, *, schema: str, lock_timeout: float) -> None:
+    """Let one migrate at a time past this point, and from here wait for no lock longer than the timeout."""
+    set_lock_timeout(cursor, max(SECONDS_FOR_ANOTHER_MIGRATION, lock_timeout))
+    cursor.execute(_LOCK_INSTALLATION, (schema,))
+    set_lock_timeout(cursor, lock_timeout)
+
+
+def set_lock_timeout(cursor: Cursor, seconds: float) -> None:
+    """Bound every wait for a lock until the transaction ends."""
+    cursor.execute(_SET_LOCK_TIMEOUT, (f"{max(1, round(seconds * 1000))}ms",))
+
+
+_LOCK_LEDGER = "/* gw:lock_ledger */ lock table :SCHEMA.migrations in share row exclusive mode"
+
+
+def lock_ledger(cursor: Cursor, *, schema: str) -> None:
+    """Keep graphile-worker's own migrations out until the transaction ends."""
+    cursor.execute(statement(_LOCK_LEDGER, schema))
+
+
+_LOCK_JOBS = "/* gw:lock_jobs */ lock table :SCHEMA._private_jobs in access exclusive mode"
+
+
+def lock_jobs(cursor: Cursor, *, schema: str) -> None:
+    """Keep everybody from adding, reading and running jobs until the transaction ends."""
+    cursor.execute(statement(_LOCK_JOBS, schema))
+
+
+_LOCK_HOLDERS = """
+/* gw:lock_holders */
+select distinct activity.pid, activity.application_name, activity.usename, activity.state,
+  coalesce(activity.xact_start, activity.query_start), left(activity.query, 200)
+from pg_catalog.pg_locks as locks
+join pg_catalog.pg_stat_activity as activity on activity.pid = locks.pid
+where locks.granted
+  and locks.pid <> pg_catalog.pg_backend_pid()
+  and locks.database = (select oid from pg_catalog.pg_database where datname = current_database())
+  and (
+    locks.relation in (
+      select class.oid
+      from pg_catalog.pg_class as class
+      join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+      where namespace.nspname = %(schema)s
+    )
+    or (
+      locks.locktype = 'advisory'
+      and locks.classid::bigint = pg_catalog.hashtext('graphile_worker.installation')::bigint & 4294967295
+      and locks.objid::bigint = pg_catalog.hashtext(%(schema)s)::bigint & 4294967295
+    )
+  )
+order by activity.pid
+"""
+
+
+def lock_holders(cursor: Cursor, *, schema: str) -> list[LockHolder]:
+    """Return the other sessions that hold a lock on anything in the schema."""
+    cursor.execute(_LOCK_HOLDERS, {"schema": schema})
+    return [LockHolder(*row) for row in cursor.fetchall()]
