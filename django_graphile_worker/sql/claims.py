@@ -18,79 +18,29 @@ from typing import Any, NamedTuple
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.schema import statement
 
-_FENCE = """job.locked_by = %(holder)s and (
-        job.attempts = ended.attempts
-        or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))"""
-
 CLAIM_JOBS = """/* gw:claim */
 select * from :SCHEMA._private_claim_jobs(
     %(holder)s::text, %(task_ids)s::int[], %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz)"""
 
-# A row that somebody else is just changing is left for the next round, so that
-# one waiting transaction of the site never holds up a batch.
-COMPLETE_JOBS = f"""/* gw:complete */
-with gone as (
-    delete from :SCHEMA._private_jobs
-    where ctid = any (array(
-        select job.ctid
-        from unnest(%(ids)s::bigint[], %(attempts)s::smallint[]) as ended(id, attempts)
-        join :SCHEMA._private_jobs as job on job.id = ended.id
-        where {_FENCE}
-        for update of job skip locked))
-    returning id
-)
-select id from gone"""
+COMPLETE_JOBS = """/* gw:complete */
+select * from :SCHEMA._private_complete_claims(%(holder)s::text, %(ids)s::bigint[], %(attempts)s::smallint[])"""
 
-FAIL_JOBS = f"""/* gw:fail */
-with failing as materialized (
-    select job.ctid as tid, ended.*
-    from unnest(
-        %(ids)s::bigint[], %(attempts)s::smallint[], %(errors)s::text[], %(delays)s::float8[],
-        %(permanent)s::boolean[], %(payloads)s::text[]
-    ) as ended(id, attempts, error, delay, permanent, payload)
-    join :SCHEMA._private_jobs as job on job.id = ended.id
-    where {_FENCE}
-    for update of job skip locked
-)
-update :SCHEMA._private_jobs as job
-set last_error = failing.error,
-    run_at = greatest(coalesce(%(now)s::timestamptz, now()), job.run_at) + interval '1 second' * coalesce(
-        failing.delay, exp(least(job.attempts, 10))),
-    attempts = case when failing.permanent then job.max_attempts else job.attempts end,
-    payload = coalesce(failing.payload::json, job.payload),
-    locked_by = null,
-    locked_at = null
-from failing
-where job.ctid = failing.tid
-returning job.id, case when job.attempts < job.max_attempts then
-    date_part('epoch', job.run_at - coalesce(%(now)s::timestamptz, now())) end"""
+FAIL_JOBS = """/* gw:fail */
+select * from :SCHEMA._private_fail_claims(
+    %(holder)s::text, %(ids)s::bigint[], %(attempts)s::smallint[], %(errors)s::text[], %(delays)s::float8[],
+    %(permanent)s::boolean[], %(payloads)s::text[], %(now)s::timestamptz)"""
 
-# The attempt is given back, unless the job was cancelled meanwhile: that one
-# must not come to life again.
-RETURN_JOBS = f"""/* gw:return */
-with returning_job as materialized (
-    select job.ctid as tid
-    from unnest(%(ids)s::bigint[], %(attempts)s::smallint[]) as ended(id, attempts)
-    join :SCHEMA._private_jobs as job on job.id = ended.id
-    where {_FENCE}
-    for update of job skip locked
-)
-update :SCHEMA._private_jobs as job
-set attempts = case
-        when job.attempts = job.max_attempts and job.updated_at > job.locked_at then job.attempts
-        else greatest(job.attempts - 1, 0) end,
-    locked_by = null,
-    locked_at = null
-from returning_job
-where job.ctid = returning_job.tid
-returning job.id"""
+RETURN_JOBS = """/* gw:return */
+select * from :SCHEMA._private_return_claims(%(holder)s::text, %(ids)s::bigint[], %(attempts)s::smallint[])"""
 
-STILL_CLAIMED = f"""/* gw:still-claimed */
+STILL_CLAIMED = """/* gw:still-claimed */
 select job.id
 from unnest(%(ids)s::bigint[], %(attempts)s::smallint[]) as ended(id, attempts)
 join :SCHEMA._private_jobs as job on job.id = ended.id
-where {_FENCE}"""
+where job.locked_by = %(holder)s and (
+    job.attempts = ended.attempts
+    or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))"""
 
 # Whoever waits for the queue hears of it when there is something left to run.
 RELEASE_QUEUES = """/* gw:release-queues */

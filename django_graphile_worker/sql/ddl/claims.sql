@@ -408,3 +408,96 @@ begin
     end if;
 end
 $$;
+
+-- How claims end. A claim is known by its id, its holder and the attempt it began;
+-- a cancelled job has its attempts at the maximum and updated_at past locked_at, and
+-- is still the same claim. A row that a transaction of the site is just changing is
+-- left for the next round, so that one of them never holds up a batch.
+create function :SCHEMA._private_complete_claims(holder text, job_ids bigint[], begun_attempts smallint[])
+returns setof bigint
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    delete from :SCHEMA._private_jobs as gone
+    where gone.ctid = any (array(
+        select job.ctid
+        from unnest(job_ids, begun_attempts) as ended(id, attempts)
+        join :SCHEMA._private_jobs as job on job.id = ended.id
+        where job.locked_by = holder and (
+            job.attempts = ended.attempts
+            or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))
+        for update of job skip locked))
+    returning gone.id;
+end
+$$;
+
+create function :SCHEMA._private_fail_claims(
+    holder text, job_ids bigint[], begun_attempts smallint[], errors text[], delays float8[],
+    permanent boolean[], payloads text[], failed_at timestamptz default null
+) returns table (failed_id bigint, seconds_until_next float8)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    this_moment constant timestamptz := coalesce(failed_at, now());
+begin
+    return query
+    with failing as materialized (
+        select job.ctid as tid, ended.error, ended.delay, ended.permanent, ended.payload
+        from unnest(job_ids, begun_attempts, errors, delays, permanent, payloads)
+            as ended(id, attempts, error, delay, permanent, payload)
+        join :SCHEMA._private_jobs as job on job.id = ended.id
+        where job.locked_by = holder and (
+            job.attempts = ended.attempts
+            or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))
+        for update of job skip locked
+    )
+    update :SCHEMA._private_jobs as job
+    set last_error = failing.error,
+        run_at = greatest(this_moment, job.run_at) + interval '1 second' * coalesce(
+            failing.delay, exp(least(job.attempts, 10))),
+        attempts = case when failing.permanent then job.max_attempts else job.attempts end,
+        payload = coalesce(failing.payload::json, job.payload),
+        locked_by = null,
+        locked_at = null
+    from failing
+    where job.ctid = failing.tid
+    returning job.id, case when job.attempts < job.max_attempts then
+        date_part('epoch', job.run_at - this_moment) end;
+end
+$$;
+
+-- The attempt is given back, unless the job was cancelled meanwhile: that one must
+-- not come to life again.
+create function :SCHEMA._private_return_claims(holder text, job_ids bigint[], begun_attempts smallint[])
+returns setof bigint
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query
+    with returning_job as materialized (
+        select job.ctid as tid
+        from unnest(job_ids, begun_attempts) as ended(id, attempts)
+        join :SCHEMA._private_jobs as job on job.id = ended.id
+        where job.locked_by = holder and (
+            job.attempts = ended.attempts
+            or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))
+        for update of job skip locked
+    )
+    update :SCHEMA._private_jobs as job
+    set attempts = case
+            when job.attempts = job.max_attempts and job.updated_at > job.locked_at then job.attempts
+            else greatest(job.attempts - 1, 0) end,
+        locked_by = null,
+        locked_at = null
+    from returning_job
+    where job.ctid = returning_job.tid
+    returning job.id;
+end
+$$;
