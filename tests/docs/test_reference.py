@@ -9,6 +9,8 @@ import re
 from typing import Any
 
 import pytest
+from django.core.management import load_command_class
+from django.core.management.base import BaseCommand
 
 import django_graphile_worker
 from django_graphile_worker import conf, exceptions, signals
@@ -68,3 +70,25 @@ def test_checks_page__has_every_id_once() -> None:
     package = CHECKOUT / "django_graphile_worker"
     sources = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
     assert sorted(headings(page("reference/checks.md"))) == sorted(set(CHECK_ID.findall(sources)))
+
+
+def _commands() -> list[str]:
+    folder = CHECKOUT / "django_graphile_worker" / "management" / "commands"
+    return sorted(path.stem for path in folder.glob("[!_]*.py"))
+
+
+def test_commands_page__has_every_command_once() -> None:
+    assert sorted(headings(page("reference/commands.md"))) == _commands()
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_commands_page__has_every_option(command: str) -> None:
+    told = set(code_words(sections(page("reference/commands.md"))[command]))
+    options = {word for word in told if word.startswith("-")}
+    assert options == _own_options(load_command_class("django_graphile_worker", command))
+
+
+def _own_options(command: BaseCommand) -> set[str]:
+    """The options that every command has are Django's to document."""
+    everybodys = BaseCommand().create_parser("manage.py", "any")._option_string_actions
+    return set(command.create_parser("manage.py", "any")._option_string_actions) - set(everybodys)
