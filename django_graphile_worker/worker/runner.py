@@ -248,9 +248,9 @@ class Runner:
         return self.slots.is_idle and self.releaser.in_hand == 0
 
     def _close(self, was_released: bool) -> None:
-        for service in (self.releaser, self.heartbeat):
-            service.stop()
-            service.join(LAST_WORDS)
+        for inner in (self.releaser, self.heartbeat):
+            inner.stop()
+            inner.join(LAST_WORDS)
         if was_released:
             with contextlib.suppress(Exception):
                 self.heartbeat.deregister()

@@ -96,7 +96,7 @@ class Service(ABC):
 
     def _retry_delay(self) -> float:
         """Back off, with jitter: a fleet must not come back to its database as one."""
-        ceiling = min(LAST_RETRY, FIRST_RETRY * 2**self._failures)
+        ceiling = min(LAST_RETRY, FIRST_RETRY * 2.0**self._failures)
         self._failures = min(self._failures + 1, 20)
         return ceiling * random.uniform(0.5, 1.0)
 

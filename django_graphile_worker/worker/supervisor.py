@@ -86,7 +86,7 @@ class Supervisor:
         waiting = [child for child in self.children if not child.is_alive]
         soonest = min((child.start_after for child in waiting), default=None)
         timeout = None if soonest is None or not self._replaces else max(soonest - self._clock(), 0.0)
-        wait([*sentinels, request], timeout)
+        wait([*sentinels, request.fileno()], timeout)
         for child in self.children:
             self._attend(child)
 
@@ -124,7 +124,7 @@ class Supervisor:
                 was_urgent = True
                 self._signal_all(number)
             request.drain()
-            wait([*alive, request], 1.0)
+            wait([*alive, request.fileno()], 1.0)
         codes = [child.process.exitcode for child in self.children if child.process]
         if self._has_given_up:
             return CANNOT_START

@@ -1,0 +1,406 @@
+"""Claims: what is taken, in which order, and who may end it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_graphile_worker.sql import claims, workers
+from django_graphile_worker.sql.claims import Claim, Claimed, Failure
+from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+
+pytestmark = pytest.mark.django_db
+
+WORKER = "django-worker-1"
+OTHER = "django-worker-2"
+
+
+@pytest.fixture
+def cursor() -> Any:
+    with connection.cursor() as cursor:
+        yield cursor
+
+
+@pytest.fixture
+def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
+    def claim(*tasks: str, **options: Any) -> Claimed:
+        parameters = {"holder": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        task_ids = [make_task(task) for task in tasks or ("task",)]
+        return claims.claim_jobs(cursor, schema=worker_schema, task_ids=task_ids, **parameters)
+
+    return claim
+
+
+def ids(claimed: Claimed) -> list[int]:
+    return [claim.id for claim in claimed.claims]
+
+
+def row(cursor: Any, job_id: int, schema: str) -> dict[str, Any] | None:
+    cursor.execute(f'select * from "{schema}"._private_jobs where id = %s', [job_id])
+    values = cursor.fetchone()
+    return None if values is None else dict(zip([column[0] for column in cursor.description], values, strict=True))
+
+
+class TestOrder:
+    def test_is_priority_then_due_time_then_id(self, claim: Callable[..., Claimed]) -> None:
+        late = make_job(priority=5, run_at=minutes_ago(60))
+        older = make_job(run_at=minutes_ago(10))
+        newer = make_job(run_at=minutes_ago(5))
+        same_time = minutes_ago(5)
+        first, second = make_job(run_at=same_time, priority=-1), make_job(run_at=same_time, priority=-1)
+        assert ids(claim()) == [first, second, older, newer, late]
+
+    def test_holds_across_tasks_queues_and_flags(self, claim: Callable[..., Claimed]) -> None:
+        one = make_job("a", run_at=minutes_ago(9))
+        two = make_job("b", run_at=minutes_ago(8), queue_name="q")
+        three = make_job("c", run_at=minutes_ago(7), flags={"f": True})
+        four = make_job("a", run_at=minutes_ago(6))
+        assert ids(claim("a", "b", "c")) == [one, two, three, four]
+
+    def test_decides_what_a_small_claim_gets(self, claim: Callable[..., Claimed]) -> None:
+        make_job("a", run_at=minutes_ago(1))
+        queued = make_job("b", run_at=minutes_ago(8), queue_name="q", priority=-1)
+        flagged = make_job("a", run_at=minutes_ago(9), flags={"f": True})
+        assert ids(claim("a", "b", max_jobs=2)) == [queued, flagged]
+
+
+class TestWhatIsClaimed:
+    def test_leaves_future_failed_locked_and_unknown_jobs(self, claim: Callable[..., Claimed]) -> None:
+        make_job(run_at=minutes_ago(-1))
+        make_failed_job()
+        make_job(locked_by="somebody")
+        make_job("unknown")
+        ready = make_job()
+        assert ids(claim()) == [ready]
+
+    def test_counts_the_attempt_and_names_the_holder(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        job_id = make_job(payload={"a": 1})
+        (claimed,) = claim().claims
+        assert (claimed.id, claimed.attempts, claimed.payload_text) == (job_id, 1, '{"a": 1}')
+        stored = row(cursor, job_id, worker_schema)
+        assert stored is not None
+        assert (stored["attempts"], stored["locked_by"]) == (1, WORKER)
+
+    def test_takes_no_more_than_asked_for(self, claim: Callable[..., Claimed]) -> None:
+        for _ in range(5):
+            make_job()
+        claimed = claim(max_jobs=3)
+        assert len(claimed.claims) == 3
+        assert claimed.was_full
+
+    def test_forbidden_flags_are_stepped_over(self, claim: Callable[..., Claimed]) -> None:
+        make_job(flags={"heavy": True})
+        make_job(flags={"heavy": True, "eu": True})
+        allowed = make_job(flags={"eu": True})
+        plain = make_job()
+        queued = make_job(flags={"heavy": True}, queue_name="q")
+        claimed = claim(forbidden_flags=["heavy"])
+        assert set(ids(claimed)) == {allowed, plain}
+        assert queued not in ids(claimed)
+
+    def test_a_queued_job_behind_a_forbidden_one_is_found(self, claim: Callable[..., Claimed]) -> None:
+        make_job(flags={"heavy": True}, queue_name="q", run_at=minutes_ago(5))
+        allowed = make_job(queue_name="q")
+        assert ids(claim(forbidden_flags=["heavy"])) == [allowed]
+
+    def test_tells_when_the_next_job_falls_due(self, claim: Callable[..., Claimed]) -> None:
+        make_job(run_at=minutes_ago(-30))
+        make_job(run_at=minutes_ago(-10), priority=7, queue_name="q")
+        make_job("unknown", run_at=minutes_ago(-1))
+        claimed = claim()
+        assert claimed.claims == []
+        assert claimed.seconds_until_next == pytest.approx(600, abs=5)
+
+    def test_nothing_scheduled_is_told_as_such(self, claim: Callable[..., Claimed]) -> None:
+        assert claim() == Claimed([], None, was_full=False)
+
+    def test_now_can_be_given(self, claim: Callable[..., Claimed]) -> None:
+        job_id = make_job(run_at=datetime(2040, 1, 1, tzinfo=UTC))
+        assert ids(claim(now=datetime(2039, 12, 31, tzinfo=UTC))) == []
+        assert ids(claim(now=datetime(2040, 1, 1, tzinfo=UTC))) == [job_id]
+
+    def test_a_date_that_python_cannot_hold_is_no_obstacle(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        job_id = make_job()
+        try:
+            cursor.execute("savepoint odd")
+            cursor.execute(
+                f"""update "{worker_schema}"._private_jobs set created_at = 'infinity', run_at = '-infinity'
+                where id = %s""",
+                [job_id],
+            )
+        except Exception:
+            cursor.execute("rollback to savepoint odd")
+            cursor.execute(f"""update "{worker_schema}"._private_jobs set created_at = '294276-01-01'""")
+        (claimed,) = claim().claims
+        job = claimed.to_job(task_identifier="task", payload={}, locked_by=WORKER, locked_at=minutes_ago(0))
+        assert job.created_at == datetime.max.replace(tzinfo=UTC)
+
+
+class TestQueues:
+    def test_a_queue_is_taken_whole_and_in_order(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        third = make_job("a", queue_name="q", run_at=minutes_ago(1))
+        first = make_job("b", queue_name="q", priority=-2)
+        second = make_job("a", queue_name="q", run_at=minutes_ago(5))
+        assert ids(claim("a", "b", stretch=3)) == [first, second, third]
+        cursor.execute(f'select locked_by from "{worker_schema}"._private_job_queues')
+        assert cursor.fetchone() == (WORKER,)
+
+    def test_nobody_else_gets_a_job_of_a_queue_in_hand(self, claim: Callable[..., Claimed]) -> None:
+        for _ in range(5):
+            make_job(queue_name="q")
+        assert len(claim(stretch=2).claims) == 2
+        assert claim(holder=OTHER).claims == []
+        assert claim().claims == []
+
+    def test_a_queue_that_somebody_holds_is_left_alone(self, claim: Callable[..., Claimed]) -> None:
+        make_queue("busy", locked_by="pool-node")
+        make_job(queue_name="busy", run_at=minutes_ago(5))
+        free = make_job(queue_name="free")
+        assert ids(claim()) == [free]
+
+    def test_no_more_queues_than_asked_for(self, claim: Callable[..., Claimed]) -> None:
+        for number in range(5):
+            make_job(queue_name=f"q{number}")
+        assert len(claim(max_queues=2).claims) == 2
+        assert len(claim(max_queues=0).claims) == 0
+
+    def test_a_long_backlog_behind_a_busy_queue_hides_nobody(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        busy = make_queue("busy", locked_by="pool-node")
+        cursor.execute(
+            f"""insert into "{worker_schema}"._private_jobs (task_id, job_queue_id, run_at)
+            select %s, %s, now() - interval '1 hour' from generate_series(1, 500)""",
+            [make_task("task"), busy],
+        )
+        hidden = [make_job(queue_name=f"free{number}") for number in range(3)]
+        assert sorted(ids(claim())) == hidden
+
+    def test_future_jobs_of_a_queue_wait(self, claim: Callable[..., Claimed]) -> None:
+        make_job(queue_name="q", run_at=minutes_ago(-5), priority=-10)
+        due = make_job(queue_name="q")
+        assert ids(claim()) == [due]
+
+
+class TestEndingAClaim:
+    @pytest.fixture
+    def claimed(self, claim: Callable[..., Claimed]) -> Claim:
+        make_job(payload=[1, 2])
+        return claim().claims[0]
+
+    def test_completing_deletes(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
+        done = claims.complete_jobs(cursor, [claimed], schema=worker_schema, holder=WORKER)
+        assert done == {claimed.id}
+        assert row(cursor, claimed.id, worker_schema) is None
+
+    def test_failing_keeps_the_error_and_backs_off(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
+        failed = claims.fail_jobs(cursor, [Failure(claimed, "Oh no")], schema=worker_schema, holder=WORKER)
+        assert failed == {claimed.id: pytest.approx(2.718, abs=0.01)}
+        stored = row(cursor, claimed.id, worker_schema)
+        assert stored is not None
+        assert (stored["last_error"], stored["attempts"], stored["locked_by"]) == ("Oh no", 1, None)
+
+    def test_failing_obeys_delay_permanence_and_payload(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
+        failure = Failure(claimed, "Oh no", delay=60.0, payload_text="[2]")
+        assert claims.fail_jobs(cursor, [failure], schema=worker_schema, holder=WORKER) == {
+            claimed.id: pytest.approx(60, abs=0.01)
+        }
+        cursor.execute(f'select payload::text from "{worker_schema}"._private_jobs')
+        assert cursor.fetchone() == ("[2]",)
+
+    def test_failing_for_good_leaves_no_attempt(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
+        failure = Failure(claimed, "Oh no", permanent=True)
+        assert claims.fail_jobs(cursor, [failure], schema=worker_schema, holder=WORKER) == {claimed.id: None}
+        stored = row(cursor, claimed.id, worker_schema)
+        assert stored is not None
+        assert stored["attempts"] == stored["max_attempts"] == 25
+
+    def test_returning_gives_the_attempt_back(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
+        assert claims.return_jobs(cursor, [claimed], schema=worker_schema, holder=WORKER) == {claimed.id}
+        stored = row(cursor, claimed.id, worker_schema)
+        assert stored is not None
+        assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
+
+    @pytest.mark.parametrize("stale", ["another holder", "another attempt", "nobody"])
+    def test_a_lost_claim_changes_nothing(self, claimed: Claim, cursor: Any, worker_schema: str, stale: str) -> None:
+        change = {
+            "another holder": "locked_by = 'django-worker-2'",
+            "another attempt": "attempts = attempts + 1",
+            "nobody": "locked_by = null, locked_at = null",
+        }[stale]
+        cursor.execute(f'update "{worker_schema}"._private_jobs set {change}')
+        before = row(cursor, claimed.id, worker_schema)
+        shared = {"schema": worker_schema, "holder": WORKER}
+        assert claims.complete_jobs(cursor, [claimed], **shared) == set()
+        assert claims.fail_jobs(cursor, [Failure(claimed, "Oh no")], **shared) == {}
+        assert claims.return_jobs(cursor, [claimed], **shared) == set()
+        assert claims.still_claimed(cursor, [claimed], **shared) == set()
+        assert not claims.complete_in_transaction(cursor, claimed, **shared)
+        assert row(cursor, claimed.id, worker_schema) == before
+
+    def test_a_job_cancelled_while_it_runs_is_still_ours_to_complete(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        make_job(key="k")
+        (claimed,) = claim().claims
+        cursor.execute(f"""select "{worker_schema}".remove_job('k')""")
+        done = claims.complete_jobs(cursor, [claimed], schema=worker_schema, holder=WORKER)
+        assert done == {claimed.id}
+
+    def test_a_job_cancelled_while_it_runs_is_not_revived_by_giving_it_back(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        make_job(key="k")
+        (claimed,) = claim().claims
+        cursor.execute(f"""select "{worker_schema}".remove_job('k')""")
+        claims.return_jobs(cursor, [claimed], schema=worker_schema, holder=WORKER)
+        stored = row(cursor, claimed.id, worker_schema)
+        assert stored is not None
+        assert (stored["is_available"], stored["locked_by"]) == (False, None)
+
+    def test_a_queue_is_let_go_by_its_holder_only(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        make_job(queue_name="q")
+        waiting = make_job(queue_name="q")
+        (claimed,) = claim(stretch=1).claims
+        queue_ids = [claimed.queue_id]
+        shared = {"schema": worker_schema, "notify": True}
+        assert claims.release_queues(cursor, queue_ids, holder=OTHER, **shared) == set()
+        assert claim().claims == []
+        assert claims.release_queues(cursor, queue_ids, holder=WORKER, **shared) == set(queue_ids)
+        assert ids(claim()) == [waiting]
+
+
+class TestRecovery:
+    @pytest.fixture
+    def dead(self, cursor: Any, worker_schema: str) -> str:
+        long_ago = datetime.now(UTC) - timedelta(minutes=10)
+        workers.register_worker(cursor, WORKER, {}, schema=worker_schema, now=long_ago)
+        return WORKER
+
+    def recover(self, cursor: Any, schema: str) -> workers.Recovered:
+        return workers.recover(cursor, schema=schema, timeout=60.0)
+
+    def test_frees_jobs_and_queues_of_a_silent_worker(
+        self, dead: str, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        make_job(queue_name="q")
+        (claimed,) = claim().claims
+        recovered = self.recover(cursor, worker_schema)
+        assert recovered.dead_worker_ids == (dead,)
+        assert recovered.job_ids == (claimed.id,)
+        assert recovered.queue_ids == (claimed.queue_id,)
+        stored = row(cursor, claimed.id, worker_schema)
+        assert stored is not None
+        assert (stored["attempts"], stored["locked_by"]) == (0, None)
+        assert self.recover(cursor, worker_schema).dead_worker_ids == ()
+
+    def test_leaves_a_beating_worker_alone(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        workers.register_worker(cursor, WORKER, {}, schema=worker_schema)
+        make_job()
+        claim()
+        assert self.recover(cursor, worker_schema) == workers.Recovered((), (), (), is_partial=False)
+
+    def test_finds_a_claim_that_arrived_after_the_funeral(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        make_job()
+        (claimed,) = claim(now=minutes_ago(-5)).claims or claim(now=minutes_ago(0)).claims
+        cursor.execute(f"""update "{worker_schema}"._private_jobs set locked_at = now() - interval '2 minutes'""")
+        assert self.recover(cursor, worker_schema).job_ids == (claimed.id,)
+
+    def test_judges_strangers_by_four_hours(self, cursor: Any, worker_schema: str) -> None:
+        young = make_job(locked_by="pool-1", locked_at=minutes_ago(239), attempts=1)
+        old = make_job(locked_by="pool-1", locked_at=minutes_ago(241), attempts=1)
+        assert self.recover(cursor, worker_schema).job_ids == ()
+        assert workers.release_stale_locks(cursor, schema=worker_schema) == (1, 0)
+        stored = row(cursor, old, worker_schema)
+        kept = row(cursor, young, worker_schema)
+        assert stored is not None
+        assert kept is not None
+        assert (stored["locked_by"], stored["attempts"]) == (None, 1)
+        assert kept["locked_by"] == "pool-1"
+
+    def test_the_third_death_costs_the_attempt(self, cursor: Any, worker_schema: str) -> None:
+        job_id = make_job()
+        attempts = []
+        for number in range(4):
+            holder = f"{workers.WORKER_PREFIX}{number}"
+            workers.register_worker(cursor, holder, {}, schema=worker_schema, now=minutes_ago(10))
+            cursor.execute(
+                f"""update "{worker_schema}"._private_jobs
+                set locked_by = %s, locked_at = now(), attempts = attempts + 1""",
+                [holder],
+            )
+            self.recover(cursor, worker_schema)
+            stored = row(cursor, job_id, worker_schema)
+            assert stored is not None
+            attempts.append(stored["attempts"])
+        assert attempts == [0, 0, 1, 2]
+
+    def test_a_cancelled_job_stays_cancelled(
+        self, dead: str, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        job_id = make_job(key="k")
+        claim()
+        cursor.execute(f"""select "{worker_schema}".remove_job('k')""")
+        assert self.recover(cursor, worker_schema).job_ids == (job_id,)
+        stored = row(cursor, job_id, worker_schema)
+        assert stored is not None
+        assert not stored["is_available"]
+
+    def test_a_long_job_is_never_stale_while_its_worker_lives(
+        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+    ) -> None:
+        workers.register_worker(cursor, WORKER, {}, schema=worker_schema)
+        job_id = make_job(key="k")
+        claim()
+        cursor.execute(
+            f"""update "{worker_schema}"._private_jobs set locked_at = now() - interval '5 hours',
+            updated_at = now() - interval '6 hours'"""
+        )
+        workers.renew_claims(cursor, WORKER, schema=worker_schema)
+        stored = row(cursor, job_id, worker_schema)
+        assert stored is not None
+        assert stored["locked_at"] > minutes_ago(1)
+        assert stored["updated_at"] < stored["locked_at"]
+
+
+class TestManyWorkersAtOnce:
+    def test_each_job_is_claimed_once(
+        self, raw_connection: Callable[..., Any], worker_schema: str, transactional_db: None
+    ) -> None:
+        for number in range(60):
+            make_job("a" if number % 2 else "b", queue_name=None if number % 3 else f"q{number % 5}")
+        task_ids = [make_task("a"), make_task("b")]
+        connections = [raw_connection(autocommit=False) for _ in range(3)]
+        seen: list[int] = []
+        for index, raw in enumerate(connections):
+            claimed = claims.claim_jobs(
+                raw.cursor(),
+                schema=worker_schema,
+                holder=f"w{index}",
+                task_ids=task_ids,
+                max_jobs=15,
+                max_queues=2,
+                stretch=3,
+            )
+            # Nobody has committed: the others step over what is being taken.
+            assert len(claimed.claims) >= 15
+            seen += ids(claimed)
+        assert len(seen) == len(set(seen))
+        for raw in connections:
+            raw.rollback()
