@@ -179,7 +179,7 @@ def _unsupported(value: Any, error: Exception) -> str:
 
 
 def _key_step(key: Any) -> str:
-    text = key if isinstance(key, str) else json.dumps(key) if key is None else str(key)
+    text = key if isinstance(key, str) else json.dumps(key) if key is None or isinstance(key, bool) else str(key)
     return f".{text}" if _PLAIN_KEY.fullmatch(text) else f"[{json.dumps(text)}]"
 
 

@@ -8,7 +8,7 @@ from json.encoder import encode_basestring as quoted
 from typing import NamedTuple
 
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
-from django_graphile_worker.sql.jobs import ADDED_COLUMNS, Cursor, Row, add_job, added_job, either_way
+from django_graphile_worker.sql.jobs import WIDTH, Added, Cursor, Row, add_job, added_columns, added_job, either_way
 from django_graphile_worker.sql.schema import statement
 
 
@@ -66,7 +66,9 @@ _SPECS = """(
         with ordinality as spec(i, p, q, t, d, m, k, r, f, place)
 )"""
 
-ADD_JOBS = either_way("add_jobs", ADDED_COLUMNS, "add_jobs", first=_SPECS, rest=", %s::boolean")
+_NOW_ONCE = "case when row_number() over () = 1 then now() end"
+
+ADD_JOBS = either_way("add_jobs", added_columns(_NOW_ONCE), "add_jobs", first=_SPECS, rest=", %s::boolean")
 ADD_JOBS_BLINDLY = either_way("add_jobs", "job.id", "add_jobs", first=_SPECS, rest=", %s::boolean")
 
 
@@ -92,12 +94,14 @@ def _add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) 
 
 def _in_order(entries: Sequence[Entry], rows: Sequence[Row]) -> list[Job]:
     """Match rows to entries. Entries that share a key share a row, which is as the last of them wrote it."""
+    added = [Added._make(row[:WIDTH]) for row in rows]
+    now = added[0].now
     last_word = {entry.spec.job_key: entry for entry in entries if entry.spec.job_key is not None}
-    keyed = {row[9]: row for row in rows if row[9] is not None}
-    unkeyed = (row for row in rows if row[9] is None)
-    jobs = {key: added_job(*last_word[key], keyed[key]) for key in last_word}
+    keyed = {row.key: row for row in added if row.key is not None}
+    jobs = {key: added_job(*last_word[key], keyed[key], now) for key in last_word}
+    unkeyed = (row for row in added if row.key is None)
     return [
-        added_job(*entry, next(unkeyed)) if entry.spec.job_key is None else jobs[entry.spec.job_key]
+        added_job(*entry, next(unkeyed), now) if entry.spec.job_key is None else jobs[entry.spec.job_key]
         for entry in entries
     ]
 

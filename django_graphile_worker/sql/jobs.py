@@ -45,11 +45,16 @@ def either_way(tag: str, columns: str, function: str, *, first: str, rest: str =
     return {True: aloud, False: silent}
 
 
-# What the caller of add_job cannot know; an array may have been appended to a waiting job's.
-ADDED_COLUMNS = f"""
-    job.id, job.priority, {readable("job.run_at")}, job.attempts, job.max_attempts,
-    job.created_at, job.updated_at, job.revision, case when job.key is not null then job.payload::text end,
-    job.key"""
+def added_columns(now: str) -> str:
+    """What the caller of add_job cannot know; an array may have been appended to a waiting job's.
+
+    Most times are the transaction's own, and reading a time is what costs Python most: those come as null.
+    """
+    times = [f"nullif({readable(column)}, now())" for column in ("job.run_at", "job.created_at", "job.updated_at")]
+    return f"""
+        {now}, job.id, job.priority, job.attempts, job.max_attempts, job.revision, {", ".join(times)},
+        case when job.key is not null then job.payload::text end, job.key"""
+
 
 JOB_COLUMNS = f"""
     job.id, job.task_id, job.job_queue_id, job.payload::text, job.priority, {readable("job.run_at")},
@@ -61,7 +66,7 @@ _MOMENT = "coalesce(%s::timestamptz, now() + %s::float8 * interval '1 second')"
 
 _ADD_JOB_ARGUMENTS = f", %s::json, %s::text, {_MOMENT}, %s::int, %s::text, %s::int, %s::text[], %s::text"
 
-ADD_JOB = either_way("add_job", ADDED_COLUMNS, "add_job", first="%s::text", rest=_ADD_JOB_ARGUMENTS)
+ADD_JOB = either_way("add_job", added_columns("now()"), "add_job", first="%s::text", rest=_ADD_JOB_ARGUMENTS)
 
 
 def add_job(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, notify: bool = True) -> Job:
@@ -69,7 +74,9 @@ def add_job(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, 
     if spec.job_key is not None and spec.job_key_mode is JobKeyMode.UNSAFE_DEDUPE:
         return _add_unless_known(cursor, spec, payload, schema=schema, notify=notify)
     cursor.execute(statement(ADD_JOB[notify], schema), _add_job_parameters(spec, payload))
-    return added_job(spec, payload, _required(cursor.fetchone(), schema))
+    row = Added._make(cursor.fetchone()[:WIDTH])
+    _require(row.id, schema)
+    return added_job(spec, payload, row, row.now)
 
 
 ADD_JOB_UNLESS_KNOWN = either_way("add_job", JOB_COLUMNS, "add_job", first="%s::text", rest=_ADD_JOB_ARGUMENTS)
@@ -77,7 +84,8 @@ ADD_JOB_UNLESS_KNOWN = either_way("add_job", JOB_COLUMNS, "add_job", first="%s::
 
 def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, notify: bool) -> Job:
     cursor.execute(statement(ADD_JOB_UNLESS_KNOWN[notify], schema), _add_job_parameters(spec, payload))
-    row = _required(cursor.fetchone(), schema)
+    row = cursor.fetchone()
+    _require(row[0], schema)
     return jobs_from(cursor, [row], schema=schema)[0]
 
 
@@ -104,36 +112,59 @@ def moment(run_at: datetime | timedelta | None) -> tuple[datetime | None, float 
     return run_at, None
 
 
-def added_job(spec: JobSpec, payload: str | None, row: Row) -> Job:
-    """The job that a spec became, from ADDED_COLUMNS and what the spec says already."""
-    stored = row[8]
+class Added(NamedTuple):
+    """A row of `added_columns`."""
+
+    now: datetime
+    id: int | None
+    priority: int
+    attempts: int
+    max_attempts: int
+    revision: int
+    run_at: datetime | None
+    created_at: datetime | None
+    updated_at: datetime | None
+    payload: str | None
+    key: str | None
+
+
+WIDTH = len(Added._fields)
+
+
+def added_job(spec: JobSpec, payload: str | None, row: Added, now: datetime) -> Job:
+    """The job that a spec became, from what the database added to it."""
     return Job(
-        id=row[0],
+        id=row.id,  # type: ignore[arg-type]  # the caller has looked
         task_identifier=spec.identifier,
-        payload=decode_leniently(stored) if stored is not None else {} if payload is None else decode(payload),
+        payload=_payload(payload, row.payload),
         queue_name=spec.queue_name,
-        priority=row[1],
-        run_at=row[2],
-        attempts=row[3],
-        max_attempts=row[4],
+        priority=row.priority,
+        run_at=row.run_at or now,
+        attempts=row.attempts,
+        max_attempts=row.max_attempts,
         last_error=None,
-        created_at=row[5],
-        updated_at=row[6],
+        created_at=row.created_at or now,
+        updated_at=row.updated_at or now,
         key=spec.job_key,
         locked_at=None,
         locked_by=None,
-        revision=row[7],
+        revision=row.revision,
         flags=frozenset(spec.flags or ()),
     )
 
 
-def _required(row: Row | None, schema: str) -> Row:
-    if row is None or row[0] is None:
+def _payload(given: str | None, stored: str | None) -> Any:
+    if stored is not None:
+        return decode_leniently(stored)
+    return {} if given is None else decode(given)
+
+
+def _require(job_id: int | None, schema: str) -> None:
+    if job_id is None:
         raise SchemaError(
             f"add_job: expected the job back, got nothing: the functions in the schema {schema!r} are "
             'not those of django-graphile-worker. Run "manage.py migrate graphile_worker".'
         )
-    return row
 
 
 REMOVE_JOB = either_way("remove_job", JOB_COLUMNS, "remove_job", first="%s::text")
