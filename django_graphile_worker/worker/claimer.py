@@ -12,9 +12,11 @@ from typing import Any
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.registry import Task
-from django_graphile_worker.sql import claims, installation
+from django_graphile_worker.sql import claims, installation, visibility
 from django_graphile_worker.sql import tasks as task_names
+from django_graphile_worker.sql.errors import not_installed, not_permitted
 from django_graphile_worker.worker.database import Database
 
 # Task names are looked up again now and then: somebody may have cleaned them away.
@@ -45,7 +47,7 @@ class Claimer:
     def prepare(self) -> None:
         """Find the schema usable and the task names there, or say what is wrong."""
         with self._database.cursor() as cursor:
-            installation.check_usable(cursor, schema=self._settings.schema)
+            self._check_installation(cursor)
         self._review_tasks()
 
     def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> claims.Claimed:
@@ -67,6 +69,10 @@ class Claimer:
     def task_of(self, task_id: int) -> Task[Any, Any] | None:
         return self._by_id.get(task_id)
 
+    def identifier_of(self, task_id: int) -> str | None:
+        task = self._by_id.get(task_id)
+        return None if task is None else task.identifier
+
     def forbidden_flags(self) -> tuple[str, ...]:
         """A callable is asked at every claim; an asynchronous one gets a loop for it."""
         if isinstance(self._forbidden, tuple):
@@ -82,6 +88,14 @@ class Claimer:
 
     def close(self) -> None:
         self._database.close()
+
+    def _check_installation(self, cursor: Any) -> None:
+        alias, schema = self._database.alias, self._settings.schema
+        if "_private_workers" not in installation.relations(cursor, schema=schema):
+            raise SchemaError(not_installed(alias, schema))
+        role, hidden = visibility.hidden_tables(cursor, schema=schema)
+        if hidden:
+            raise SchemaError(not_permitted(alias, schema, f"got {role!r}, to whom {', '.join(hidden)} look empty"))
 
     def _review_tasks(self) -> None:
         with self._database.cursor() as cursor:

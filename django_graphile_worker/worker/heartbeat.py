@@ -27,6 +27,7 @@ class Heartbeat(Service):
         metadata: Callable[[], Mapping[str, Any]],
         channel: Callable[[], str | None],
         on_lost: Callable[[], None],
+        on_beat: Callable[[Any], None] = lambda cursor: None,
         interval: float,
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
@@ -38,6 +39,8 @@ class Heartbeat(Service):
         self._metadata = metadata
         self._channel = channel
         self._on_lost = on_lost
+        # What else is worth writing down now and then, on the same way.
+        self._on_beat = on_beat
         self._interval = interval
         self._timeout = timeout
         self._clock = clock
@@ -64,6 +67,7 @@ class Heartbeat(Service):
         if is_known:
             self._last_beat = began
             self._renew_long_claims()
+            self._write_down()
         else:
             self._on_lost()
             self.register()
@@ -75,11 +79,16 @@ class Heartbeat(Service):
         return self._clock() - self._last_beat < self._timeout
 
     def deregister(self) -> None:
+        self._write_down()
         with self._database.cursor() as cursor:
             workers.deregister_worker(cursor, self._worker_id(), schema=self._database.schema)
 
     def close(self) -> None:
         self._database.close()
+
+    def _write_down(self) -> None:
+        with self._database.cursor() as cursor:
+            self._on_beat(cursor)
 
     def _renew_long_claims(self) -> None:
         if self._clock() - self._last_renewal > RENEWAL_INTERVAL:

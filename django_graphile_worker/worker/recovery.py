@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from django_graphile_worker.sql import workers
+from django_graphile_worker.sql import statistics, workers
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
@@ -27,6 +27,7 @@ class Recovery(Service):
         timeout: float,
         on_recovered: Callable[[workers.Recovered], None],
         on_stale: Callable[[int, int], None],
+        statistics_retention: float,
         now: Callable[[], datetime | None] = lambda: None,
         notify: bool = True,
         on_trouble: Trouble | None = None,
@@ -36,6 +37,7 @@ class Recovery(Service):
         self._timeout = timeout
         self._on_recovered = on_recovered
         self._on_stale = on_stale
+        self._statistics_retention = statistics_retention
         self._now = now
         self._notify = notify
         self._sweeps = 0
@@ -44,7 +46,7 @@ class Recovery(Service):
         """One sweep."""
         recovered = self._recover()
         if self._sweeps % STALE_LOCK_SWEEPS == 0:
-            self._release_stale_locks()
+            self._tidy_up()
         self._sweeps += 1
         self._database.close()
         return 0.0 if recovered.is_partial else jittered(self._timeout / SWEEPS_PER_TIMEOUT)
@@ -62,9 +64,10 @@ class Recovery(Service):
             self._on_recovered(recovered)
         return recovered
 
-    def _release_stale_locks(self) -> None:
+    def _tidy_up(self) -> None:
         with self._database.cursor() as cursor:
             jobs, queues = workers.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
             workers.forget_recoveries(cursor, schema=self._database.schema)
+            statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
         if jobs or queues:
             self._on_stale(jobs, queues)

@@ -13,6 +13,7 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
+from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.claimer import Claimer
@@ -25,12 +26,14 @@ from django_graphile_worker.worker.identity import about_this_process, new_worke
 from django_graphile_worker.worker.ledger import ReleaseLedger
 from django_graphile_worker.worker.listener import Listener
 from django_graphile_worker.worker.news import News
+from django_graphile_worker.worker.outcome import Outcome
 from django_graphile_worker.worker.recovery import Recovery
 from django_graphile_worker.worker.releaser import Releaser
 from django_graphile_worker.worker.run import Run
 from django_graphile_worker.worker.selection import selected_tasks
 from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.slots import Slots, Stretch, interrupted
+from django_graphile_worker.worker.tally import Tally
 
 # A listener that heard nothing for so many beats is deaf.
 BEATS_OF_SILENCE = 2.5
@@ -72,6 +75,7 @@ class Runner:
         """From the bottom up: each part is given what it calls."""
         settings = self.settings
         self.announcer = Announcer(type(self))
+        self.tally = Tally()
         self.claimer = Claimer(self._database("fetcher"), settings, self.tasks, holder=self._holder)
         self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
         self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of)
@@ -95,7 +99,7 @@ class Runner:
         ledger = ReleaseLedger(database, holder=self._holder, now=self.claimer.now, notify=self.settings.notify)
         return Releaser(
             ledger=ledger,
-            on_released=self.news.released,
+            on_released=self._note_released,
             on_lost=self.news.lost,
             on_retry=self._expect,
             on_queues_free=lambda queue_ids: self._wake_fetcher(),
@@ -110,6 +114,7 @@ class Runner:
             metadata=self._metadata,
             channel=lambda: self._channel() if self.settings.listen and self.settings.notify else None,
             on_lost=self._lose_lease,
+            on_beat=self._record_statistics,
             interval=self.settings.heartbeat_interval,
             timeout=self.settings.worker_timeout,
             on_trouble=self.news.trouble,
@@ -147,6 +152,7 @@ class Runner:
             timeout=self.settings.worker_timeout,
             on_recovered=self.news.recovered,
             on_stale=self.news.stale_locks,
+            statistics_retention=self.settings.statistics_retention,
             now=self.claimer.now,
             notify=self.settings.notify,
             on_trouble=self.news.trouble,
@@ -269,6 +275,18 @@ class Runner:
             self.releaser.put(outcome)
         for queue_id in queue_ids:
             self.releaser.put(queue_id)
+
+    def _note_released(self, outcomes: Sequence[Outcome]) -> None:
+        self.tally.add(outcomes, self.claimer.identifier_of)
+        self.news.released(outcomes)
+
+    def _record_statistics(self, cursor: Any) -> None:
+        rows = self.tally.drain()
+        try:
+            statistics.record(cursor, rows, schema=self.settings.schema)
+        except Exception:
+            self.tally.restore(rows)
+            raise
 
     def _wake_fetcher(self) -> None:
         self.fetcher.wake()
