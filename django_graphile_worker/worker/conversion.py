@@ -51,6 +51,8 @@ def _converter(annotation: Any) -> Converter:
         return _literal(typing.get_args(annotation))
     if origin is not None:
         return _container(origin, typing.get_args(annotation))
+    if isinstance(annotation, typing.NewType):
+        return _converter(annotation.__supertype__)
     if isinstance(annotation, type):
         return _class_converter(annotation)
     return _anything
@@ -69,7 +71,10 @@ def _class_converter(kind: type) -> Converter:
         return _parsed(kind, parse, expected)
     if kind in _CONTAINERS:
         return _container(kind, ())
-    return _anything if kind is object else _instance(kind)
+    # Any is a class since Python 3.11; a TypedDict is one that isinstance refuses.
+    if kind in (object, Any) or typing.is_typeddict(kind):
+        return _anything
+    return _instance(kind)
 
 
 def _anything(value: Any, path: str) -> Any:

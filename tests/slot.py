@@ -1,0 +1,103 @@
+"""One slot of a worker: an executor, and the thread that runs its jobs one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from django_graphile_worker import conf
+from django_graphile_worker.jobs import JobDefaults
+from django_graphile_worker.registry import Task
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.executor import Executor
+from django_graphile_worker.worker.outcome import Failed, Outcome
+
+HOLDER = "worker-of-the-test"
+DEADLINE = 30.0
+
+
+def make_claim(payload_text: str = "{}", **columns: Any) -> Claim:
+    """A claim on the first attempt of a job that no table holds."""
+    claim = Claim(
+        id=1,
+        task_id=1,
+        attempts=1,
+        payload_text=payload_text,
+        queue_id=None,
+        priority=0,
+        run_at_epoch=1_700_000_000.0,
+        max_attempts=25,
+        key=None,
+        revision=0,
+        flags_text=None,
+        last_error=None,
+        created_at_epoch=1_700_000_000.0,
+        updated_at_epoch=1_700_000_000.0,
+        queue_name=None,
+    )
+    return claim._replace(**columns)
+
+
+def make_task(function: Callable[..., Any], **options: Any) -> Task[Any, Any]:
+    """A task that no registry knows."""
+    return Task(function, "a_task", defaults=JobDefaults(), **options)
+
+
+class Slot:
+    """Runs functions as jobs."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._tasks: dict[int, Task[Any, Any]] = {}
+        self._ids: dict[Any, int] = {}
+        self.executor = Executor(
+            settings=conf.current().replace(**settings),
+            using="default",
+            holder=lambda: HOLDER,
+            tasks=self._tasks.get,
+        )
+        self.executor.start()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="slot")
+
+    def start(self, function: Callable[..., Any], payload_text: str = "{}", **columns: Any) -> Future[Outcome]:
+        """Begin a job of this function, or of this task."""
+        claim = make_claim(payload_text, task_id=self.task_id(function), **columns)
+        return self.start_claim(claim)
+
+    def start_claim(self, claim: Claim) -> Future[Outcome]:
+        return self._thread.submit(self.executor.run, claim)
+
+    def run(self, function: Callable[..., Any], payload_text: str = "{}", **columns: Any) -> Outcome:
+        return self.start(function, payload_text, **columns).result(DEADLINE)
+
+    def failure(self, function: Callable[..., Any], payload_text: str = "{}", **columns: Any) -> Failed:
+        """Run a job that is expected to fail."""
+        outcome = self.run(function, payload_text, **columns)
+        assert isinstance(outcome, Failed), outcome
+        return outcome
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Call something on the slot's thread, outside any job."""
+        return self._thread.submit(function).result(DEADLINE)
+
+    def task_id(self, function: Callable[..., Any]) -> int:
+        if function not in self._ids:
+            task = function if isinstance(function, Task) else make_task(function)
+            self._ids[function] = len(self._ids) + 1
+            self._tasks[self._ids[function]] = task
+        return self._ids[function]
+
+    def close(self) -> None:
+        self.call(self.executor.thread_finished)
+        self._thread.shutdown()
+        self.executor.close()
+
+
+@contextmanager
+def open_slot(**settings: Any) -> Iterator[Slot]:
+    slot = Slot(**settings)
+    try:
+        yield slot
+    finally:
+        slot.close()

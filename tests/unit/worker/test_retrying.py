@@ -1,0 +1,74 @@
+"""When a failed job is tried again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_graphile_worker.exceptions import PermanentFailure, RetryLater
+from django_graphile_worker.worker.retrying import LONGEST_DELAY
+from tests.slot import Slot, make_task
+
+
+def breaks(payload: Any) -> None:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(
+    ("answer", "delay"),
+    [(12, 12.0), (0, 0.0), (1.5, 1.5), (timedelta(minutes=2), 120.0), (None, None), (float("inf"), LONGEST_DELAY)],
+)
+def test_backoff_callable__may_give_seconds_a_timedelta_or_none(slot: Slot, answer: Any, delay: float | None) -> None:
+    outcome = slot.failure(make_task(breaks, backoff=lambda attempts, error: answer))
+    assert outcome.delay == delay
+    assert "usual back-off" not in outcome.error
+
+
+def test_backoff_timedelta__is_the_delay(slot: Slot) -> None:
+    assert slot.failure(make_task(breaks, backoff=timedelta(seconds=30))).delay == 30.0
+
+
+@pytest.mark.parametrize("answer", [-1, "soon", True, float("nan"), timedelta(seconds=-1)])
+def test_backoff_that_makes_no_sense__gives_way_to_the_usual_and_says_so(slot: Slot, answer: Any) -> None:
+    outcome = slot.failure(make_task(breaks, backoff=lambda attempts, error: answer))
+    assert outcome.delay is None
+    assert outcome.error.startswith("ValueError: boom")
+    assert "The usual back-off is used" in outcome.error
+
+
+@pytest.mark.parametrize("mistake", [ZeroDivisionError("oops"), SystemExit("oops")])
+def test_backoff_that_raises__gives_way_to_the_usual_and_says_so(slot: Slot, mistake: BaseException) -> None:
+    def backoff(attempts: int, error: BaseException) -> float:
+        raise mistake
+
+    outcome = slot.failure(make_task(breaks, backoff=backoff))
+    assert outcome.delay is None
+    assert f"The usual back-off is used, as the task's own failed: {type(mistake).__name__}: oops" in outcome.error
+
+
+def test_retry_later__goes_before_backoff(slot: Slot) -> None:
+    def later(payload: Any) -> None:
+        raise RetryLater(7)
+
+    assert slot.failure(make_task(later, backoff=timedelta(hours=1))).delay == 7.0
+
+
+def test_delay_beyond_the_calendar__is_bounded(slot: Slot) -> None:
+    def later(payload: Any) -> None:
+        raise RetryLater(timedelta.max)
+
+    assert slot.failure(later).delay == LONGEST_DELAY
+
+
+def test_permanent_failure__asks_no_backoff(slot: Slot) -> None:
+    def never(payload: Any) -> None:
+        raise PermanentFailure("gone")
+
+    def backoff(attempts: int, error: BaseException) -> float:
+        raise AssertionError("asked")
+
+    outcome = slot.failure(make_task(never, backoff=backoff))
+    assert outcome.permanent
+    assert "asked" not in outcome.error
