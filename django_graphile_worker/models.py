@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn
 
 from django.db import models
 from django.db.models.sql.compiler import SQLCompiler
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf
@@ -111,6 +112,7 @@ class JobQueue(ReadOnlyModel):
         db_table = table("_private_job_queues")
         verbose_name = _("job queue")
         verbose_name_plural = _("job queues")
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return self.queue_name
@@ -148,6 +150,12 @@ class Job(ReadOnlyModel):
         db_table = table("_private_jobs")
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
+        default_permissions = ("add", "view")
+        permissions = [
+            ("view_payload", "Can see payloads and errors unredacted"),
+            ("reschedule_job", "Can run and reschedule jobs"),
+            ("complete_job", "Can complete, fail and remove jobs"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.task.identifier} #{self.pk}"
@@ -170,3 +178,60 @@ class KnownCrontab(ReadOnlyModel):
 
     def __str__(self) -> str:
         return self.identifier
+
+
+class Worker(ReadOnlyModel):
+    """A worker process that has registered itself, and when it was last heard of."""
+
+    way_to_write = "Workers write their own rows."
+
+    id = models.TextField(primary_key=True)
+    last_heartbeat_at = TimestampField()
+    started_at = TimestampField()
+    metadata = models.JSONField()
+
+    class Meta:
+        managed = False
+        db_table = table("_private_workers")
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
+        default_permissions = ("view",)
+        permissions = [("unlock_worker", "Can force-unlock the jobs and queues of workers")]
+
+    def __str__(self) -> str:
+        return self.pk
+
+
+# Pages of the admin. Proxies, because each needs permissions and a place in the index, and none has a table.
+
+
+class Overview(Job):
+    """The dashboard."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("overview")
+        # The admin sorts an app's models by name; the space, which no browser shows, makes this the first.
+        verbose_name_plural = format_lazy(" {}", _("Overview"))
+        default_permissions = ("view",)
+
+
+class ErrorGroup(Job):
+    """Jobs that fail in the same way."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("error")
+        verbose_name_plural = _("errors")
+        default_permissions = ("view",)
+
+
+class RecurringTask(KnownCrontab):
+    """An item of the crontab."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("recurring task")
+        verbose_name_plural = _("recurring tasks")
+        default_permissions = ("view",)
+        permissions = [("run_recurringtask", "Can run recurring tasks now")]
