@@ -12,6 +12,7 @@ from django_graphile_worker.crontab import CrontabMistake, Draft
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError
 from django_graphile_worker.jobs import valid_identifier
 from django_graphile_worker.registry import Task
+from django_graphile_worker.schedule import draft_schedule
 
 
 def check_tasks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
@@ -52,7 +53,7 @@ def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     if settings is None:
         return []
     try:
-        draft = _draft(settings)
+        draft = draft_schedule(settings)
     except OSError as error:
         return [_unreadable_file(settings, error)]
     mistakes = _mistakes(draft)
@@ -60,21 +61,6 @@ def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     draft.refuse_unknown_tasks(registry.tasks, registry.tasks.identifiers())
     unknown = draft.mistakes[known:]
     return [_crontab_message(mistake) for mistake in mistakes] + [_unknown_task(found) for found in unknown]
-
-
-def _draft(settings: conf.Settings) -> Draft:
-    draft = Draft()
-    entries = (settings.crontab,) if isinstance(settings.crontab, str) else settings.crontab
-    for number, entry in enumerate(entries, 1):
-        if isinstance(entry, str):
-            draft.add_text(entry, f'{conf.SETTING}["CRONTAB"]')
-        else:
-            draft.add_item(entry, number)
-    if settings.crontab_file is not None:
-        draft.add_text(settings.crontab_file.read_text(encoding="utf-8"), str(settings.crontab_file))
-    for task in registry.tasks:
-        draft.add_schedules(task.identifier, task.cron, f"@task(cron=...) of {task.identifier}")
-    return draft
 
 
 def _mistakes(draft: Draft) -> tuple[CrontabMistake, ...]:
