@@ -60,15 +60,6 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
 
-# Jobs, and nothing below them, are worth a line each in the terminal.
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"brief": {"format": "%(asctime)s %(levelname)-7s %(message)s", "datefmt": "%H:%M:%S"}},
-    "handlers": {"terminal": {"class": "logging.StreamHandler", "formatter": "brief"}},
-    "loggers": {"django_graphile_worker": {"handlers": ["terminal"], "level": "INFO"}},
-}
-
 GRAPHILE_WORKER: dict[str, Any] = {
     "SCHEMA": os.environ.get("GRAPHILE_WORKER_SCHEMA", "graphile_worker"),
 }

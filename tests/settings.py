@@ -12,7 +12,6 @@ from testproject.settings import DATABASES
 RUN = os.environ.setdefault("TEST_RUN_PID", str(os.getpid()))
 
 DEBUG = False
-LOGGING = {}  # pytest captures what is logged; a test that cares asks for it
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},

@@ -19,6 +19,6 @@ def place_order(customer: str) -> Order:
     tasks.book_payment.add_job(details)
     tasks.send_receipt.add_job(details)
     tasks.move_stock.add_job(details)
-    tasks.refresh_search_index.add_job(details, run_at=timedelta(seconds=1))
-    tasks.ask_for_review.add_job(details, run_at=timedelta(seconds=3))
+    tasks.refresh_search_index.add_job(details, run_at=timedelta(seconds=0.5))
+    tasks.ask_for_review.add_job(details, run_at=timedelta(seconds=1))
     return order

@@ -24,6 +24,7 @@ LOGIN = "demo"
 SECONDS_BETWEEN_SCENES = 2.0
 # How long `--once` waits for retries and scheduled jobs before it calls the rest waiting.
 LONGEST_WAIT_SECONDS = 10.0
+MOST_JOBS_SHOWN = 20
 
 
 class Command(BaseCommand):
@@ -56,7 +57,8 @@ class Command(BaseCommand):
 
     def _tour(self) -> None:
         summary = Summary()
-        scenes.play_all()
+        for scene, customer in scenes.once():
+            self._play(scene, customer)
         with summary.listening():
             self._drain()
         self._show("What the worker did", summary.lines())
@@ -85,9 +87,15 @@ class Command(BaseCommand):
             self._say(f"Admin: http://127.0.0.1:{port}/admin/  (login {LOGIN}, password {LOGIN})")
             self._say(f"Shop:  http://127.0.0.1:{port}/  (place an order, watch its jobs here)")
             self._say("Ctrl-C ends it all.")
-            for play in scenes.endlessly():
-                play()
+            for scene, customer in scenes.endlessly():
+                self._play(scene, customer)
                 _watch(children, SECONDS_BETWEEN_SCENES)
+
+    def _play(self, scene: scenes.Scene, customer: str) -> None:
+        """Announce a scene in the worker's own log style, so that its jobs can be told to follow from it."""
+        self.stdout.write(f"{timezone.localtime():%H:%M:%S} " + self.style.HTTP_INFO(scenes.title(scene, customer)))
+        self.stdout.flush()
+        scene(customer)
 
     def _show(self, heading: str, lines: list[str]) -> None:
         self.stdout.write("")
@@ -124,7 +132,7 @@ def _server() -> str:
 
 def _jobs_left() -> list[str]:
     """Jobs that wait or have failed for good, as the models show them; completed ones are gone."""
-    left = Job.objects.select_related("task", "job_queue").order_by("run_at", "id")
+    left = Job.objects.select_related("task", "job_queue").order_by("-id")[:MOST_JOBS_SHOWN]
     rows: list[tuple[str, ...]] = [
         (
             str(job.pk),
