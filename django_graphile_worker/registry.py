@@ -27,6 +27,9 @@ Backoff = timedelta | Callable[..., Any]
 class Task(Generic[P, R]):
     """A function that jobs can name. Calling it just calls the function."""
 
+    __name__: str
+    __qualname__: str
+
     def __init__(
         self,
         function: Callable[P, R],
@@ -144,7 +147,6 @@ def task(function: Callable[P, R], /) -> Task[P, R]: ...
 @overload
 def task(
     identifier: str | None = None,
-    /,
     *,
     queue_name: str | None = None,
     priority: int | None = None,

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import conf
+from django_graphile_worker.conf import Settings
+from django_graphile_worker.exceptions import ConfigurationError
+
+SCHEMA_EXPECTED = (
+    "a schema name of letters, digits and underscores that does not begin with a digit (at most 63 characters)"
+)
+
+
+def test_defaults() -> None:
+    settings = Settings.from_mapping({})
+    assert settings == Settings()
+    assert (settings.schema, settings.database) == ("graphile_worker", "default")
+    assert (settings.concurrency, settings.processes, settings.local_queue_size) == (10, 1, 500)
+    assert (settings.poll_interval, settings.grace_period) == (2.0, 5.0)
+    assert (settings.heartbeat_interval, settings.worker_timeout, settings.statement_timeout) == (10.0, 60.0, 30.0)
+    assert (settings.listen, settings.notify, settings.prepared_statements, settings.log_success) == (True,) * 4
+    assert (settings.use_local_time, settings.drop_waiting_jobs) == (False, False)
+    assert (settings.max_payload_size, settings.max_error_length) == (16_777_216, 65_536)
+    assert settings.statistics_retention == 8 * 86_400
+    assert (settings.migration_lock_timeout, settings.admin_statement_timeout) == (5.0, 5.0)
+    assert (settings.tasks, settings.exclude_tasks, settings.middleware, settings.forbidden_flags) == ((),) * 4
+    assert (settings.crontab, settings.crontab_file) == ("", None)
+
+
+@pytest.mark.parametrize("word", ["api_key", "Password", "TOKEN", "x-signature", "authorization", "session_id"])
+def test_secrets_are_redacted_by_default(word: str) -> None:
+    assert any(pattern.search(word) for pattern in Settings().redact)
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "stored"),
+    [
+        ("POLL_INTERVAL", timedelta(milliseconds=1500), 1.5),
+        ("GRACE_PERIOD", 0, 0.0),
+        ("STATISTICS_RETENTION", timedelta(days=1), 86_400.0),
+        ("TASKS", ["billing:*"], ("billing:*",)),
+        ("EXCLUDE_TASKS", {"slow"}, ("slow",)),
+        ("FORBIDDEN_FLAGS", ["a", "b"], ("a", "b")),
+        ("FORBIDDEN_FLAGS", "shop.flags.forbidden", "shop.flags.forbidden"),
+        ("MIDDLEWARE", ["shop.jobs.measure"], ("shop.jobs.measure",)),
+        ("CRONTAB", ["* * * * * a", 5], ("* * * * * a", 5)),
+        ("CRONTAB_FILE", "crontab", Path("crontab")),
+        ("CRONTAB_FILE", None, None),
+        ("REDACT", ["^pin$"], (re.compile("^pin$", re.IGNORECASE),)),
+        ("SCHEMA", "a" * 63, "a" * 63),
+        ("LOCAL_QUEUE_SIZE", 0, 0),
+    ],
+)
+def test_values_are_normalised(key: str, given: Any, stored: Any) -> None:
+    assert getattr(Settings.from_mapping({key: given}), key.lower()) == stored
+
+
+REFUSED = [
+    ("SCHEMA", "x; drop schema public", SCHEMA_EXPECTED),
+    ("SCHEMA", 'a"b', SCHEMA_EXPECTED),
+    ("SCHEMA", "a" * 64, SCHEMA_EXPECTED),
+    ("SCHEMA", "1a", SCHEMA_EXPECTED),
+    ("SCHEMA", "", SCHEMA_EXPECTED),
+    ("SCHEMA", "a\n", SCHEMA_EXPECTED),
+    ("SCHEMA", "é", SCHEMA_EXPECTED),
+    ("SCHEMA", None, SCHEMA_EXPECTED),
+    ("SCHEMA", "pg_jobs", "a schema of its own; PostgreSQL's own schemas and public are not"),
+    ("SCHEMA", "public", "a schema of its own; PostgreSQL's own schemas and public are not"),
+    ("DATABASE", None, "a non-empty string"),
+    ("CONCURRENCY", 0, "a whole number of at least 1"),
+    ("CONCURRENCY", "10", "a whole number of at least 1"),
+    ("CONCURRENCY", True, "a whole number of at least 1"),
+    ("CONCURRENCY", 2**31, "a whole number of at least 1"),
+    ("LISTEN", 1, "True or False"),
+    ("GRACE_PERIOD", -1, "a number of seconds or a timedelta, of zero or more and at most ten years"),
+    ("GRACE_PERIOD", "5s", "a number of seconds or a timedelta, of zero or more and at most ten years"),
+    ("GRACE_PERIOD", float("nan"), "a number of seconds or a timedelta, of zero or more and at most ten years"),
+    ("POLL_INTERVAL", 0, "a number of seconds or a timedelta, of at least 0.01 seconds and at most ten years"),
+    ("TASKS", "billing:*", "a list of non-empty strings"),
+    ("TASKS", [""], "a list of non-empty strings"),
+    ("MIDDLEWARE", ["measure"], "a list of dotted paths like 'shop.jobs.middleware'"),
+    ("FORBIDDEN_FLAGS", "slow", "a list of flags, a callable, or the dotted path of a callable"),
+    ("CRONTAB", 5, "crontab text, or a list of crontab lines and CronItems"),
+    ("CRONTAB_FILE", 5, "a path, or None"),
+    ("REDACT", "pin", "a list of regular expressions"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "expected"), REFUSED)
+def test_a_wrong_value_is_refused(key: str, value: Any, expected: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.from_mapping({key: value})
+    assert str(refused.value) == f'GRAPHILE_WORKER["{key}"]: expected {expected}, got {value!r}.'
+    assert [mistake.key for mistake in refused.value.mistakes] == [key]
+
+
+def test_a_bad_regular_expression_says_what_is_bad_about_it() -> None:
+    with pytest.raises(ConfigurationError, match=r"expected a list of regular expressions \(unterminated"):
+        Settings.from_mapping({"REDACT": ["[a"]})
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.from_mapping({"CONCURENCY": 5, "LISTEN": "yes", "schema": "a"})
+    assert str(refused.value).splitlines() == [
+        "GRAPHILE_WORKER: expected a known key, got 'CONCURENCY'. Did you mean 'CONCURRENCY'?",
+        "GRAPHILE_WORKER[\"LISTEN\"]: expected True or False, got 'yes'.",
+        "GRAPHILE_WORKER: expected a known key, got 'schema'. Did you mean 'SCHEMA'?",
+    ]
+    assert [mistake.is_unknown_key for mistake in refused.value.mistakes] == [True, False, True]
+
+
+def test_a_key_like_no_other_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match=r"'BROKER_URL'\. Known keys: ADMIN_STATEMENT_TIMEOUT, .*TIMEOUT\.$"):
+        Settings.from_mapping({"BROKER_URL": "redis://"})
+
+
+def test_a_worker_timeout_of_less_than_three_heartbeats_is_refused() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.from_mapping({"WORKER_TIMEOUT": 29, "HEARTBEAT_INTERVAL": 10})
+    assert str(refused.value) == (
+        'GRAPHILE_WORKER["WORKER_TIMEOUT"]: expected at least three times HEARTBEAT_INTERVAL (30 seconds), '
+        "got 29: a worker that misses one beat would lose its jobs."
+    )
+    assert Settings.from_mapping({"WORKER_TIMEOUT": 30, "HEARTBEAT_INTERVAL": 10}).worker_timeout == 30
+
+
+def test_replace_checks_as_the_settings_are_checked() -> None:
+    settings = Settings().replace(concurrency=3, poll_interval=timedelta(seconds=1))
+    assert (settings.concurrency, settings.poll_interval) == (3, 1.0)
+    with pytest.raises(ConfigurationError, match=r"expected a whole number of at least 1, got 0"):
+        settings.replace(concurrency=0)
+    with pytest.raises(ConfigurationError, match="Did you mean 'CONCURRENCY'"):
+        settings.replace(concurency=5)
+
+
+def flags_of_today() -> list[str]:
+    return ["today"]
+
+
+@pytest.mark.parametrize("value", [["today"], flags_of_today, f"{__name__}.flags_of_today"])
+def test_forbidden_flags_may_be_computed(value: Any) -> None:
+    assert Settings.from_mapping({"FORBIDDEN_FLAGS": value}).current_forbidden_flags() == ("today",)
+
+
+def test_current_is_read_once_and_follows_changed_settings(settings: Any) -> None:
+    settings.GRAPHILE_WORKER = {"CONCURRENCY": 3}
+    assert conf.current().concurrency == 3
+    assert conf.current() is conf.current()
+    settings.GRAPHILE_WORKER = {"CONCURRENCY": 4}
+    assert conf.current().concurrency == 4
+    settings.GRAPHILE_WORKER = {}
+    assert conf.current() == Settings()
+
+
+def test_settings_that_are_no_dict_are_refused(settings: Any) -> None:
+    settings.GRAPHILE_WORKER = ["SCHEMA"]
+    with pytest.raises(ConfigurationError, match=r"^settings\.GRAPHILE_WORKER: expected a dict, got \['SCHEMA'\]\.$"):
+        conf.current()
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        ({"SCHEMA": "jobs"}, "jobs"),
+        ({"SCHEMA": "jobs", "LISTEN": "yes"}, "jobs"),
+        ({"SCHEMA": "not a name"}, "graphile_worker"),
+        ({}, "graphile_worker"),
+        (["SCHEMA"], "graphile_worker"),
+    ],
+)
+def test_models_get_a_schema_also_when_the_settings_are_wrong(settings: Any, value: Any, schema: str) -> None:
+    settings.GRAPHILE_WORKER = value
+    assert conf.schema_of_models() == schema

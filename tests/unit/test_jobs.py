@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import pickle
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.jobs import JobDefaults, JobKeyMode, JobSpec, storable_text
+
+NUMBERS = "a whole number from"
+TASK_EXPECTED = "identifier: expected a task identifier (str) or a function decorated with @task"
+
+
+class Named(enum.StrEnum):
+    SEND = "send_email"
+
+
+class OldStyle(str, enum.Enum):  # noqa: UP042 - the kind whose str() is not its value
+    SEND = "send_email"
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeTask:
+    identifier: str
+    defaults: JobDefaults
+
+
+def test_a_spec_needs_only_an_identifier() -> None:
+    spec = JobSpec("send_email")
+    assert dataclasses.astuple(spec) == ("send_email", None, None, None, None, None, None, None, None)
+
+
+def test_a_spec_keeps_what_it_is_given() -> None:
+    spec = JobSpec(
+        "send_email",
+        {"a": 1},
+        queue_name="mail",
+        run_at=timedelta(minutes=5),
+        max_attempts=32_767,
+        job_key="k" * 512,
+        job_key_mode="preserve_run_at",
+        priority=-32_768,
+        flags=["a", "b", "a"],
+    )
+    assert spec.job_key_mode is JobKeyMode.PRESERVE_RUN_AT
+    assert spec.flags == ("a", "b")
+    assert (spec.queue_name, spec.max_attempts, spec.priority) == ("mail", 32_767, -32_768)
+
+
+def test_a_spec_is_frozen_comparable_replaceable_and_can_be_pickled() -> None:
+    spec = JobSpec("send_email", {"a": 1}, flags={"x"})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.priority = 3  # type: ignore[misc]
+    assert spec == JobSpec("send_email", {"a": 1}, flags={"x"})
+    assert dataclasses.replace(spec, priority=3) == JobSpec("send_email", {"a": 1}, flags={"x"}, priority=3)
+    assert pickle.loads(pickle.dumps(spec)) == copy.deepcopy(spec) == spec
+
+
+@pytest.mark.parametrize("identifier", [Named.SEND, OldStyle.SEND])
+def test_a_string_enum_stands_for_its_value(identifier: str) -> None:
+    assert type(JobSpec(identifier).identifier) is str
+    assert JobSpec(identifier).identifier == "send_email"
+
+
+REFUSED = [
+    ({"identifier": ""}, "identifier: expected 1 to 128 characters, got ''."),
+    ({"identifier": "x" * 129}, f"identifier: expected 1 to 128 characters, got 129 characters: {'x' * 40!r}…."),
+    (
+        {"identifier": "a\x00b"},
+        "identifier: expected text that PostgreSQL can store, got '\\x00' at position 1.",
+    ),
+    (
+        {"identifier": "ab\ud800"},
+        "identifier: expected text that PostgreSQL can store, got '\\ud800' at position 2.",
+    ),
+    ({"queue_name": ""}, "queue_name: expected 1 to 128 characters, got ''."),
+    ({"queue_name": "q" * 129}, f"queue_name: expected 1 to 128 characters, got 129 characters: {'q' * 40!r}…."),
+    ({"job_key": ""}, "job_key: expected 1 to 512 characters, got ''."),
+    ({"job_key": "k" * 513}, f"job_key: expected 1 to 512 characters, got 513 characters: {'k' * 40!r}…."),
+    ({"priority": 32_768}, f"priority: expected {NUMBERS} -32768 to 32767, got 32768."),
+    ({"priority": -32_769}, f"priority: expected {NUMBERS} -32768 to 32767, got -32769."),
+    ({"max_attempts": 0}, f"max_attempts: expected {NUMBERS} 1 to 32767, got 0."),
+    ({"max_attempts": 32_768}, f"max_attempts: expected {NUMBERS} 1 to 32767, got 32768."),
+    ({"flags": ["a", ""]}, "flags: expected at least 1 character, got ''."),
+    (
+        {"job_key_mode": "dedupe"},
+        "job_key_mode: expected 'replace', 'preserve_run_at' or 'unsafe_dedupe', got 'dedupe'.",
+    ),
+    (
+        {"run_at": timedelta.max},
+        f"run_at: expected a time in the years 2 to 9998, got {timedelta.max!r}.",
+    ),
+    (
+        {"run_at": datetime.max.replace(tzinfo=UTC)},
+        f"run_at: expected a time in the years 2 to 9998, got {datetime.max.replace(tzinfo=UTC)!r}.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_a_value_out_of_range_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidJobError) as refused:
+        JobSpec(**({"identifier": "send_email"} | options))
+    assert str(refused.value) == message
+
+
+def a_function() -> None: ...
+
+
+REFUSED_TYPES = [
+    (
+        {"identifier": None},
+        "identifier: expected a task identifier (str) or a function decorated with @task, got None.",
+    ),
+    (
+        {"identifier": a_function},
+        f"identifier: expected a task identifier (str) or a function decorated with @task, got {a_function!r}.",
+    ),
+    ({"queue_name": 5}, "queue_name: expected a string, got 5 (int)."),
+    ({"job_key": b"k"}, "job_key: expected a string, got b'k' (bytes)."),
+    ({"priority": True}, f"priority: expected {NUMBERS} -32768 to 32767, got True (bool)."),
+    ({"priority": 1.0}, f"priority: expected {NUMBERS} -32768 to 32767, got 1.0 (float)."),
+    ({"max_attempts": "3"}, f"max_attempts: expected {NUMBERS} 1 to 32767, got '3' (str)."),
+    ({"flags": "slow"}, "flags: expected a list or set of strings, got 'slow' (str)."),
+    ({"flags": 5}, "flags: expected a list or set of strings, got 5 (int)."),
+    ({"flags": [5]}, "flags: expected a string, got 5 (int)."),
+    (
+        {"job_key_mode": 1},
+        "job_key_mode: expected 'replace', 'preserve_run_at' or 'unsafe_dedupe', got 1 (int).",
+    ),
+    (
+        {"run_at": date(2026, 1, 1)},
+        (
+            "run_at: expected an aware datetime, or a timedelta from the database's now, "
+            "got datetime.date(2026, 1, 1) (date)."
+        ),
+    ),
+    (
+        {"run_at": 5},
+        "run_at: expected an aware datetime, or a timedelta from the database's now, got 5 (int).",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED_TYPES)
+def test_a_value_of_the_wrong_type_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidTypeError) as refused:
+        JobSpec(**({"identifier": "send_email"} | options))
+    assert str(refused.value) == message
+
+
+def test_a_task_lends_its_defaults_to_the_spec() -> None:
+    defaults = JobDefaults(
+        queue_name="mail", max_attempts=3, job_key="k", job_key_mode=JobKeyMode.UNSAFE_DEDUPE, priority=5, flags=("x",)
+    )
+    assert JobSpec(FakeTask("send_email", defaults), {}) == JobSpec(
+        "send_email",
+        {},
+        queue_name="mail",
+        max_attempts=3,
+        job_key="k",
+        job_key_mode="unsafe_dedupe",
+        priority=5,
+        flags=["x"],
+    )
+
+
+def test_what_the_call_says_goes_before_the_tasks_defaults__zero_and_empty_included() -> None:
+    defaults = JobDefaults(queue_name="mail", max_attempts=3, priority=5, flags=("x",))
+    spec = JobSpec(FakeTask("send_email", defaults), queue_name="other", max_attempts=4, priority=0, flags=[])
+    assert (spec.queue_name, spec.max_attempts, spec.priority, spec.flags) == ("other", 4, 0, ())
+
+
+def test_a_job_key_may_be_made_from_the_payload() -> None:
+    defaults = JobDefaults(job_key=lambda payload: f"user:{payload['user']}")
+    assert JobSpec(FakeTask("sync", defaults), {"user": 5}).job_key == "user:5"
+
+
+def test_a_job_key_made_from_the_payload_is_checked_too() -> None:
+    defaults = JobDefaults(job_key=lambda payload: payload["user"])
+    with pytest.raises(InvalidTypeError, match=r"^job_key: expected a string, got 5 \(int\)\.$"):
+        JobSpec(FakeTask("sync", defaults), {"user": 5})
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [("plain", "plain"), ("a\x00b", "a\\x00b"), ("é\ud800", "é\\ud800"), ("🎉", "🎉")],
+)
+def test_storable_text_shows_what_postgresql_cannot_hold(text: str, stored: str) -> None:
+    assert storable_text(text) == stored

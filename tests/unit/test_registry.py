@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import importlib
+import inspect
+import pickle
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import task
+from django_graphile_worker.exceptions import ConfigurationError, InvalidJobError, InvalidTypeError
+from django_graphile_worker.jobs import JobKeyMode
+from django_graphile_worker.registry import Registry, Task, _Adders, tasks
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[Registry]:
+    with tasks.isolated() as isolated:
+        yield isolated
+
+
+@pytest.fixture
+def make_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Write a module and import it."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(name: str, source: str) -> ModuleType:
+        (tmp_path / f"{name}.py").write_text(f"from django_graphile_worker import task\n{source}")
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return importlib.import_module(name)
+
+    return make
+
+
+with tasks.isolated():
+
+    @task
+    def module_level(payload: Any) -> Any:
+        """Do it."""
+        return payload
+
+
+def test_a_task_is_registered_under_its_functions_name(registry: Registry) -> None:
+    @task
+    def send_email(payload: Any) -> None: ...
+
+    assert isinstance(send_email, Task)
+    assert send_email.identifier == "send_email"
+    assert registry.get("send_email") is send_email
+    assert "send_email" in registry
+    assert send_email in list(registry)
+
+
+@pytest.mark.parametrize("decorator", [task("billing:send"), task(identifier="billing:send")])
+def test_a_task_is_registered_under_a_given_identifier(registry: Registry, decorator: Any) -> None:
+    send = decorator(a_function)
+    assert registry.get("billing:send") is send
+    assert registry.get("a_function") is None
+
+
+def test_an_unknown_identifier_has_no_task(registry: Registry) -> None:
+    assert registry.get("nothing of the sort") is None
+
+
+def test_calling_a_task_just_calls_the_function() -> None:
+    @task
+    def add(left: int, right: int = 2) -> int:
+        """Add them."""
+        return left + right
+
+    assert add(1) == 3
+    assert add(1, right=5) == 6
+    assert (add.__name__, add.__doc__, add.__module__) == ("add", "Add them.", __name__)
+    assert list(inspect.signature(add).parameters) == ["left", "right"]
+
+
+def test_calling_an_async_task_makes_its_coroutine() -> None:
+    @task
+    async def double(payload: int) -> int:
+        return payload * 2
+
+    assert double.is_async
+    assert inspect.iscoroutinefunction(double.function)
+    assert asyncio.run(double(4)) == 8
+
+
+def test_frameworks_can_tell_an_async_task() -> None:
+    from asgiref.sync import iscoroutinefunction
+
+    @task
+    async def slow(payload: Any) -> None: ...
+
+    @task
+    def fast(payload: Any) -> None: ...
+
+    assert iscoroutinefunction(slow)
+    assert not iscoroutinefunction(fast)
+    assert not fast.is_async
+
+
+def test_options_become_defaults() -> None:
+    @task(
+        queue_name="mail",
+        priority=-5,
+        max_attempts=3,
+        flags={"slow"},
+        job_key="k",
+        job_key_mode="preserve_run_at",
+        atomic=True,
+        backoff=timedelta(seconds=5),
+        cron=["0 4 * * *", "@hourly"],
+    )
+    def send(payload: Any) -> None: ...
+
+    assert send.defaults.queue_name == "mail"
+    assert send.defaults.priority == -5
+    assert send.defaults.max_attempts == 3
+    assert send.defaults.flags == ("slow",)
+    assert send.defaults.job_key == "k"
+    assert send.defaults.job_key_mode is JobKeyMode.PRESERVE_RUN_AT
+    assert send.atomic
+    assert send.backoff == timedelta(seconds=5)
+    assert send.cron == ("0 4 * * *", "@hourly")
+
+
+def test_one_schedule_may_be_a_string() -> None:
+    assert task(cron="@daily")(a_function).cron == ("@daily",)
+
+
+def a_function(payload: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"priority": 40_000}, InvalidJobError, "priority: expected a whole number from -32768 to 32767, got 40000."),
+        ({"job_key": 5}, InvalidTypeError, "job_key: expected a string, got 5 (int)."),
+        (
+            {"cron": 5},
+            InvalidTypeError,
+            "@task(cron=...): expected a schedule like '0 4 * * *', or a list of them, got 5.",
+        ),
+        (
+            {"cron": []},
+            InvalidTypeError,
+            "@task(cron=...): expected a schedule like '0 4 * * *', or a list of them, got [].",
+        ),
+        ({"backoff": 5}, InvalidTypeError, "@task(backoff=...): expected a timedelta or a callable, got 5."),
+        ({"identifier": ""}, InvalidJobError, "@task: expected a task identifier of 1 to 128 characters, got ''."),
+        (
+            {"identifier": 5},
+            InvalidTypeError,
+            "@task: expected a function or a task identifier (str), got 5.",
+        ),
+    ],
+)
+def test_options_are_checked_when_the_decorator_is_written(
+    options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind) as refused:
+        task(**options)
+    assert str(refused.value) == message
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="prioritty"):
+        task(prioritty=5)  # type: ignore[call-overload]
+
+
+def test_atomic_needs_a_plain_function(registry: Registry) -> None:
+    async def send(payload: Any) -> None: ...
+
+    with pytest.raises(InvalidTypeError) as refused:
+        task(atomic=True)(send)
+    line = send.__code__.co_firstlineno
+    assert str(refused.value) == (
+        "@task(atomic=True): expected a plain function, got the async function "
+        f"{__name__}:test_atomic_needs_a_plain_function.<locals>.send ({__file__}:{line}): Django's transactions "
+        "need 'def'. Write 'def', or leave atomic out."
+    )
+    assert registry.get("send") is None
+
+
+def test_a_function_without_a_name_needs_an_identifier() -> None:
+    with pytest.raises(
+        InvalidTypeError, match=r'^@task: expected a function with a name, got .*: write @task\("a_name"\)\.$'
+    ):
+        task(lambda payload: None)
+    assert task("named")(lambda payload: None).identifier == "named"
+
+
+def test_a_class_is_not_a_task() -> None:
+    with pytest.raises(InvalidTypeError, match=r"^@task: expected a function, got <class 'dict'>\.$"):
+        task(dict)
+
+
+def test_a_task_is_not_decorated_twice() -> None:
+    with pytest.raises(InvalidTypeError) as refused:
+        task("again")(module_level)
+    assert str(refused.value) == (
+        "@task: expected a plain function, got the task 'module_level': decorate the function once."
+    )
+
+
+def test_partials_and_callable_objects_can_be_tasks() -> None:
+    class Sender:
+        async def __call__(self, payload: Any) -> None: ...
+
+    assert task("object")(Sender()).is_async
+    partial = task(functools.partial(a_function))
+    assert (partial.identifier, partial.is_async) == ("a_function", False)
+
+
+def test_a_second_function_under_one_identifier_is_recorded__not_raised(registry: Registry) -> None:
+    @task("send")
+    def first(payload: Any) -> None: ...
+
+    @task("send")
+    def second(payload: Any) -> None: ...
+
+    assert registry.duplicates == ((first, second),)
+    assert registry.get("send") is first
+
+
+def test_a_reloaded_module_replaces_its_tasks(registry: Registry, make_module: Any) -> None:
+    module = make_module("reloaded_tasks", "@task\ndef send(payload): ...\n")
+    before = module.send
+    importlib.reload(module)
+    assert registry.get("send") is module.send is not before
+    assert registry.duplicates == ()
+
+
+def test_one_file_under_two_module_names_is_no_duplicate(registry: Registry, make_module: Any) -> None:
+    module = make_module("imported_tasks", "@task\ndef send(payload): ...\n")
+    specification = importlib.util.spec_from_file_location("project.imported_tasks", module.__file__)
+    assert specification
+    assert specification.loader
+    specification.loader.exec_module(importlib.util.module_from_spec(specification))
+    assert registry.duplicates == ()
+
+
+def test_same_names_in_two_modules_are_a_duplicate(registry: Registry, make_module: Any) -> None:
+    one = make_module("one_tasks", "@task\ndef send(payload): ...\n")
+    two = make_module("two_tasks", "@task\ndef send(payload): ...\n")
+    assert registry.duplicates == ((one.send, two.send),)
+
+
+def test_identifiers_are_sorted_and_the_usable_ones_fit_the_database(registry: Registry) -> None:
+    task("zebra")(a_function)
+    task("x" * 129)(a_function)
+    task("ape")(a_function)
+    assert [name for name in registry.identifiers() if name in {"ape", "zebra"}] == ["ape", "zebra"]
+    assert "x" * 129 in registry.identifiers()
+    assert "x" * 129 not in registry.usable_identifiers()
+
+
+def test_isolation_ends_with_its_block(registry: Registry) -> None:
+    with registry.isolated():
+        task("only here")(a_function)
+    assert registry.get("only here") is None
+
+
+def test_a_task_is_pickled_and_copied_by_name() -> None:
+    assert pickle.loads(pickle.dumps(module_level)) is module_level
+    assert copy.deepcopy(module_level) is module_level
+
+
+def test_a_task_tells_its_place() -> None:
+    line = module_level.function.__code__.co_firstlineno
+    assert module_level.place == f"{__name__}:module_level ({__file__}:{line})"
+    assert repr(module_level) == f"<Task 'module_level': {__name__}:module_level>"
+
+
+def test_a_task_without_the_api_says_what_to_import() -> None:
+    with pytest.raises(ConfigurationError, match="import django_graphile_worker first"):
+        _Adders().sync("send")

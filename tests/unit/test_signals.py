@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import logs, signals
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.signals import Event
+
+EVENTS = {name: value for name, value in vars(signals).items() if isinstance(value, Event)}
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def make_job(**changes: Any) -> Job:
+    columns: dict[str, Any] = {
+        "id": 7,
+        "task_identifier": "send_email",
+        "payload": {"password": "swordfish"},
+        "queue_name": "mail",
+        "priority": 0,
+        "run_at": NOW,
+        "attempts": 2,
+        "max_attempts": 25,
+        "last_error": None,
+        "created_at": NOW,
+        "updated_at": NOW,
+        "key": None,
+        "locked_at": NOW,
+        "locked_by": "w",
+        "revision": 0,
+        "flags": frozenset(),
+    }
+    return Job(**(columns | changes))
+
+
+def send(name: str, /, **arguments: Any) -> None:
+    """Send as the worker does, and let no receiver's error pass."""
+    for _, response in EVENTS[name].send_robust(object, **arguments):
+        if isinstance(response, Exception):
+            raise response
+
+
+@pytest.fixture(autouse=True)
+def every_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="django_graphile_worker")
+
+
+def test_the_signals_of_a_workers_life_are_there() -> None:
+    assert set(EVENTS) == {
+        "worker_started",
+        "worker_stopping",
+        "worker_stopped",
+        "worker_lost_lease",
+        "listening_started",
+        "listening_lost",
+        "jobs_claimed",
+        "job_started",
+        "job_succeeded",
+        "job_failed",
+        "job_permanently_failed",
+        "job_interrupted",
+        "job_released",
+        "jobs_recovered",
+        "stale_locks_released",
+        "cron_started",
+        "cron_scheduled",
+        "cron_backfilled",
+        "database_trouble",
+        "claim_lost",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS))
+def test_every_signal_can_be_sent_with_its_documented_arguments(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
+    examples: dict[str, Any] = {"job": make_job(), "error": ValueError("no"), "duration": 0.5, "retry_in": 3.0}
+    arguments = {argument: examples.get(argument, "x") for argument in EVENTS[name].arguments}
+    send(name, **arguments)
+    silent = {"jobs_claimed", "job_released"}
+    assert len(caplog.records) == (0 if name in silent else 1)
+    assert "?" not in caplog.text
+    assert "swordfish" not in caplog.text
+
+
+JOB_LINES = [
+    ("job_succeeded", {}, "INFO", "send_email #7 succeeded after 0.012 s (attempt 2 of 25)"),
+    (
+        "job_failed",
+        {"error": ValueError("bad\nthing"), "retry_in": 7.4},
+        "WARNING",
+        "send_email #7 failed after 0.012 s (attempt 2 of 25), next try in 7 s: ValueError: bad\\nthing",
+    ),
+    (
+        "job_permanently_failed",
+        {"error": KeyError()},
+        "ERROR",
+        "send_email #7 permanently failed after 0.012 s (attempt 2 of 25): KeyError",
+    ),
+    ("job_interrupted", {"reason": "x"}, "WARNING", "send_email #7 interrupted after 0.012 s (attempt 2 of 25)"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "level", "line"), JOB_LINES)
+def test_a_job_has_one_line(
+    name: str, arguments: dict[str, Any], level: str, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(name, job=make_job(), duration=0.0123, worker_id="w", **arguments)
+    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("django_graphile_worker.jobs", level, line)
+    ]
+
+
+def test_a_line_carries_its_facts__and_never_the_payload(caplog: pytest.LogCaptureFixture) -> None:
+    send("job_succeeded", job=make_job(), duration=0.5, worker_id="w")
+    facts = vars(caplog.records[0])
+    assert {name: facts[name] for name in ("job_id", "task_identifier", "queue_name", "attempt", "max_attempts")} == {
+        "job_id": 7,
+        "task_identifier": "send_email",
+        "queue_name": "mail",
+        "attempt": 2,
+        "max_attempts": 25,
+    }
+    assert (facts["outcome"], facts["duration"], facts["worker_id"]) == ("succeeded", 0.5, "w")
+    assert "swordfish" not in str(facts)
+
+
+def test_success_can_be_kept_out_of_the_log(caplog: pytest.LogCaptureFixture, settings: Any) -> None:
+    settings.GRAPHILE_WORKER = {"LOG_SUCCESS": False}
+    send("job_succeeded", job=make_job(), duration=0.5, worker_id="w")
+    send("job_failed", job=make_job(), duration=0.5, worker_id="w", error=ValueError(), retry_in=1)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_logger_that_is_not_enabled_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, logger="django_graphile_worker")
+
+    class Untouchable:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    for name in ("job_succeeded", "job_failed", "job_permanently_failed", "job_interrupted", "claim_lost"):
+        send(name, job=Untouchable(), duration=0.5, worker_id="w")
+
+
+@pytest.mark.parametrize(
+    ("identifier", "shown"),
+    [
+        ("a\nINFO forged", "a\\nINFO forged"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("\ud800", "\\ud800"),
+        ("größe 🎉", "größe 🎉"),
+        ("x" * 501, "x" * 500 + "…"),
+    ],
+)
+def test_names_cannot_forge_lines(identifier: str, shown: str, caplog: pytest.LogCaptureFixture) -> None:
+    send("job_succeeded", job=make_job(task_identifier=identifier), duration=0.5)
+    assert caplog.records[0].getMessage() == f"{shown} #7 succeeded after 0.500 s (attempt 2 of 25)"
+
+
+def test_the_traceback_is_there_for_those_who_debug(caplog: pytest.LogCaptureFixture) -> None:
+    send("job_failed", job=make_job(), duration=0.5, error=ValueError("no"), retry_in=1)
+    assert caplog.records[0].exc_info is None
+    caplog.set_level(logging.DEBUG, logger="django_graphile_worker.jobs")
+    send("job_failed", job=make_job(), duration=0.5, error=ValueError("no"), retry_in=1)
+    assert caplog.records[1].exc_info
+
+
+def test_a_line_of_a_worker(caplog: pytest.LogCaptureFixture) -> None:
+    send("worker_started", worker_id="w-1", database="default", concurrency=10, tasks=["a", "b\n"])
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+        ("django_graphile_worker.worker", "worker w-1 started on default: 10 at a time, tasks: a, b\\n")
+    ]
+
+
+def test_an_argument_that_is_not_sent_leaves_a_gap__not_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    send("database_trouble", error=OSError("gone"), name="a name that a log record has already")
+    assert caplog.messages == ["? failed, next try in ? s: OSError: gone"]
+
+
+def test_connecting_twice_does_not_double_the_lines(caplog: pytest.LogCaptureFixture) -> None:
+    logs.connect()
+    send("job_succeeded", job=make_job(), duration=0.5)
+    assert len(caplog.records) == 1
