@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -85,12 +86,12 @@ def ensure_running() -> None:
     """Start the cluster unless it runs, and keep it running at least until this process ends."""
     embedded_account.open_path_to(home())
     users = (home() / "users.lock").open("a")
-    with _exclusive("start.lock"):
+    with _uninterrupted(), _exclusive("start.lock"):
         if not _is_running():
             _start_or_start_afresh()
         # Held until the process ends, however it ends: that is how the last user knows to be the last.
         fcntl.flock(users, fcntl.LOCK_SH)
-    atexit.register(_release, users, os.getpid())
+        atexit.register(_release, users, os.getpid())
 
 
 def ensure_database(name: str) -> None:
@@ -113,6 +114,16 @@ def _release(users: IO[str], owner: int) -> None:
         if socket_directory() != data_directory():
             shutil.rmtree(socket_directory(), ignore_errors=True)
         users.close()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C: a start that is cut short would leave a server behind that nobody stops."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 @contextmanager

@@ -24,6 +24,13 @@ connection = psycopg.connect(embedded.conninfo(), autocommit=True)
 """
 ANSWERS = "print(connection.execute('select 42').fetchone())"
 KEPT = "print(connection.execute(\"select count(*) from pg_database where datname = 'kept'\").fetchone())"
+INTERRUPTED_START = """
+def interrupted_start():
+    start()
+    os.kill(os.getpid(), signal.SIGINT)
+embedded._start = interrupted_start
+embedded.ensure_running()
+"""
 
 
 @pytest.fixture
@@ -86,3 +93,12 @@ def test_cluster__is_made_anew__when_its_files_are_damaged(checkout: Path) -> No
 @pytest.mark.parametrize("name", ["a" * 120, "with space, comma and 'quote'"])
 def test_cluster__works__where_a_socket_cannot_be(tmp_path: Path, name: str) -> None:
     assert _run(_copy_to(tmp_path / name), ANSWERS) == (0, "(42,)")
+
+
+def test_cluster__is_stopped__when_its_user_is_interrupted_while_it_starts(checkout: Path) -> None:
+    interrupted = f"import os, signal; from testproject import embedded; start = embedded._start\n{INTERRUPTED_START}"
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted], cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert "KeyboardInterrupt" in done.stderr
+    assert not _server_is_running(checkout)
