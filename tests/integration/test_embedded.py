@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,8 +37,11 @@ embedded.ensure_running()
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    return _copy_to(tmp_path / "checkout")
+def checkout(tmp_path: Path) -> Iterator[Path]:
+    directory = _copy_to(tmp_path / "checkout")
+    yield directory
+    for pid_file in directory.glob(".postgres/*/postmaster.pid"):  # of a test that failed
+        os.kill(int(pid_file.read_text().split()[0]), signal.SIGINT)
 
 
 def _copy_to(directory: Path) -> Path:
