@@ -32,6 +32,7 @@ def test_defaults_are_filled_in() -> None:
         ({"job_key_mode": "unsafe_dedupe"}, "job_key_mode", JobKeyMode.UNSAFE_DEDUPE),
         ({"flags": ["a", "b", "a"]}, "flags", ("a", "b")),
         ({"payload": {"range": (1, 2)}}, "payload", {"range": [1, 2]}),
+        ({"payload": {"text": r"\u0000"}}, "payload", {"text": r"\u0000"}),
         ({"match": never}, "match", never),
     ],
 )
