@@ -10,7 +10,7 @@ from django.db import Error
 from django.db.utils import InterfaceError, OperationalError
 
 from django_graphile_worker.sql.session import SessionState, session_state
-from django_graphile_worker.worker.statements import may_change_session
+from django_graphile_worker.worker.statements import custom_settings_in, may_change_session
 
 # libpq's transaction states.
 IDLE, ACTIVE, IN_TRANSACTION, IN_FAILED_TRANSACTION, UNKNOWN = range(5)
@@ -19,18 +19,22 @@ _LEFT_OPEN = {
     IN_TRANSACTION: "a transaction open: it was rolled back",
     IN_FAILED_TRANSACTION: "a failed transaction open: it was rolled back",
 }
+_MOST_USUAL_STATES = 1_000
 
 
 class WatchedConnection:
     """Fresh before a job, clean after it, and closed when it is not."""
 
-    # What a new session of each alias looks like; connection_created receivers may have set things.
-    _usual_states: ClassVar[dict[str, SessionState]] = {}
+    # What a new session looks like, by alias and custom settings asked for: receivers of
+    # connection_created may have set things.
+    _usual_states: ClassVar[dict[tuple[str, tuple[str, ...]], SessionState]] = {}
 
     def __init__(self, wrapper: Any) -> None:
         self.wrapper = wrapper
-        self._depth: int | None = None
+        # How many atomic blocks and savepoints somebody else had open when the job began.
+        self._depth: tuple[int, int] | None = None
         self._session_may_be_changed = False
+        self._custom_settings: set[str] = set()
         self._named_cursors: list[weakref.ref[Any]] = []
         self._socket: tuple[Any, Any] | None = None
         if wrapper.vendor == "postgresql":
@@ -49,9 +53,10 @@ class WatchedConnection:
             self._depth = None
             return
         # A transaction that was open before the job is somebody else's: a test's.
-        self._depth = len(wrapper.savepoint_ids) if wrapper.in_atomic_block else None
-        if self._depth is not None:
+        if wrapper.in_atomic_block:
+            self._depth = len(wrapper.atomic_blocks), len(wrapper.savepoint_ids)
             return
+        self._depth = None
         if wrapper.queries_log and not wrapper.force_debug_cursor:
             wrapper.queries_log.clear()
         if self._has_news():
@@ -61,7 +66,7 @@ class WatchedConnection:
     def end(self) -> str | None:
         """Say what the job left behind, and get rid of it."""
         if self._depth is not None:
-            return self._end_inside_transaction(self._depth)
+            return self._end_inside_transaction(*self._depth)
         wrapper = self.wrapper
         if wrapper.connection is None and not wrapper.in_atomic_block:
             self._forget_suspicions()
@@ -83,17 +88,17 @@ class WatchedConnection:
         if not wrapper.in_atomic_block:
             wrapper.close()
 
-    def _end_inside_transaction(self, depth: int) -> str | None:
+    def _end_inside_transaction(self, blocks: int, savepoints: int) -> str | None:
         self._forget_suspicions()
         wrapper = self.wrapper
-        if not wrapper.in_atomic_block or len(wrapper.savepoint_ids) <= depth:
+        if not wrapper.in_atomic_block or len(wrapper.atomic_blocks) <= blocks:
             return None
-        while len(wrapper.savepoint_ids) > depth:
+        while len(wrapper.savepoint_ids) > savepoints:
             savepoint = wrapper.savepoint_ids.pop()
             wrapper.needs_rollback = False
             if savepoint is not None:
                 wrapper.savepoint_rollback(savepoint)
-        del wrapper.atomic_blocks[depth:]
+        del wrapper.atomic_blocks[blocks:]
         return f"database {wrapper.alias!r}: an atomic block open: it was rolled back"
 
     def _open_transaction(self) -> str | None:
@@ -131,6 +136,7 @@ class WatchedConnection:
         """Stands between a task and its cursors: remembers, at little cost, what may outlive the job."""
         if may_change_session(sql):
             self._session_may_be_changed = True
+            self._custom_settings.update(custom_settings_in(sql, params))
         cursor = context["cursor"].cursor
         if getattr(cursor, "name", None):
             self._named_cursors.append(weakref.ref(cursor))
@@ -142,33 +148,38 @@ class WatchedConnection:
         )
 
     def _forget_suspicions(self) -> None:
-        self._session_may_be_changed = False
+        if self._session_may_be_changed:
+            self._session_may_be_changed = False
+            self._custom_settings = set()
         if self._named_cursors:
             self._named_cursors = []
 
     def _changed_session(self) -> str | None:
         """Compare the session with a new one, made by the same settings and receivers."""
-        alias = self.wrapper.alias
+        names = tuple(sorted(self._custom_settings))
+        key = (self.wrapper.alias, names)
         try:
-            found = self._state()
+            found = self._state(names)
         except Error as error:
             is_gone = self._transaction_status() == UNKNOWN
             self._discard()
             return None if is_gone else f"a session that could not be examined ({error})"
-        if found == self._usual_states.get(alias):
+        if found == self._usual_states.get(key):
             return None
         self._discard()
         try:
-            usual = self._state()
+            usual = self._state(names)
         except (OperationalError, InterfaceError):
             # Nobody can tell, and nothing is left of it.
             return None
-        self._usual_states[alias] = usual
+        if len(self._usual_states) > _MOST_USUAL_STATES:
+            self._usual_states.clear()
+        self._usual_states[key] = usual
         return _difference(found, usual)
 
-    def _state(self) -> SessionState:
+    def _state(self, custom_settings: tuple[str, ...]) -> SessionState:
         with self.wrapper.cursor() as cursor:
-            return session_state(cursor)
+            return session_state(cursor, custom_settings)
 
     def _has_news(self) -> bool:
         """Something on an idle connection's socket is nearly always the server's goodbye."""

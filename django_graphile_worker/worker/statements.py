@@ -23,9 +23,21 @@ _SESSION_EXPRESSION = re.compile(
 )
 
 
+_CUSTOM_SETTING = re.compile(r"\b[a-z_][\w$]*\.[a-z_][\w$]*\b", re.IGNORECASE)
+_MOST_CUSTOM_SETTINGS = 100
+
+
+def custom_settings_in(statement: Any, parameters: Any) -> list[str]:
+    """Names like app.tenant in a statement or its parameters: what it may have set."""
+    values = parameters.values() if isinstance(parameters, dict) else parameters or ()
+    texts = [_to_text(statement), *(value for value in values if isinstance(value, str) and len(value) < 200)]
+    names = {name.lower() for text in texts for name in _CUSTOM_SETTING.findall(text)}
+    return sorted(names)[:_MOST_CUSTOM_SETTINGS]
+
+
 def may_change_session(statement: Any) -> bool:
     """Tell whether a session may differ after the statement; a query decides later whether it does."""
-    text = statement if isinstance(statement, str) else _to_text(statement)
+    text = _to_text(statement)
     if len(text) > _LONGEST_REMEMBERED:
         return _looks_like_it(text)
     return _remembered(text)
@@ -42,6 +54,8 @@ _remembered = lru_cache(maxsize=1_000)(_looks_like_it)
 
 
 def _to_text(statement: Any) -> str:
+    if isinstance(statement, str):
+        return statement
     if isinstance(statement, bytes):
         return statement.decode("utf-8", "replace")
     try:
