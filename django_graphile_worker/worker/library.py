@@ -9,7 +9,7 @@ from typing import Any
 
 from django_graphile_worker import conf
 from django_graphile_worker.routing import queue_alias
-from django_graphile_worker.schedule import scheduled_items
+from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.process import (
     StopRequest,
     handled_signals,
@@ -72,7 +72,7 @@ class Worker:
 
 def build_runners(databases: Sequence[str], settings: conf.Settings, *, with_cron: bool = True) -> list[Runner]:
     """One runner per database, each with everything of its own."""
-    items = scheduled_items(settings) if with_cron else ()
+    items = collect(settings) if with_cron else ()
     return [
         Runner(settings, alias, cron_items=items, version=installed_version())
         for alias in databases or (queue_alias(),)
