@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from functools import cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -10,7 +12,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from testproject import embedded
 
-SITE_DATABASE = "testproject"
+PREFIX = "testproject_"
+# What makes the tables. The demo's data is disposable, so a checkout in which these change gets a new database.
+SCHEMA_SOURCES = ("migrations/*.py", "sql/ddl/*.sql")
 
 # How libpq calls a part of an address, and how Django does; all the rest are libpq options.
 DJANGO_NAMES = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
@@ -21,17 +25,31 @@ def is_embedded() -> bool:
     return not os.environ.get("DATABASE_URL")
 
 
-def ensure_running(dbname: str | None = None) -> None:
-    """Start the embedded PostgreSQL when it is the one in use, with this database in it."""
+def ensure_running() -> None:
+    """Start the embedded PostgreSQL when it is the one in use."""
     if is_embedded():
         embedded.ensure_running()
-        if dbname is not None:
-            embedded.ensure_database(dbname)
+
+
+def ensure_site_database() -> None:
+    """Have a server with the site's database in it, and none of its predecessors."""
+    ensure_running()
+    if is_embedded():
+        embedded.keep_one_database(site_database(), PREFIX)
+
+
+@cache
+def site_database() -> str:
+    """The name of the site's database in the embedded PostgreSQL."""
+    package = embedded.CHECKOUT / "django_graphile_worker"
+    sources = sorted(path for pattern in SCHEMA_SOURCES for path in package.glob(pattern))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    return PREFIX + digest[:12]
 
 
 def default() -> dict[str, Any]:
     """The entry of settings.DATABASES: the site's database on the embedded server, or what DATABASE_URL says."""
-    return from_url(os.environ.get("DATABASE_URL") or embedded.conninfo(SITE_DATABASE))
+    return from_url(os.environ.get("DATABASE_URL") or embedded.conninfo(site_database()))
 
 
 def from_url(url: str) -> dict[str, Any]:

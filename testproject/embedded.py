@@ -94,11 +94,17 @@ def ensure_running() -> None:
         atexit.register(_release, users, os.getpid())
 
 
-def ensure_database(name: str) -> None:
-    """Make a database in the running cluster unless it is there."""
-    with psycopg.connect(conninfo(), autocommit=True) as connection, suppress(errors.DuplicateDatabase):
-        if not connection.execute("select from pg_database where datname = %s", [name]).rowcount:
-            connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+def keep_one_database(name: str, prefix: str) -> None:
+    """Make a database in the running cluster unless it is there; drop the unused others of the same prefix."""
+    with psycopg.connect(conninfo(), autocommit=True) as connection:
+        found = {row[0] for row in connection.execute("select datname from pg_database")}
+        for other in found - {name}:
+            if other.startswith(prefix):
+                with suppress(errors.ObjectInUse, errors.InvalidCatalogName):
+                    connection.execute(sql.SQL("drop database {}").format(sql.Identifier(other)))
+        if name not in found:
+            with suppress(errors.DuplicateDatabase, errors.UniqueViolation):
+                connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
 
 
 def _release(users: IO[str], owner: int) -> None:

@@ -17,7 +17,7 @@ def main() -> None:
 
     from testproject import databases
 
-    databases.ensure_running(databases.SITE_DATABASE)
+    databases.ensure_site_database()
     execute_from_command_line(sys.argv)
 
 
