@@ -55,7 +55,7 @@ class Database:
         connection = self.connection()
         try:
             with watchdog.watch(connection, self.deadline):
-                yield connection.cursor()
+                yield connection.cursor(binary=True)
         except POOLER_CONFUSION:
             self._prepares = False
             self.close()
