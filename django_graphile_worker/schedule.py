@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
 from django_graphile_worker import conf, registry
 from django_graphile_worker.crontab import CronItem, Draft
 from django_graphile_worker.exceptions import ConfigurationError
+from django_graphile_worker.jobs import valid_job_key
+
+DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
 
 
 def draft_schedule(settings: conf.Settings) -> Draft:
     """Everything written in CRONTAB, in CRONTAB_FILE and beside tasks; raises OSError for the file."""
     draft = Draft()
-    entries = (settings.crontab,) if isinstance(settings.crontab, str) else settings.crontab
-    for number, entry in enumerate(entries, 1):
-        if isinstance(entry, str):
-            draft.add_text(entry, f'{conf.SETTING}["CRONTAB"]')
-        else:
-            draft.add_item(entry, number)
+    _add_setting(draft, settings.crontab)
     if settings.crontab_file is not None:
-        draft.add_text(settings.crontab_file.read_text(encoding="utf-8"), str(settings.crontab_file))
+        _add_bytes(draft, settings.crontab_file.read_bytes(), str(settings.crontab_file))
     for task in registry.tasks:
-        draft.add_schedules(task.identifier, task.cron, f"@task(cron=...) of {task.identifier}")
+        source = f"@task(cron=...) of {task.identifier}"
+        draft.add_schedules(task.identifier, task.cron, source, partial(_with_defaults, draft, task, source))
     return draft
 
 
-def scheduled_items(settings: conf.Settings) -> tuple[CronItem, ...]:
+def collect(settings: conf.Settings | None = None) -> tuple[CronItem, ...]:
     """All recurring tasks, or one CrontabError with every mistake in them."""
+    settings = conf.current() if settings is None else settings
     try:
         draft = draft_schedule(settings)
     except OSError as error:
@@ -34,3 +38,39 @@ def scheduled_items(settings: conf.Settings) -> tuple[CronItem, ...]:
         ) from error
     draft.refuse_unknown_tasks(registry.tasks, registry.tasks.identifiers())
     return draft.finish()
+
+
+def _add_setting(draft: Draft, crontab: str | tuple[Any, ...]) -> None:
+    setting = f'{conf.SETTING}["CRONTAB"]'
+    if isinstance(crontab, str):
+        draft.add_text(crontab, setting)
+        return
+    for number, entry in enumerate(crontab, 1):
+        if isinstance(entry, str):
+            draft.add_text(entry, f"{setting} entry {number},")
+        else:
+            draft.add_item(entry, number, f"{setting} entry")
+
+
+def _add_bytes(draft: Draft, content: bytes, source: str) -> None:
+    try:
+        draft.add_text(content.decode(), source)
+    except UnicodeDecodeError as error:
+        draft.note(source, "a crontab in UTF-8", f"{content[error.start : error.end]!r} at byte {error.start}")
+
+
+def _with_defaults(draft: Draft, task: registry.Task[Any, Any], source: str, item: CronItem) -> CronItem:
+    """A schedule beside a task adds jobs as ``task.add_job`` does: with the task's own defaults."""
+    values = {name: getattr(task.defaults, name) for name in DEFAULTS if getattr(item, name) is None}
+    if item.job_key is None:
+        values["job_key"] = _job_key(draft, task, source, item)
+    return replace(item, **values)
+
+
+def _job_key(draft: Draft, task: registry.Task[Any, Any], source: str, item: CronItem) -> str | None:
+    payload = item.payload or {}
+    try:
+        return valid_job_key(task.defaults.job_key_for(payload))
+    except Exception as error:  # a task's job_key may be a function of the user's
+        draft.note(source, f"a payload that job_key can make a key of ({error!r}), or ?jobKey=", repr(payload))
+        return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field, replace
 
 from django_graphile_worker.crontab.items import CronItem
 from django_graphile_worker.crontab.mistakes import CrontabMistake, Notebook, Position, raise_for
@@ -53,21 +53,35 @@ class Draft:
             notebook.note("a CronItem or crontab text", repr(item))
         self.mistakes += notebook.mistakes
 
-    def add_schedules(self, task: str, schedules: Iterable[str], source: str) -> None:
+    def add_schedules(
+        self,
+        task: str,
+        schedules: Iterable[str],
+        source: str,
+        adjust: Callable[[CronItem], CronItem] = lambda item: item,
+    ) -> None:
         """The schedules beside one task; of several, each gets a name of its own."""
         lines = tuple(schedules)
         notebook = Notebook(source)
         for line in lines:
             placed = read_schedule(line, task, notebook, named_by_pattern=len(lines) > 1)
-            self.placed += [placed] if placed else []
+            if placed is not None:
+                self.placed.append(replace(placed, item=adjust(placed.item)))
+        self.mistakes += notebook.mistakes
+
+    def note(self, source: str, expected: str, text: str, at: Position | None = None) -> None:
+        notebook = Notebook(source)
+        notebook.note(expected, text, at)
         self.mistakes += notebook.mistakes
 
     def refuse_unknown_tasks(self, known: Container[str], names: Iterable[str]) -> None:
         for placed in self.placed:
-            if placed.item.task not in known:
-                near = difflib.get_close_matches(placed.item.task, list(names), n=1)
+            task = placed.item.task
+            if task not in known:
+                near = difflib.get_close_matches(task, list(names), n=1)
                 hint = f" (did you mean {near[0]!r}?)" if near else ""
-                self._note(placed, f"the identifier of a registered task{hint}", placed.item.task, placed.task_at)
+                expected = f"the identifier of a registered task{hint}"
+                self.note(placed.source, expected, task, placed.task_at)
 
     def finish(self) -> tuple[CronItem, ...]:
         self._refuse_duplicates()
@@ -90,9 +104,4 @@ class Draft:
                     f"an identifier of its own ({earlier.source}{line} already has this one): "
                     "give it another, with ?id= or identifier="
                 )
-                self._note(placed, expected, placed.item.name, placed.name_at)
-
-    def _note(self, placed: PlacedItem, expected: str, text: str, at: Position) -> None:
-        notebook = Notebook(placed.source)
-        notebook.note(expected, text, at)
-        self.mistakes += notebook.mistakes
+                self.note(placed.source, expected, placed.item.name, placed.name_at)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import CronItem, format_item, parse_cron_items, parse_crontab
@@ -15,6 +15,7 @@ from tests.unit.crontab import strategies
 
 @settings(deadline=None)
 @given(strategies.items())
+@example(CronItem("task", "* * * * *", {"?": "{&"}, "task", timedelta(0), job_key="a&b=c+d %?#é {", flags=("&", "=")))
 def test_reading_what_was_written_gives_the_item_back(item: CronItem) -> None:
     assert parse_crontab(format_item(item)) == (item,)
 
