@@ -68,12 +68,23 @@ def _instance(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handle
     is_async = _is_async(middleware)
     if is_async and not inner.is_async:
         # An async middleware that did not say so: it will await what it calls.
-        return Handler(factory(_to_async(inner).call), is_async=True)
-    return Handler(middleware, is_async)
+        middleware = factory(_to_async(inner).call)
+    return Handler(_recognisable(middleware) if is_async else middleware, is_async)
 
 
 def _is_async(middleware: Any) -> bool:
     return iscoroutinefunction(middleware) or iscoroutinefunction(type(middleware).__call__)
+
+
+def _recognisable(middleware: Any) -> Any:
+    """What the next one gets must pass iscoroutinefunction; an object with async __call__ does not."""
+    if iscoroutinefunction(middleware):
+        return middleware
+
+    async def get_result(job: Any) -> Any:
+        return await middleware(job)
+
+    return get_result
 
 
 def _to_sync(handler: Handler, event_loop: EventLoop) -> Handler:

@@ -396,7 +396,7 @@ class TestWithAPool:
         monkeypatch.setitem(settings, "OPTIONS", {**settings["OPTIONS"], "pool": {"min_size": 1, "max_size": 2}})
         yield
         connection.close()
-        connection.close_pool()
+        connection.close_pool()  # type: ignore[attr-defined]
 
     @pytest.mark.usefixtures("pooled")
     def test_connection__is_given_back_after_the_job(self, slot: Slot) -> None:
@@ -404,7 +404,7 @@ class TestWithAPool:
         slot.run(pids)
         slot.run(pids)
         assert slot.call(lambda: connection.connection) is None
-        assert connection.pool.get_stats()["requests_num"] == 2
+        assert connection.pool.get_stats()["requests_num"] == 2  # type: ignore[attr-defined]
 
     @pytest.mark.usefixtures("pooled")
     @pytest.mark.parametrize(
