@@ -1,0 +1,142 @@
+"""What recurring tasks cost: matching, foreseeing, firing, and making up a year of missed minutes.
+
+    python -m benchmarks.bench_crontab
+    python -m benchmarks.bench_crontab --backlog-days 365
+
+The targets are a millisecond for matching a minute against a thousand items, and a
+millisecond for the next time of any item.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+os.environ["DEBUG"] = "0"
+django.setup()
+
+from django.conf import settings  # noqa: E402
+from django.db import connection  # noqa: E402
+
+from django_graphile_worker import conf  # noqa: E402
+from django_graphile_worker.crontab import CronItem, Timetable, upcoming  # noqa: E402
+from django_graphile_worker.crontab.parser import parse_crontab  # noqa: E402
+from django_graphile_worker.worker.cron import Cron  # noqa: E402
+from testproject import databases  # noqa: E402
+
+NOW = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
+ZONES = (None, "Europe/Paris", "America/New_York", "Australia/Lord_Howe")
+
+
+def microseconds(function: Callable[[], object], rounds: int = 200) -> float:
+    durations = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        function()
+        durations.append(time.perf_counter() - started)
+    return statistics.median(durations) * 1e6
+
+
+def pure() -> None:
+    items = [
+        CronItem(f"task{index}", f"{index % 60} {index % 24} * * *", time_zone=ZONES[index % 4])
+        for index in range(1000)
+    ]
+    always = [CronItem(f"task{index}", "* * * * *") for index in range(1000)]
+    text = "\n".join(f"{index % 60} 4 * * * task ?id=item{index}&fill=2d {{n: {index}}}" for index in range(100))
+    sparse, busy = Timetable(items), Timetable(always)
+    print(f"match a minute, 1,000 items in 4 zones     {microseconds(lambda: sparse.due(NOW)):9.1f} µs")
+    print(f"match a minute, 1,000 items, all due       {microseconds(lambda: busy.due(NOW)):9.1f} µs")
+    for pattern in ("* * * * *", "0 9 * * MON-FRI", "0 0 31 12 *", "0 0 29 2 *"):
+        item = CronItem("task", pattern, time_zone="Europe/Paris")
+        cost = microseconds(lambda item=item: upcoming(item, NOW))  # type: ignore[misc]
+        print(f"next time of {pattern:<30}{cost:9.1f} µs")
+    print(f"read 100 lines with options and payload    {microseconds(lambda: parse_crontab(text), 5):9.1f} µs")
+
+
+@contextmanager
+def scratch_database() -> Iterator[None]:
+    databases.ensure_running()
+    name = settings.DATABASES["default"]["NAME"]
+    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    try:
+        yield
+    finally:
+        connection.creation.destroy_test_db(name, verbosity=0)
+
+
+class OneConnection:
+    """Django's connection as a source of cursors."""
+
+    def cursor(self) -> Any:
+        return connection.cursor()
+
+    def close(self) -> None:
+        connection.close()
+
+
+def worker(items: list[CronItem], moment: Callable[[], datetime]) -> Cron:
+    return Cron(items=items, database=OneConnection(), schema=conf.current().schema, database_now=moment)
+
+
+def firing() -> None:
+    """A tick of many items that are all due: won by the first worker, lost by the second."""
+    items = [CronItem(f"task{index}", "* * * * *") for index in range(100)]
+    now = NOW
+    first, second = worker(items, lambda: now), worker(items, lambda: now)
+    for cron in (first, second):
+        cron.step()
+    won, lost = [], []
+    for _ in range(30):
+        now += timedelta(minutes=1)
+        won.append(microseconds(first.step, 1))
+        lost.append(microseconds(second.step, 1))
+    print(f"fire a tick of 100 items                   {statistics.median(won):9.1f} µs")
+    print(f"find a tick of 100 items fired             {statistics.median(lost):9.1f} µs")
+
+
+def backlog(days: int) -> None:
+    """Every minute of so many days was missed; another item is due every minute meanwhile."""
+    long, other = CronItem("long", "* * * * *", backfill_period="1y"), CronItem("other", "* * * * *")
+    now = NOW
+    worker([long], lambda: now).step()
+    now += timedelta(days=days)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    cron = worker([long, other], lambda: now)
+    started = time.perf_counter()
+    steps = []
+    while True:
+        step_started = time.perf_counter()
+        pause = cron.step()
+        steps.append(time.perf_counter() - step_started)
+        if pause > 0:
+            break
+    elapsed = time.perf_counter() - started
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    count = days * 24 * 60
+    print(f"make up {count:,} minutes: {elapsed:.1f} s, {count / elapsed:,.0f} ticks/s, {len(steps):,} steps")
+    print(f"  longest step {max(steps) * 1000:.0f} ms (what another item may be late), memory +{grown:.1f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backlog-days", type=int, default=14)
+    arguments = parser.parse_args()
+    pure()
+    with scratch_database():
+        firing()
+        backlog(arguments.backlog_days)
+
+
+if __name__ == "__main__":
+    main()
