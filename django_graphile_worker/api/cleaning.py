@@ -27,7 +27,7 @@ def cleanup(
 ) -> CleanupResult:
     """Delete old permanently failed jobs (when an age is given), and the names that no job uses.
 
-    Task names that this process, its crontab or a live worker knows are kept. graphile-worker's Node workers
+    Task names that this process or a live worker knows are kept. graphile-worker's Node workers
     do not tell theirs: where they run too, leave ``unused_tasks`` out.
     """
     age = _valid_age(failed_jobs_older_than)

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import (
+    JobSpec,
+    PayloadError,
+    add_job,
+    add_jobs,
+    models,
+)
+from django_graphile_worker.api import adding
+from django_graphile_worker.exceptions import InvalidTypeError
+from tests.rows import as_job, database_now, stored
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+class TestAddJobs:
+    def test_jobs_come_back_in_the_order_of_their_specs(self) -> None:
+        specs = [JobSpec("send_email", {"n": number}, priority=-number) for number in range(50)]
+        jobs = add_jobs(specs)
+        assert [job.payload["n"] for job in jobs] == list(range(50))
+        assert [job.id for job in jobs] == sorted(job.id for job in jobs)
+        assert jobs == [as_job(stored(job)) for job in jobs]
+
+    def test_every_option_of_a_spec_is_honoured(self) -> None:
+        (job,) = add_jobs(
+            [
+                JobSpec(
+                    "send_email",
+                    {"a": "ü"},
+                    queue_name="mail",
+                    run_at=NOW,
+                    max_attempts=3,
+                    job_key="k",
+                    priority=4,
+                    flags=["a", 'b"\\'],
+                )
+            ]
+        )
+        assert job == as_job(stored(job))
+        assert (job.queue_name, job.run_at, job.max_attempts, job.key) == ("mail", NOW, 3, "k")
+        assert (job.priority, job.flags, job.payload) == (4, frozenset({"a", 'b"\\'}), {"a": "ü"})
+
+    def test_a_spec_without_options_has_the_schemas_defaults(self) -> None:
+        (job,) = add_jobs([JobSpec("send_email")])
+        assert job == as_job(stored(job))
+        assert (job.payload, job.max_attempts, job.run_at) == ({}, 25, database_now())
+
+    def test_a_timedelta_counts_from_the_databases_now(self) -> None:
+        delays = [timedelta(days=1, microseconds=1), timedelta(0), -timedelta(hours=1), timedelta(microseconds=3)]
+        jobs = add_jobs(JobSpec("send_email", run_at=delay) for delay in delays)
+        assert [job.run_at - database_now() for job in jobs] == delays
+
+    def test_nothing_is_added_from_nothing(self, django_assert_num_queries: Any) -> None:
+        with django_assert_num_queries(0):
+            assert add_jobs([]) == []
+
+    def test_it_is_one_statement(self, django_assert_num_queries: Any) -> None:
+        specs = [JobSpec("send_email", job_key=f"k{number}" if number % 2 else None) for number in range(100)]
+        with django_assert_num_queries(1):
+            add_jobs(specs)
+
+    def test_of_a_key_given_twice_the_last_wins__and_arrays_merge(self) -> None:
+        jobs = add_jobs(
+            [
+                JobSpec("send_email", {"n": 1}, job_key="a", priority=1),
+                JobSpec("send_email", {"n": 2}),
+                JobSpec("send_sms", {"n": 3}, job_key="a", queue_name="sms"),
+                JobSpec("send_email", [1], job_key="b"),
+                JobSpec("send_email", [2], job_key="b"),
+            ]
+        )
+        assert [job.payload for job in jobs] == [{"n": 3}, {"n": 2}, {"n": 3}, [1, 2], [1, 2]]
+        assert jobs[0] == jobs[2] == as_job(stored(jobs[0]))
+        assert jobs[3] == jobs[4] == as_job(stored(jobs[3]))
+        assert models.Job.objects.count() == 3
+
+    def test_each_spec_has_its_own_job_key_mode(self) -> None:
+        for key in "abc":
+            add_job("send_email", {"old": key}, job_key=key, run_at=NOW)
+        later = NOW + timedelta(days=1)
+        jobs = add_jobs(
+            [
+                JobSpec("send_email", {"n": 0}, run_at=later),
+                JobSpec("send_email", {"n": 1}, job_key="a", run_at=later),
+                JobSpec("send_email", {"n": 2}, job_key="b", run_at=later, job_key_mode="preserve_run_at"),
+                JobSpec("send_email", {"n": 3}, run_at=later),
+                JobSpec("send_email", {"n": 4}, job_key="c", run_at=later, job_key_mode="unsafe_dedupe"),
+                JobSpec("send_email", {"n": 5}, run_at=later),
+                JobSpec("send_email", {"n": 6}, job_key="d", run_at=later, job_key_mode="unsafe_dedupe"),
+            ]
+        )
+        assert [(job.payload, job.run_at) for job in jobs] == [
+            ({"n": 0}, later),
+            ({"n": 1}, later),
+            ({"n": 2}, NOW),
+            ({"n": 3}, later),
+            ({"old": "c"}, NOW),
+            ({"n": 5}, later),
+            ({"n": 6}, later),
+        ]
+        assert jobs == [as_job(stored(job)) for job in jobs]
+
+    def test_specs_without_a_key_do_not_split_the_batch(self, django_assert_num_queries: Any) -> None:
+        specs = [JobSpec("a"), JobSpec("a", job_key="k", job_key_mode="preserve_run_at"), JobSpec("a")]
+        with django_assert_num_queries(1):
+            add_jobs(specs)
+
+    @pytest.mark.parametrize("returning", [True, False])
+    def test_all_or_none(self, returning: bool) -> None:
+        specs = [JobSpec("send_email"), JobSpec("send_email", {1})]
+        with pytest.raises(PayloadError) as refused:
+            add_jobs(specs, returning=returning)
+        assert str(refused.value) == "specs[1]: payload: expected a value that JSON can hold, got set at $."
+        assert refused.value.path == "$"
+        assert not models.Job.objects.exists()
+
+    @pytest.mark.parametrize(
+        ("specs", "message"),
+        [
+            (["send_email"], "specs[0]: expected a JobSpec, got 'send_email' (str)."),
+            ([JobSpec("a"), None], "specs[1]: expected a JobSpec, got None (NoneType)."),
+            (5, "specs: expected an iterable of JobSpec, got 5."),
+            (JobSpec("a"), f"specs: expected an iterable of JobSpec, got {JobSpec('a')!r}."),
+        ],
+    )
+    def test_only_specs_are_specs(self, specs: Any, message: str) -> None:
+        with pytest.raises(InvalidTypeError) as refused:
+            add_jobs(specs)
+        assert str(refused.value) == message
+
+    def test_a_stream_is_added_in_pieces_and_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(adding, "STREAMED_SPECS", 3)
+        waiting = 0
+        most_waiting = 0
+
+        def specs() -> Iterator[JobSpec]:
+            nonlocal waiting, most_waiting
+            for number in range(10):
+                waiting = number - models.Job.objects.count()
+                most_waiting = max(most_waiting, waiting)
+                yield JobSpec("send_email", {"n": number})
+
+        assert add_jobs(specs(), returning=False) == 10
+        assert most_waiting == 3
+        assert [job.payload["n"] for job in models.Job.objects.order_by("id")] == list(range(10))
+
+    def test_a_stream_is_cut_by_size_too(self, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
+        monkeypatch.setattr(adding, "STREAMED_CHARACTERS", 100)
+        with django_assert_num_queries(4):  # two statements in a savepoint
+            assert add_jobs((JobSpec("a", "x" * 60) for _ in range(4)), returning=False) == 4
+
+    def test_a_stream_that_breaks_adds_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(adding, "STREAMED_SPECS", 2)
+
+        def specs() -> Iterator[JobSpec]:
+            yield from [JobSpec("send_email")] * 5
+            raise OSError("the file ended early")
+
+        with pytest.raises(OSError, match="ended early"):
+            add_jobs(specs(), returning=False)
+        assert not models.Job.objects.exists()
+
+    def test_a_large_list_is_cut_and_still_in_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(adding, "LISTED_SPECS", 4)
+        jobs = add_jobs([JobSpec("a", {"n": number}) for number in range(10)])
+        assert [job.payload["n"] for job in jobs] == list(range(10))
+
+    def test_a_naive_time_is_warned_about(self) -> None:
+        with pytest.warns(RuntimeWarning, match="naive datetime"):
+            (job,) = add_jobs([JobSpec("a", run_at=NOW.replace(tzinfo=None))])
+        assert job.run_at == NOW

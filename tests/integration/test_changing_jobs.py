@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import (
+    InvalidJobError,
+    JobSpec,
+    add_job,
+    add_jobs,
+    complete_jobs,
+    force_unlock_workers,
+    models,
+    permanently_fail_jobs,
+    remove_job,
+    reschedule_jobs,
+)
+from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.payloads import RawPayload
+from tests.factories import make_job, make_queue
+from tests.rows import as_job, database_now, query, stored
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+class TestChangingJobs:
+    def test_remove_job_removes_and_returns(self) -> None:
+        job = add_job("send_email", {"n": 1}, job_key="k", queue_name="mail", flags=["a"])
+        assert remove_job("k") == job
+        assert not models.Job.objects.exists()
+
+    def test_remove_job_returns_none_when_there_is_none(self) -> None:
+        assert remove_job("k") is None
+
+    def test_remove_job_cancels_a_running_job(self) -> None:
+        job_id = make_job("send_email", key="k", locked_by="w")
+        job = remove_job("k")
+        assert job
+        assert (job.id, job.key, job.attempts, job.locked_by) == (job_id, None, 25, "w")
+
+    @pytest.mark.parametrize("key", [None, 5, ""])
+    def test_remove_job_needs_a_key(self, key: Any) -> None:
+        with pytest.raises((InvalidTypeError, InvalidJobError), match=r"^job_key: expected"):
+            remove_job(key)
+
+    def test_complete_jobs_deletes_what_is_not_running(self) -> None:
+        jobs = add_jobs([JobSpec("a", {"n": 1}), JobSpec("b", queue_name="q")])
+        running = make_job("a", locked_by="w")
+        completed = complete_jobs([job.id for job in jobs] + [running, 99_999_999])
+        assert sorted(completed, key=lambda job: job.id) == jobs
+        assert [row.id for row in models.Job.objects.all()] == [running]
+
+    def test_permanently_fail_jobs_uses_up_the_attempts(self) -> None:
+        job = add_job("a", max_attempts=3)
+        (failed,) = permanently_fail_jobs([job.id], "no\x00t \ud800 today")
+        assert (failed.attempts, failed.last_error) == (3, "no\\x00t \\ud800 today")
+        assert failed == as_job(stored(job))
+        (failed,) = permanently_fail_jobs([job.id])
+        assert failed.last_error == "Manually marked as failed"
+
+    def test_reschedule_jobs_changes_what_is_given(self) -> None:
+        job = add_job("a", priority=3, max_attempts=4)
+        (moved,) = reschedule_jobs([job.id], run_at=timedelta(hours=1))
+        assert (moved.run_at, moved.priority, moved.max_attempts) == (database_now() + timedelta(hours=1), 3, 4)
+        (moved,) = reschedule_jobs([job.id], run_at=NOW, priority=-1, attempts=2, max_attempts=9)
+        assert (moved.run_at, moved.priority, moved.attempts, moved.max_attempts) == (NOW, -1, 2, 9)
+        assert moved == as_job(stored(job))
+
+    def test_reschedule_jobs_warns_about_a_naive_time(self) -> None:
+        job = add_job("a")
+        with pytest.warns(RuntimeWarning, match="naive datetime"):
+            (moved,) = reschedule_jobs([job.id], run_at=NOW.replace(tzinfo=None))
+        assert moved.run_at == NOW
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"priority": 40_000}, "priority: expected a whole number from -32768 to 32767, got 40000."),
+            ({"attempts": -1}, "attempts: expected a whole number from 0 to 32767, got -1."),
+            ({"max_attempts": 0}, "max_attempts: expected a whole number from 1 to 32767, got 0."),
+        ],
+    )
+    def test_reschedule_jobs_checks_its_values(
+        self, options: dict[str, Any], message: str, django_assert_num_queries: Any
+    ) -> None:
+        with django_assert_num_queries(0), pytest.raises(InvalidJobError) as refused:
+            reschedule_jobs([1], **options)
+        assert str(refused.value) == message
+
+    @pytest.mark.parametrize("function", [complete_jobs, permanently_fail_jobs, reschedule_jobs])
+    @pytest.mark.parametrize(
+        ("job_ids", "message"),
+        [
+            (5, "job_ids: expected a list of job ids, got 5."),
+            ("12", "job_ids: expected a list of job ids, got '12'."),
+            (
+                [1, "2"],
+                "job_ids: expected a whole number from 1 to 9223372036854775807, got '2' (str).",
+            ),
+            ([2**63], "job_ids: expected a whole number from 1 to 9223372036854775807, got 9223372036854775808."),
+        ],
+    )
+    def test_job_ids_are_checked(self, function: Callable[..., Any], job_ids: Any, message: str) -> None:
+        with pytest.raises((InvalidTypeError, InvalidJobError)) as refused:
+            function(job_ids)
+        assert str(refused.value) == message
+
+    @pytest.mark.parametrize("function", [complete_jobs, permanently_fail_jobs, reschedule_jobs])
+    def test_no_ids_are_no_statement(self, function: Callable[..., Any], django_assert_num_queries: Any) -> None:
+        with django_assert_num_queries(0):
+            assert function(iter(())) == []
+
+    def test_force_unlock_workers_frees_jobs_and_queues(self) -> None:
+        job_id = make_job("a", locked_by="gone")
+        other = make_job("a", locked_by="alive")
+        make_queue("q", locked_by="gone")
+        force_unlock_workers(["gone"])
+        assert models.Job.objects.get(pk=job_id).locked_by is None
+        assert models.Job.objects.get(pk=other).locked_by == "alive"
+        assert models.JobQueue.objects.get(queue_name="q").is_available
+
+    @pytest.mark.parametrize("worker_ids", ["gone", 5, [5]])
+    def test_worker_ids_are_checked(self, worker_ids: Any) -> None:
+        with pytest.raises(InvalidTypeError, match=r"^worker_ids: expected"):
+            force_unlock_workers(worker_ids)
+
+    def test_jobs_that_python_cannot_read_can_be_failed_and_completed(self) -> None:
+        job_id = make_job("a")
+        deep = "[" * 5000 + "]" * 5000
+        query(
+            f"update {models.Job._meta.db_table} set payload = %s, run_at = '-infinity',"
+            " created_at = '4713-01-01 BC', updated_at = '294276-01-01', flags = '[1]' returning 1",
+            deep,
+        )
+        (failed,) = permanently_fail_jobs([job_id])
+        assert isinstance(failed.payload, RawPayload)
+        assert (failed.run_at.year, failed.created_at.year, failed.flags) == (1, 1, frozenset())
+        assert len(complete_jobs([job_id])) == 1

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connection, connections
+from django.db.models.signals import post_migrate
+
+from django_graphile_worker import JobSpec, add_job, add_jobs, models, task
+from django_graphile_worker.apps import register_task_names
+from django_graphile_worker.registry import Registry, tasks
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[Registry]:
+    with tasks.isolated() as isolated:
+        yield isolated
+
+
+def names(using: str = "default") -> set[str]:
+    return set(models.Task.objects.using(using).values_list("identifier", flat=True))
+
+
+def test_tasks_are_found_in_the_tasks_module_of_every_app(registry: Registry) -> None:
+    from testproject.shop import tasks as shop_tasks
+
+    assert registry.get("send_receipt") is shop_tasks.send_receipt
+
+
+def test_a_tasks_jobs_have_its_defaults() -> None:
+    @task(
+        "mail:send", queue_name="mail", priority=5, max_attempts=3, flags=["slow"], job_key=lambda payload: payload["k"]
+    )
+    def send(payload: Any) -> None: ...
+
+    for job in (send.add_job({"k": "1"}), add_job(send, {"k": "2"}), add_jobs([JobSpec(send, {"k": "3"})])[0]):
+        assert (job.task_identifier, job.queue_name, job.priority) == ("mail:send", "mail", 5)
+        assert (job.max_attempts, job.flags, job.key) == (3, frozenset({"slow"}), job.payload["k"])
+
+
+def test_the_call_goes_before_the_defaults() -> None:
+    @task(queue_name="mail", priority=5, job_key="k")
+    def send(payload: Any) -> None: ...
+
+    job = send.add_job(queue_name="other", priority=0, job_key="l", max_attempts=2)
+    assert (job.queue_name, job.priority, job.key, job.max_attempts, job.payload) == ("other", 0, "l", 2, {})
+
+
+def test_a_name_alone_brings_no_defaults() -> None:
+    @task(queue_name="mail")
+    def send(payload: Any) -> None: ...
+
+    assert add_job("send").queue_name is None
+
+
+def test_an_unknown_option_is_a_type_error() -> None:
+    @task
+    def send(payload: Any) -> None: ...
+
+    with pytest.raises(TypeError, match="prioritty"):
+        send.add_job({}, prioritty=5)
+
+
+class TestNamesAfterMigrate:
+    def test_every_task_has_its_name_registered(self) -> None:
+        @task("brand:new")
+        def new(payload: Any) -> None: ...
+
+        call_command("migrate", verbosity=0)
+        assert {"brand:new", "send_receipt"} <= names()
+
+    def test_names_that_do_not_fit_are_left_out(self) -> None:
+        @task("x" * 129)
+        def long(payload: Any) -> None: ...
+
+        register_task_names(using="default")
+        assert "send_receipt" in names()
+
+    def test_known_names_keep_their_ids(self) -> None:
+        register_task_names(using="default")
+        before = list(models.Task.objects.order_by("id").values_list("id", "identifier"))
+        register_task_names(using="default")
+        assert list(models.Task.objects.order_by("id").values_list("id", "identifier")) == before
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_only_the_queues_database_gets_them(self) -> None:
+        models_of_other = names("other")
+
+        @task("brand:new")
+        def new(payload: Any) -> None: ...
+
+        register_task_names(using="other")
+        assert names("other") == models_of_other
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_the_queues_database_may_be_another(self, settings: Any) -> None:
+        settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "DATABASE": "other"}
+        register_task_names(using="default")
+        register_task_names(using="other")
+        assert "send_receipt" in names("other")
+
+    def test_an_absent_schema_is_no_error(self, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+        settings.GRAPHILE_WORKER = {"SCHEMA": "not_there"}
+        register_task_names(using="default")
+        assert caplog.messages == []
+
+    def test_another_engine_is_no_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "vendor", "sqlite")
+        register_task_names(using="default")
+
+    def test_a_database_error_is_told_and_the_transaction_goes_on(
+        self, caplog: pytest.LogCaptureFixture, worker_schema: str
+    ) -> None:
+        @task("brand:new")
+        def new(payload: Any) -> None: ...
+
+        with connections["default"].cursor() as cursor:
+            cursor.execute(
+                f"alter table {worker_schema}._private_tasks add constraint closed check (identifier <> 'brand:new')"
+            )
+        register_task_names(using="default")
+        assert "Task names were not registered in the database 'default'" in caplog.text
+        assert "brand:new" not in names()
+
+    def test_it_is_connected_once_and_to_this_app(self) -> None:
+        config = apps.get_app_config("graphile_worker")
+        responses = post_migrate.send_robust(config, app_config=config, using="nowhere", verbosity=0, interactive=False)
+        assert [receiver for receiver, _ in responses].count(register_task_names) == 1
