@@ -117,9 +117,10 @@ class Executor:
 
     def _ended_badly(self, run: Run, error: BaseException | None, leftovers: Sequence[str]) -> Outcome:
         if isinstance(error, LostAtomicClaimError):
-            return self._interrupted(run, signals.claim_lost)
+            # Nothing is left to be returned either; the releaser will notice, and say so.
+            return Interrupted(run.claim, run.duration)
         if isinstance(error, CancelledByWorker):
-            return self._interrupted(run, signals.job_interrupted, reason="the worker stops")
+            return self._interrupted(run)
         if error is None and run.is_atomic:
             return self._succeeded_but(run, leftovers)
         if error is None:
@@ -135,9 +136,9 @@ class Executor:
             self._tell(signals.job_failed, run, duration=outcome.duration, error=error, retry_in=retry_in)
         return outcome
 
-    def _interrupted(self, run: Run, signal: signals.Event, **arguments: Any) -> Interrupted:
+    def _interrupted(self, run: Run) -> Interrupted:
         outcome = Interrupted(run.claim, run.duration)
-        self._tell(signal, run, duration=outcome.duration, outcome=outcome, **arguments)
+        self._tell(signals.job_interrupted, run, duration=outcome.duration, reason="the worker stops")
         return outcome
 
     def _succeeded_but(self, run: Run, leftovers: Sequence[str]) -> Outcome:

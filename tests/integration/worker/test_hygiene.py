@@ -211,13 +211,16 @@ def test_settings_of_every_new_connection__are_no_leftover(slot: Slot) -> None:
         connection_created.disconnect(set_up)
 
 
-def test_trouble_of_the_task_itself__comes_first_and_the_leftover_is_added(slot: Slot) -> None:
+@pytest.mark.parametrize("trouble", [ValueError, SystemExit])
+def test_trouble_of_the_task_itself__comes_first_and_the_leftover_is_added(
+    slot: Slot, trouble: type[BaseException]
+) -> None:
     def both(payload: Any) -> None:
         execute("begin")
-        raise ValueError("boom")
+        raise trouble("boom")
 
     error = slot.failure(both).error
-    assert error.startswith("ValueError: boom")
+    assert error.startswith(f"{trouble.__name__}: boom")
     assert "The task also left database 'default': a transaction open" in error
 
 
