@@ -49,6 +49,11 @@ def shown(value: object) -> str:
     text = str(value)
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]}…"
+    return escaped(text)
+
+
+def escaped(text: str) -> str:
+    """The text with everything that a terminal could obey made visible."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,0 +1,77 @@
+"""Adding a job by hand: ``add``."""
+
+from __future__ import annotations
+
+from django.core.management.base import CommandParser
+
+from django_graphile_worker import api, registry
+from django_graphile_worker.jobs import Job, JobKeyMode
+from django_graphile_worker.management.operator import values
+from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.telling import job_as_dict, job_line
+from django_graphile_worker.management.operator.verb import Options, Verb
+
+
+class Add(Verb):
+    name = "add"
+    summary = "Add a job."
+    description = (
+        "Adds a job; the task's own defaults apply to what is not given. A task that this project does not have is "
+        "added all the same, with a note: other workers may have it."
+    )
+    examples = (
+        "send_receipt '{\"order\": 1}'",
+        "send_receipt '{order: 1}' --run-at +5m --queue mail --priority 5",
+        "rebuild_index - --key index --key-mode preserve_run_at < payload.json",
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("task", metavar="TASK", help="The task's identifier.")
+        parser.add_argument(
+            "payload", nargs="?", metavar="PAYLOAD", help="JSON or JSON5; - reads it from standard input (default: {})."
+        )
+        parser.add_argument("--queue", metavar="QUEUE", help="Run it in this queue, one job at a time.")
+        parser.add_argument(
+            "--run-at", type=values.run_at, metavar="TIME", help="+5m, or a time like 2026-05-01T12:00 (default: now)."
+        )
+        parser.add_argument("--max-attempts", type=values.positive, metavar="N", help="Attempts allowed.")
+        parser.add_argument("--key", metavar="KEY", help="Replace the job with this key, if it waits.")
+        parser.add_argument(
+            "--key-mode", choices=[mode.value for mode in JobKeyMode], help="What a waiting job with the key keeps."
+        )
+        parser.add_argument("--priority", type=values.whole, metavar="N", help="Lower numbers run first.")
+        parser.add_argument("--flag", action="append", metavar="FLAG", help="A flag; may be given several times.")
+
+    def run(self, desk: Desk, options: Options) -> None:
+        name = options["task"]
+        known = registry.tasks.get(name)
+        job = self._add(desk, options)
+        if known is None:
+            hint = values.did_you_mean(name, registry.tasks.identifiers())
+            desk.note(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
+        if desk.is_json:
+            desk.dump(job_as_dict(job))
+            return
+        with desk.reading() as (_, _, now):
+            desk.say(desk.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, now)}"))
+
+    def _add(self, desk: Desk, options: Options) -> Job:
+        return api.add_job(
+            registry.tasks.get(options["task"]) or options["task"],
+            values.payload(options["payload"]),
+            queue_name=options["queue"],
+            run_at=options["run_at"],
+            max_attempts=options["max_attempts"],
+            job_key=options["key"],
+            job_key_mode=options["key_mode"],
+            priority=options["priority"],
+            flags=options["flag"],
+            using=desk.using,
+        )
+
+
+def _what_happened(job: Job, key_mode: str | None) -> str:
+    """A job that was there before has been revised."""
+    if not job.revision:
+        return "Added"
+    return "Was there already:" if key_mode == JobKeyMode.UNSAFE_DEDUPE else "Replaced"

@@ -1,0 +1,142 @@
+"""Recurring tasks: ``crontab``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from django_graphile_worker import conf
+from django_graphile_worker.crontab import CronItem, describe, upcoming
+from django_graphile_worker.crontab.phrases import format_phrase
+from django_graphile_worker.logs import shown
+from django_graphile_worker.management.operator import tables, times, values
+from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.management.options import existing_file
+from django_graphile_worker.schedule import collect
+from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql.crontabs import KnownCrontab
+
+DEFAULT_TIMES = 5
+Known = Mapping[str, KnownCrontab]
+
+
+class Crontab(Verb):
+    name = "crontab"
+    summary = "List recurring tasks, their next times and their last."
+    description = (
+        "Lists the items of CRONTAB, of CRONTAB_FILE and of @task(cron=...): what their pattern means, the time zone "
+        "it is meant in, the next times (in the current time zone) and the last one that was fired. Items that the "
+        "database remembers and this project does not have come last."
+    )
+    examples = ("", "--next 20", "--crontab deploy/crontab --json")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--next",
+            type=values.positive,
+            default=DEFAULT_TIMES,
+            metavar="N",
+            help=f"How many coming times to show (default: {DEFAULT_TIMES}).",
+        )
+        parser.add_argument(
+            "--crontab", type=existing_file, dest="crontab_file", metavar="FILE", help="Instead of CRONTAB_FILE."
+        )
+
+    def run(self, desk: Desk, options: Options) -> None:
+        settings = conf.current()
+        if options["crontab_file"] is not None:
+            settings = settings.replace(crontab_file=options["crontab_file"])
+        items = collect(settings)
+        with desk.reading() as (cursor, schema, now):
+            known = crontabs.known_crontabs(cursor, schema=schema)
+        strangers = [known[name] for name in sorted(set(known) - {item.name for item in items})]
+        if desk.is_json:
+            desk.dump(_as_dict(items, known, strangers, now, options["next"]))
+        else:
+            self._tell(desk, items, known, strangers, now, options["next"])
+
+    def _tell(
+        self,
+        desk: Desk,
+        items: Sequence[CronItem],
+        known: Known,
+        strangers: Sequence[KnownCrontab],
+        now: datetime,
+        count: int,
+    ) -> None:
+        if not items:
+            desk.note("No recurring tasks here.")
+        blocks = [_block(desk, item, known.get(item.name), now, count) for item in items]
+        blocks += [_stranger(item, now) for item in strangers]
+        desk.say("\n\n".join(blocks))
+
+
+def _block(desk: Desk, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
+    pattern = item.match if isinstance(item.match, str) else "a function"
+    coming = [times.both(moment, now) for moment in upcoming(item, now, count)]
+    pairs: list[tuple[str, tables.Cell | str]] = [
+        ("task", item.task),
+        ("pattern", pattern),
+        ("means", describe(item)),
+        *_unusual(item),
+        ("last", _last(known, now)),
+        ("next", coming[0] if coming else "not soon"),
+        *(("", moment) for moment in coming[1:]),
+    ]
+    return f"{desk.style.MIGRATE_HEADING(shown(item.name))}\n{tables.facts(pairs, indent='  ')}"
+
+
+def _unusual(item: CronItem) -> list[tuple[str, tables.Cell | str]]:
+    pairs: list[tuple[str, tables.Cell | str]] = []
+    if item.period:
+        pairs.append(("backfills", format_phrase(item.period)))
+    if item.queue_name:
+        pairs.append(("queue", item.queue_name))
+    if item.job_key:
+        pairs.append(("job key", item.job_key))
+    return pairs
+
+
+def _last(known: KnownCrontab | None, now: datetime) -> str:
+    if known is None:
+        return "unknown to the database: no worker has had it yet"
+    if known.last_execution is None:
+        return f"never, known since {times.both(known.known_since, now)}"
+    return times.both(known.last_execution, now)
+
+
+def _stranger(known: KnownCrontab, now: datetime) -> str:
+    pairs: list[tuple[str, tables.Cell | str]] = [
+        ("task", "not in this project's crontab; another worker has it, or had it"),
+        ("last", _last(known, now)),
+    ]
+    return f"{shown(known.identifier)}\n{tables.facts(pairs, indent='  ')}"
+
+
+def _as_dict(
+    items: Sequence[CronItem], known: Known, strangers: Sequence[KnownCrontab], now: datetime, count: int
+) -> dict[str, Any]:
+    return {
+        "items": [_item_as_dict(item, known.get(item.name), now, count) for item in items],
+        "others": [dataclasses.asdict(item) for item in strangers],
+    }
+
+
+def _item_as_dict(item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> dict[str, Any]:
+    return {
+        "identifier": item.name,
+        "task": item.task,
+        "pattern": item.match if isinstance(item.match, str) else None,
+        "means": describe(item),
+        "time_zone": item.zone.key if item.zone else "UTC",
+        "payload": item.payload,
+        "backfill_seconds": item.period.total_seconds(),
+        "known_since": known.known_since if known else None,
+        "last_execution": known.last_execution if known else None,
+        "next": [moment.astimezone(UTC) for moment in upcoming(item, now, count)],
+    }

@@ -1,0 +1,93 @@
+"""Where an operator sits: what a verb shows its results on, and the database it asks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.core.management.base import CommandError, OutputWrapper
+from django.core.management.color import Style
+from django.db import OperationalError, transaction
+
+from django_graphile_worker import conf
+from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.logs import escaped
+from django_graphile_worker.management.operator import tables, times
+from django_graphile_worker.sql import crontabs, inspection
+from django_graphile_worker.sql.errors import sqlstate
+from django_graphile_worker.sql.jobs import Cursor
+
+QUERY_CANCELED = "57014"
+
+
+class Reading(NamedTuple):
+    """A look at the database: everything in it is from one moment by the database's clock."""
+
+    cursor: Cursor
+    schema: str
+    now: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """One call of a verb."""
+
+    out: OutputWrapper
+    err: OutputWrapper
+    style: Style
+    using: str | None
+    is_json: bool = False
+
+    def say(self, text: str) -> None:
+        self.out.write(text)
+
+    def note(self, text: str) -> None:
+        """Something that is no part of the result: pipes and ``--json`` stay clean."""
+        self.err.write(self.style.NOTICE(escaped(text)), style_func=str)
+
+    def dump(self, value: Any) -> None:
+        self.out.write(json.dumps(value, indent=2, ensure_ascii=False, default=_as_json))
+
+    def table(self, columns: Sequence[tables.Column], rows: Sequence[tables.Row]) -> None:
+        self.say(tables.table(columns, rows, most=self.width))
+
+    @property
+    def width(self) -> int | None:
+        """How many places a line has; a file or a pipe has as many as it takes."""
+        return shutil.get_terminal_size().columns if self.out.isatty() else None
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """Look at the queue: for a limited time, and not with eyes that see nothing."""
+        seconds = conf.current().admin_statement_timeout
+        with open_queue(self.using) as queue:
+            queue.refuse_blindness()
+            try:
+                with transaction.atomic(using=queue.alias):
+                    before = inspection.limit_time(queue.cursor, f"{max(1, round(seconds * 1000))}ms")
+                    yield Reading(queue.cursor, queue.schema, crontabs.database_now(queue.cursor))
+                    inspection.limit_time(queue.cursor, before)
+            except OperationalError as error:
+                if sqlstate(error) != QUERY_CANCELED:
+                    raise
+                raise CommandError(_took_too_long(seconds)) from error
+
+
+def _took_too_long(seconds: float) -> str:
+    return (
+        f"Expected an answer within {seconds:g} seconds, got none. Ask for less (--state, --task, --limit), "
+        'or allow more time with GRAPHILE_WORKER["ADMIN_STATEMENT_TIMEOUT"].'
+    )
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return times.iso(value)
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    return str(value)

@@ -1,0 +1,169 @@
+"""Who works: ``workers`` and ``queues``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.core.management.color import Style
+
+from django_graphile_worker import conf
+from django_graphile_worker.management.operator import times, values
+from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.tables import Cell, Column
+from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql import roster
+from django_graphile_worker.sql.roster import ListedQueue, ListedWorker
+
+DEFAULT_LIMIT = 50
+
+
+def worker_state(holder: ListedWorker) -> str:
+    """How a worker is: unregistered ones do not beat, so nobody can tell."""
+    if not holder.is_registered:
+        return "unregistered"
+    if not holder.has_beaten_lately:
+        return "silent"
+    return "stopping" if holder.metadata.get("is_stopping") is True else "alive"
+
+
+def running_jobs(holder: ListedWorker) -> list[dict[str, Any]]:
+    running = holder.metadata.get("running")
+    return [job for job in running if isinstance(job, dict)] if isinstance(running, list) else []
+
+
+class Workers(Verb):
+    name = "workers"
+    summary = "List workers, and who else holds jobs."
+    description = (
+        "Lists the workers of this package by their heartbeats: alive, stopping, or silent for longer than "
+        "WORKER_TIMEOUT (the next sweep takes their jobs back). Holders of jobs that do not register, as Node's "
+        "graphile-worker does not, come last."
+    )
+    examples = ("", "--json")
+
+    def run(self, desk: Desk, options: Options) -> None:
+        timeout = conf.current().worker_timeout
+        with desk.reading() as (cursor, schema, now):
+            found = roster.list_workers(cursor, timeout=timeout, schema=schema)
+        if desk.is_json:
+            desk.dump([_worker_as_dict(holder) for holder in found])
+        elif found:
+            desk.table(_WORKER_COLUMNS, [_worker_row(holder, now, desk.style) for holder in found])
+        else:
+            desk.note("No workers. Start one with: manage.py runworker")
+
+
+_WORKER_COLUMNS = (
+    Column("WORKER"),
+    Column("STATE"),
+    Column("HOST", gives_way=True),
+    Column("PID", is_number=True),
+    Column("SINCE", gives_way=True),
+    Column("LAST BEAT"),
+    Column("LISTENS"),
+    Column("RUNNING", is_number=True),
+    Column("HOLDS", is_number=True),
+    Column("TASKS RUNNING", gives_way=True),
+)
+
+
+def _worker_row(holder: ListedWorker, now: datetime, style: Style) -> list[Cell | str]:
+    about = holder.metadata
+    running = running_jobs(holder)
+    since = holder.started_at or holder.holds_since
+    beat = holder.last_heartbeat_at
+    return [
+        holder.id,
+        _state_cell(holder, style),
+        str(about.get("host", "")),
+        str(about.get("pid", "")),
+        times.both(since, now),
+        "-" if beat is None else times.relative(beat, now),
+        _listens(about.get("is_listening")),
+        str(len(running)) if holder.is_registered else "",
+        _held(holder),
+        ", ".join(sorted({str(job.get("task", "")) for job in running})),
+    ]
+
+
+def _listens(told: object) -> str:
+    return "" if told is None else "yes" if told is True else "no"
+
+
+def _held(holder: ListedWorker) -> str:
+    queues = f" +{holder.queues} queues" if holder.queues else ""
+    return f"{holder.jobs}{queues}"
+
+
+def _state_cell(holder: ListedWorker, style: Style) -> Cell:
+    state = worker_state(holder)
+    paints = {"alive": style.SUCCESS, "silent": style.ERROR, "stopping": style.WARNING, "unregistered": style.NOTICE}
+    return Cell(state, paints[state])
+
+
+def _worker_as_dict(holder: ListedWorker) -> dict[str, Any]:
+    return {
+        "id": holder.id,
+        "state": worker_state(holder),
+        "started_at": holder.started_at,
+        "last_heartbeat_at": holder.last_heartbeat_at,
+        "holds_since": holder.holds_since,
+        "held_jobs": holder.jobs,
+        "held_queues": holder.queues,
+        "metadata": holder.metadata,
+    }
+
+
+class Queues(Verb):
+    name = "queues"
+    summary = "List queues, who holds them, and how many jobs wait."
+    description = (
+        f"Lists named queues, the held ones first. Waiting jobs are counted up to {roster.DEPTH_CAP:,} a queue, "
+        "scheduled ones included."
+    )
+    examples = ("", "--queue warehouse", "--held --json")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--queue", metavar="QUEUE", help="Only this queue.")
+        parser.add_argument("--held", action="store_true", help="Only queues that a worker holds.")
+        parser.add_argument(
+            "--limit",
+            type=values.positive,
+            default=DEFAULT_LIMIT,
+            metavar="N",
+            help=f"The most queues to list (default: {DEFAULT_LIMIT}).",
+        )
+
+    def run(self, desk: Desk, options: Options) -> None:
+        limit, name = options["limit"], options["queue"]
+        with desk.reading() as (cursor, schema, now):
+            found = roster.list_queues(cursor, limit=limit + 1, name=name, held_only=options["held"], schema=schema)
+        if desk.is_json:
+            desk.dump([queue._asdict() for queue in found[:limit]])
+        elif found:
+            desk.table(_QUEUE_COLUMNS, [_queue_row(queue, now) for queue in found[:limit]])
+        else:
+            desk.note("No queues.")
+        if len(found) > limit:
+            desk.note(f"There are more; these are the first {limit}. --limit shows more.")
+
+
+_QUEUE_COLUMNS = (
+    Column("QUEUE", gives_way=True),
+    Column("WAITING", is_number=True),
+    Column("FIRST RUN AT", gives_way=True),
+    Column("HELD BY"),
+    Column("SINCE"),
+)
+
+
+def _queue_row(queue: ListedQueue, now: datetime) -> list[Cell | str]:
+    return [
+        queue.queue_name,
+        f"{queue.waiting}{'+' if queue.is_capped else ''}",
+        times.both(queue.earliest_run_at, now),
+        queue.locked_by or "",
+        "-" if queue.locked_at is None else times.relative(queue.locked_at, now),
+    ]

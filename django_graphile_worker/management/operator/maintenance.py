@@ -1,0 +1,53 @@
+"""Deleting what nobody needs: ``cleanup``."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_graphile_worker import api
+from django_graphile_worker.management.operator import values
+from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.verb import Options, Verb
+
+
+class Cleanup(Verb):
+    name = "cleanup"
+    summary = "Delete old failed jobs, and names that no job uses."
+    description = (
+        "Deletes what is asked for, and is safe while workers run. Task names that this project or a live worker "
+        "knows are kept; Node's workers do not tell theirs, so leave --tasks out where some run."
+    )
+    examples = ("--permanently-failed-older-than 7d", "--permanently-failed-older-than 30d --queues --tasks")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--permanently-failed-older-than",
+            type=values.period,
+            metavar="AGE",
+            help="Delete jobs that failed for good longer ago than this: 7d, 12h, 4w.",
+        )
+        parser.add_argument("--queues", action="store_true", help="Delete the names of queues without jobs.")
+        parser.add_argument("--tasks", action="store_true", help="Delete the names of tasks without jobs.")
+
+    def run(self, desk: Desk, options: Options) -> None:
+        age = options["permanently_failed_older_than"]
+        if age is None and not options["queues"] and not options["tasks"]:
+            raise CommandError("Expected --permanently-failed-older-than, --queues or --tasks, got none of them.")
+        result = api.cleanup(
+            failed_jobs_older_than=age,
+            unused_queues=options["queues"],
+            unused_tasks=options["tasks"],
+            using=desk.using,
+        )
+        if desk.is_json:
+            desk.dump(dataclasses.asdict(result))
+        else:
+            counts = f"{result.jobs} jobs, {result.queues} queue names, {result.tasks} task names"
+            desk.say(desk.style.SUCCESS(f"Deleted {counts}."))
+        if not result.is_complete:
+            desk.note(
+                "Not all names could be looked at: jobs were being added all the time, or a worker does not tell "
+                "its tasks. Try again later."
+            )

@@ -1,0 +1,153 @@
+"""Taking jobs from workers that are gone: ``unlock`` and ``sweep``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import transaction
+
+from django_graphile_worker import api, conf, signals
+from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.logs import shown
+from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.fleet import worker_state
+from django_graphile_worker.management.operator.values import did_you_mean
+from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql import roster, workers
+from django_graphile_worker.sql.roster import ListedWorker
+
+RISK = (
+    "A job whose worker still runs it would run a second time, at the same time, and the two jobs of a queue that "
+    "may never overlap would."
+)
+
+
+class Unlock(Verb):
+    name = "unlock"
+    summary = "Take the jobs and queues from workers that are certainly gone."
+    description = (
+        f"Frees everything that these workers hold, at once; attempts stay counted. {RISK} So a worker whose "
+        "heartbeat is fresh is refused without --force. Workers of this package need no unlocking: a dead one's jobs "
+        "are taken back within WORKER_TIMEOUT, see sweep."
+    )
+    examples = ("worker-1a2b3c", "worker-1a2b3c worker-4d5e6f", "django-worker-0123456789abcdef01 --force")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("worker_ids", nargs="+", metavar="WORKER", help="Ids of workers, as workers lists them.")
+        parser.add_argument("--force", action="store_true", help="Also if a worker has a fresh heartbeat.")
+
+    def run(self, desk: Desk, options: Options) -> None:
+        worker_ids = list(dict.fromkeys(options["worker_ids"]))
+        found = self._find(desk, worker_ids)
+        alive = [holder for holder in found if holder.has_beaten_lately]
+        if alive and not options["force"]:
+            raise CommandError(_refusal(alive))
+        api.force_unlock_workers([holder.id for holder in found], using=desk.using)
+        if desk.is_json:
+            desk.dump([{"id": each.id, "freed_jobs": each.jobs, "freed_queues": each.queues} for each in found])
+            return
+        for holder in found:
+            desk.say(desk.style.SUCCESS(f"Unlocked {shown(holder.id)}: {_held(holder)}."))
+        if any(not holder.is_registered for holder in found):
+            desk.note("Unregistered workers have no heartbeat that could tell that they are gone.")
+
+    def _find(self, desk: Desk, worker_ids: Sequence[str]) -> list[ListedWorker]:
+        timeout = conf.current().worker_timeout
+        with desk.reading() as (cursor, schema, _):
+            found = roster.list_workers(cursor, worker_ids, timeout=timeout, schema=schema)
+            missing = [each for each in worker_ids if each not in {holder.id for holder in found}]
+            everybody = roster.list_workers(cursor, timeout=timeout, schema=schema) if missing else []
+        if missing:
+            hint = did_you_mean(missing[0], [holder.id for holder in everybody])
+            names = ", ".join(map(repr, missing))
+            raise CommandError(f"Expected workers that hold something, got {names}, who does not; none unlocked.{hint}")
+        return found
+
+
+def _held(holder: ListedWorker) -> str:
+    return f"{_count(holder.jobs, 'job')} and {_count(holder.queues, 'queue')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _refusal(alive: Sequence[ListedWorker]) -> str:
+    whos = ", ".join(f"{shown(holder.id)} ({worker_state(holder)}, {_held(holder)})" for holder in alive)
+    return (
+        f"Expected workers that are gone, got some with a fresh heartbeat: {whos}. {RISK} Stop them first, "
+        "or give --force. None was unlocked."
+    )
+
+
+class Swept(NamedTuple):
+    """What a sweep found, and freed unless it was only to look."""
+
+    dead_worker_ids: tuple[str, ...]
+    job_ids: tuple[int, ...]
+    queues: int
+    stale_jobs: int
+    stale_queues: int
+
+
+class Sweep(Verb):
+    name = "sweep"
+    summary = "Take the jobs of dead workers back now."
+    description = (
+        "Does what every running worker does now and then: frees what workers hold that have not beaten for "
+        "WORKER_TIMEOUT (their jobs get the attempt back), and what unregistered holders have held for four hours. "
+        "For when no worker runs, or there is no time to wait for one."
+    )
+    examples = ("--dry-run", "")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="Only tell what would be freed.")
+
+    def run(self, desk: Desk, options: Options) -> None:
+        swept = sweep(desk.using, is_rehearsal=options["dry_run"])
+        if not options["dry_run"]:
+            _announce(swept)
+        if desk.is_json:
+            desk.dump({**swept._asdict(), "dry_run": options["dry_run"]})
+            return
+        self._tell(desk, swept, "Would free" if options["dry_run"] else "Freed")
+
+    def _tell(self, desk: Desk, swept: Swept, verb: str) -> None:
+        if not any(swept):
+            desk.say("Nothing to free: no dead worker, no stale lock.")
+            return
+        for worker_id in swept.dead_worker_ids:
+            desk.say(f"Dead: {shown(worker_id)}")
+        of_dead = f"{_count(len(swept.job_ids), 'job')} and {_count(swept.queues, 'queue')} of dead workers"
+        stale = f"{_count(swept.stale_jobs, 'job')} and {_count(swept.stale_queues, 'queue')} with stale locks"
+        desk.say(desk.style.SUCCESS(f"{verb} {of_dead}, {stale}."))
+
+
+def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
+    """Free what the dead hold, in one transaction; a rehearsal does it too, and takes it back."""
+    settings = conf.current()
+    with open_queue(using) as queue, transaction.atomic(using=queue.alias):
+        queue.refuse_blindness()
+        rounds = [workers.recover(queue.cursor, schema=queue.schema, timeout=settings.worker_timeout)]
+        dead = list(rounds[0].dead_worker_ids)
+        while rounds[-1].is_partial:
+            rounds.append(workers.recover(queue.cursor, schema=queue.schema, timeout=settings.worker_timeout))
+        stale_jobs, stale_queues = workers.release_stale_locks(queue.cursor, schema=queue.schema)
+        job_ids = tuple(job_id for each in rounds for job_id in each.job_ids)
+        queues = sum(len(each.queue_ids) for each in rounds)
+        freed = len(job_ids) + queues + stale_jobs + stale_queues
+        if freed and settings.notify:
+            workers.wake_workers(queue.cursor, freed, schema=queue.schema)
+        if is_rehearsal:
+            transaction.set_rollback(True, using=queue.alias)
+    return Swept(tuple(dead), job_ids, queues, stale_jobs, stale_queues)
+
+
+def _announce(swept: Swept) -> None:
+    about: dict[str, Any] = {"sender": Sweep, "worker_id": ""}
+    if swept.dead_worker_ids:
+        signals.jobs_recovered.send_robust(**about, job_ids=swept.job_ids, dead_worker_ids=swept.dead_worker_ids)
+    if swept.stale_jobs or swept.stale_queues:
+        signals.stale_locks_released.send_robust(**about, jobs=swept.stale_jobs, queues=swept.stale_queues)

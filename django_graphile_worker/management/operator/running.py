@@ -1,0 +1,28 @@
+"""The worker under another name: ``run``."""
+
+from __future__ import annotations
+
+from django.core.management.base import CommandParser
+
+from django_graphile_worker.management.commands.runworker import Command as RunWorker
+from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.management.options import add_worker_arguments
+
+
+class Run(Verb):
+    name = "run"
+    summary = "Run a worker: the same as runworker."
+    description = "Runs the jobs in the queue until it is stopped, for sites where another app owns runworker."
+    examples = ("", "-j 20 --processes 2", "--once")
+    has_usual_options = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_worker_arguments(parser)
+        parser.add_argument("--skip-checks", action="store_true", help="Skip system checks.")
+
+    def run(self, desk: Desk, options: Options) -> None:
+        command = RunWorker(no_color=options["no_color"], force_color=options["force_color"])
+        command.stdout, command.stderr, command.style = desk.out, desk.err, desk.style
+        rest = {name: value for name, value in options.items() if name not in {"verb", "stdout", "stderr"}}
+        command.execute(**rest)

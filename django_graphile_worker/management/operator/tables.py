@@ -1,0 +1,125 @@
+"""Tables for a terminal: aligned, no wider than it, and not obeying what they show."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from django_graphile_worker.logs import shown
+
+GAP = "  "
+# A column that gives way is never made narrower than this.
+NARROWEST = 8
+
+Paint = Callable[[str], str]
+
+
+class Column(NamedTuple):
+    """A heading, and how the cells below it behave."""
+
+    name: str
+    is_number: bool = False
+    # May be shortened where the terminal is narrow. Ids never are.
+    gives_way: bool = False
+
+
+class Cell(NamedTuple):
+    """Text, and the colour that goes with it."""
+
+    text: str
+    paint: Paint | None = None
+
+
+Row = Sequence[Cell | str]
+
+
+def width(text: str) -> int:
+    """How many places a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(_places(character) for character in text)
+
+
+def _places(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def table(columns: Sequence[Column], rows: Sequence[Row], *, most: int | None) -> str:
+    """The rows under their headings; as blocks, one line for each cell, where even short cells do not fit."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max([width(column.name), *(width(row[index].text) for row in cells)]) for index, column in enumerate(columns)
+    ]
+    if most is not None:
+        widths = _narrowed(columns, widths, most)
+    if most is not None and _total(widths) > most:
+        return _blocks(columns, cells)
+    heading = [Cell(column.name) for column in columns]
+    return "\n".join(_line(columns, row, widths) for row in [heading, *cells])
+
+
+def _cell(value: Cell | str) -> Cell:
+    cell = value if isinstance(value, Cell) else Cell(value)
+    return cell._replace(text=shown(cell.text) or "-")
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _narrowed(columns: Sequence[Column], widths: Sequence[int], most: int) -> list[int]:
+    """Take places, one by one, from the widest column that gives way."""
+    narrowed = list(widths)
+    giving = [index for index, column in enumerate(columns) if column.gives_way]
+    while _total(narrowed) > most:
+        wide = [index for index in giving if narrowed[index] > max(NARROWEST, width(columns[index].name))]
+        if not wide:
+            break
+        widest = max(wide, key=lambda index: narrowed[index])
+        narrowed[widest] -= 1
+    return narrowed
+
+
+def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int]) -> str:
+    parts = [_placed(column, cell, places) for column, cell, places in zip(columns, row, widths, strict=True)]
+    return GAP.join(parts).rstrip()
+
+
+def _placed(column: Column, cell: Cell, places: int) -> str:
+    text = _shortened(cell.text, places)
+    space = " " * (places - width(text))
+    painted = cell.paint(text) if cell.paint else text
+    return space + painted if column.is_number else painted + space
+
+
+def _shortened(text: str, places: int) -> str:
+    if width(text) <= places:
+        return text
+    while width(text) > places - 1:
+        text = text[:-1]
+    return f"{text}…"
+
+
+def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
+    names = max(width(column.name) for column in columns)
+    blocks = [
+        "\n".join(
+            f"{column.name:<{names}}{GAP}{cell.paint(cell.text) if cell.paint else cell.text}"
+            for column, cell in zip(columns, row, strict=True)
+        )
+        for row in rows
+    ]
+    return "\n\n".join(blocks)
+
+
+def facts(pairs: Sequence[tuple[str, Cell | str]], *, indent: str = "") -> str:
+    """Names and values, one pair a line."""
+    names = max((width(name) for name, _ in pairs), default=0)
+    lines = []
+    for name, value in pairs:
+        cell = _cell(value)
+        lines.append(f"{indent}{name:<{names}}{GAP}{cell.paint(cell.text) if cell.paint else cell.text}")
+    return "\n".join(lines)

@@ -1,0 +1,23 @@
+"""A job in one line, and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from typing import Any
+
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.logs import shown
+from django_graphile_worker.management.operator import times
+
+
+def job_line(job: Job, now: datetime) -> str:
+    """``send_receipt #42 (runs in 5 m, attempt 1 of 25)``."""
+    parts = [f"run at {times.both(job.run_at, now)}", f"{job.attempts} of {job.max_attempts} attempts used"]
+    parts += [f"queue {shown(job.queue_name)}"] if job.queue_name else []
+    parts += [f"key {shown(job.key)}"] if job.key else []
+    return f"{shown(job.task_identifier)} #{job.id}: {', '.join(parts)}"
+
+
+def job_as_dict(job: Job) -> dict[str, Any]:
+    return dataclasses.asdict(job)

@@ -1,0 +1,103 @@
+"""What people type after an option, as the values that the API takes."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from django_graphile_worker.management.operator import times
+
+LARGEST_ID = 2**63 - 1
+# The JSON5 parser is written in Python and takes its time.
+LONGEST_JSON5 = 100_000
+
+
+def _option(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from error
+
+    convert.__name__ = name
+    return convert
+
+
+def _job_id(text: str) -> int:
+    number = text.removeprefix("#")
+    if not re.fullmatch("[0-9]{1,19}", number) or not 1 <= int(number) <= LARGEST_ID:
+        raise ValueError(f"expected a job id, a number like 42, got {text!r}")
+    return int(number)
+
+
+def _positive(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
+        raise ValueError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch("[+-]?[0-9]{1,9}", text):
+        raise ValueError(f"expected a whole number, got {text!r}")
+    return int(text)
+
+
+def _not_negative(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError(f"expected a whole number, zero or more, got {text!r}")
+    return int(text)
+
+
+job_id: Callable[[str], int] = _option("job id", _job_id)
+positive: Callable[[str], int] = _option("number", _positive)
+whole: Callable[[str], int] = _option("number", _whole)
+not_negative: Callable[[str], int] = _option("number", _not_negative)
+period: Callable[[str], timedelta] = _option("period", times.parse_period)
+run_at: Callable[[str], datetime | timedelta] = _option("time", times.parse_run_at)
+
+
+def payload(text: str | None) -> Any:
+    """A payload from an argument, or from standard input for ``-``: JSON, or JSON5 when it is not."""
+    if text is None:
+        return None
+    source = "payload" if text != "-" else "payload from standard input"
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        return _payload_from_json5(text, source, error)
+    except RecursionError:
+        raise CommandError(f"{source}: expected a value that is nested less deeply.") from None
+
+
+def _payload_from_json5(text: str, source: str, error: ValueError) -> Any:
+    import json5
+
+    try:
+        if len(text) > LONGEST_JSON5:
+            raise error
+        return json5.loads(text)
+    except (ValueError, RecursionError) as trouble:
+        raise CommandError(
+            f"{source}: expected JSON or JSON5 (quoted for the shell, like '{{\"order\": 1}}'), "
+            f"got {_beginning(text)!r}: {trouble}."
+        ) from None
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A suggestion for a mistyped name, or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
