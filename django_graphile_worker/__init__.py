@@ -21,7 +21,9 @@ from django_graphile_worker.api import (
     remove_job,
     reschedule_jobs,
 )
+from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
 from django_graphile_worker.exceptions import (
+    CrontabError,
     GraphileWorkerError,
     InvalidJobError,
     PayloadError,
@@ -36,6 +38,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CleanupResult",
+    "CronItem",
+    "CrontabError",
     "GraphileWorkerError",
     "InvalidJobError",
     "Job",
@@ -59,6 +63,8 @@ __all__ = [
     "cleanup",
     "complete_jobs",
     "force_unlock_workers",
+    "parse_cron_items",
+    "parse_crontab",
     "permanently_fail_jobs",
     "remove_job",
     "reschedule_jobs",

@@ -14,14 +14,11 @@ _COLUMN = re.compile(r" at column ([0-9]+)$")
 
 def read_payload(text: str, notebook: Notebook, at: Position) -> dict[str, Any] | None:
     """The object that a JSON5 text stands for; mistakes go to the notebook."""
-    # Imported here: only a crontab with payloads should pay for the parser.
-    import json5
-
     if not text.endswith("}"):
         notebook.note("a JSON5 object like {limit: 10} at the end of the line", text, at)
         return None
     try:
-        payload = json5.loads(text)
+        payload = _loads(text)
     except ValueError as error:
         _note_syntax(str(error), text, notebook, at)
         return None
@@ -33,6 +30,16 @@ def read_payload(text: str, notebook: Notebook, at: Position) -> dict[str, Any] 
     except ValueError as error:
         notebook.note(str(error), text, at)
         return None
+
+
+def _loads(text: str) -> Any:
+    """Plain JSON is JSON5 too, and read a hundred times faster."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        import json5  # only a crontab that needs the parser pays for it
+
+        return json5.loads(text)
 
 
 def _note_syntax(reason: str, text: str, notebook: Notebook, at: Position) -> None:
