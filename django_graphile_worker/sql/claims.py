@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.schema import statement
 
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime.max.replace(tzinfo=UTC)
+
 CLAIM_JOBS = """/* gw:claim */
 select * from :SCHEMA._private_claim_jobs(
     %(holder)s::text, %(task_ids)s::int[], %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
-    %(forbidden_flags)s::text[], %(now)s::timestamptz)"""
+    %(forbidden_flags)s::text[], %(now)s::timestamptz,
+    %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint)"""
 
 COMPLETE_JOBS = """/* gw:complete */
 select * from :SCHEMA._private_complete_claims(%(holder)s::text, %(ids)s::bigint[], %(attempts)s::smallint[])"""
@@ -136,8 +140,13 @@ def claim_jobs(
     stretch: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
+    resume_after: Claim | None = None,
 ) -> Claimed:
-    """Take up to ``max_jobs`` runnable jobs, and of at most ``max_queues`` queues a stretch each."""
+    """Take up to ``max_jobs`` runnable jobs, and of at most ``max_queues`` queues a stretch each.
+
+    ``resume_after`` spares a claim the walk over what earlier ones took: on that
+    job's priority only what comes behind it is looked at.
+    """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
         {
@@ -148,6 +157,9 @@ def claim_jobs(
             "stretch": stretch,
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
             "now": now,
+            "resume_priority": resume_after and resume_after.priority,
+            "resume_run_at": resume_after and resume_after.run_at_epoch,
+            "resume_id": resume_after and resume_after.id,
         },
     )
     rows = cursor.fetchall()
@@ -232,9 +244,14 @@ def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str, holder: s
 def _ended(claims: Sequence[Claim], holder: str) -> dict[str, Any]:
     return {
         "holder": holder,
-        "ids": [claim.id for claim in claims],
-        "attempts": [claim.attempts for claim in claims],
+        "ids": _array(claim.id for claim in claims),
+        "attempts": _array(claim.attempts for claim in claims),
     }
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """An array as PostgreSQL writes it: a tenth of what a driver takes to work it out."""
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _in_order(claim: Claim) -> tuple[int, float, int]:
@@ -244,11 +261,11 @@ def _in_order(claim: Claim) -> tuple[int, float, int]:
 def _to_datetime(epoch: float) -> datetime:
     """A date that Python cannot hold becomes the nearest one it can."""
     if math.isnan(epoch):
-        return datetime.max.replace(tzinfo=UTC)
+        return LATEST
     try:
         return datetime.fromtimestamp(epoch, UTC)
     except (OverflowError, ValueError, OSError):
-        return (datetime.max if epoch > 0 else datetime.min).replace(tzinfo=UTC)
+        return LATEST if epoch > 0 else EARLIEST
 
 
 def _to_flags(text: str | None) -> frozenset[str]:

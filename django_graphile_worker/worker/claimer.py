@@ -21,6 +21,9 @@ from django_graphile_worker.worker.database import Database
 
 # Task names are looked up again now and then: somebody may have cleaned them away.
 REVIEW_INTERVAL = 60.0
+# Under a long backlog, how often to look at all of it: a job that sorts before the
+# ones just taken waits this long at most.
+WHOLE_LOOK_INTERVAL = 0.1
 
 
 class Claimer:
@@ -40,6 +43,8 @@ class Claimer:
         self._holder = holder
         self._by_id: dict[int, Task[Any, Any]] = {}
         self._reviewed_at = 0.0
+        self._last: claims.Claim | None = None
+        self._looked_at_all_at = 0.0
         self._forbidden = settings.forbidden_flags
         if isinstance(self._forbidden, str):
             self._forbidden = import_string(self._forbidden)
@@ -51,6 +56,24 @@ class Claimer:
         self._review_tasks()
 
     def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> claims.Claimed:
+        """Take jobs: while the claims are full, each goes on where the last one ended."""
+        resume_after = self._resume_after()
+        claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
+        self._last = claimed.claims[-1] if claimed.claims and claimed.was_full else None
+        if resume_after is None:
+            self._looked_at_all_at = time.monotonic()
+        elif not claimed.was_full:
+            # Nothing more behind; whether there is something before, the next look tells.
+            return claimed._replace(was_full=True)
+        return claimed
+
+    def _resume_after(self) -> claims.Claim | None:
+        is_due = time.monotonic() - self._looked_at_all_at > WHOLE_LOOK_INTERVAL
+        return None if is_due else self._last
+
+    def _claim(
+        self, max_jobs: int, max_queues: int, stretch: int, resume_after: claims.Claim | None
+    ) -> claims.Claimed:
         if time.monotonic() - self._reviewed_at > REVIEW_INTERVAL:
             self._review_tasks()
         with self._database.cursor() as cursor:
@@ -64,6 +87,7 @@ class Claimer:
                 stretch=stretch,
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
+                resume_after=resume_after,
             )
 
     def task_of(self, task_id: int) -> Task[Any, Any] | None:

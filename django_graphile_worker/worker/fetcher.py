@@ -16,6 +16,8 @@ from django_graphile_worker.worker.slots import Slots, Stretch
 HORIZON = 0.05
 # A queue is taken for about this long at a time, then others have their turn.
 STRETCH_HORIZON = 0.1
+# And never more payload than this.
+CHARACTERS_AHEAD = 16 * 1024 * 1024
 # Claimed jobs that have not begun by then are given back.
 PATIENCE = 0.5
 
@@ -91,6 +93,7 @@ class Fetcher(Service):
 
     def _hand_over(self, claims: list[Claim], duration: float) -> None:
         if claims:
+            self._pace.weigh(claims)
             for stretch in stretches(claims):
                 self._slots.submit(stretch)
             self._on_claimed(claims, duration)
@@ -119,6 +122,7 @@ class Pace:
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._seconds: float | None = None
+        self._characters = 1
         self._finished = 0
         self._busy = 0.0
 
@@ -127,7 +131,8 @@ class Pace:
         seconds = self._measure()
         if seconds is None or seconds > HORIZON:
             return 0
-        return min(limit, int(self._slots.concurrency * HORIZON / max(seconds, 1e-6)))
+        room = min(limit, CHARACTERS_AHEAD // self._characters)
+        return min(room, int(self._slots.concurrency * HORIZON / max(seconds, 1e-6)))
 
     def stretch(self, limit: int) -> int:
         """How many jobs of one queue to claim at once."""
@@ -135,6 +140,10 @@ class Pace:
         if seconds is None:
             return 1
         return max(1, min(limit, int(STRETCH_HORIZON / max(seconds, 1e-6))))
+
+    def weigh(self, claims: Sequence[Claim]) -> None:
+        """Large payloads are not worth holding in memory by the thousand."""
+        self._characters = max(sum(len(claim.payload_text) for claim in claims) // len(claims), 1)
 
     def slow_down(self) -> None:
         """Claimed jobs did not move: the recent past is no guide."""
@@ -149,15 +158,16 @@ class Pace:
         return self._seconds
 
 
-def stretches(claims: Iterable[Claim]) -> Iterable[Stretch]:
+def stretches(claims: Sequence[Claim]) -> Iterable[Stretch]:
     """One stretch per queue, in its order; every other job for itself, first things first."""
-    claims = list(claims)
+    now = time.monotonic()
     by_queue: dict[int, list[Claim]] = {}
-    for claim in claims:
+    for claim in reversed(claims):
         if claim.queue_id is not None:
             by_queue.setdefault(claim.queue_id, []).append(claim)
     for claim in claims:
-        if claim.queue_id is None:
-            yield Stretch((claim,), None)
-        elif claim.queue_id in by_queue:
-            yield Stretch(by_queue.pop(claim.queue_id), claim.queue_id)
+        queue_id = claim.queue_id
+        if queue_id is None:
+            yield Stretch([claim], None, now)
+        elif queue_id in by_queue:
+            yield Stretch(by_queue.pop(queue_id), queue_id, now)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 
@@ -24,17 +23,18 @@ class Stretch:
 
     __slots__ = ("claims", "queue_id", "submitted_at")
 
-    def __init__(self, claims: Iterable[Claim], queue_id: int | None) -> None:
-        self.claims = deque(claims)
+    def __init__(self, claims: list[Claim], queue_id: int | None, submitted_at: float) -> None:
+        # The next one last: taking it is one step that no other thread can split.
+        self.claims = claims
         self.queue_id = queue_id
-        self.submitted_at = time.monotonic()
+        self.submitted_at = submitted_at
 
     def take_back(self) -> list[Claim]:
         """Whatever has not been started yet."""
         taken = []
         while True:
             try:
-                taken.append(self.claims.popleft())
+                taken.append(self.claims.pop())
             except IndexError:
                 return taken
 
@@ -103,7 +103,7 @@ class Slots:
         """Jobs that wait: of slots that are busy, the rest of their stretch; and the backlog."""
         horizon = time.monotonic() - waited_longer_than
         taken = [
-            Stretch(rest, None)
+            Stretch(rest, None, stretch.submitted_at)
             for stretch in self._current
             if stretch is not None and stretch.submitted_at <= horizon and (rest := stretch.take_back())
         ]
@@ -181,7 +181,7 @@ class Slots:
         claims = stretch.claims
         while claims:
             try:
-                claim = claims.popleft()
+                claim = claims.pop()
             except IndexError:
                 break
             outcome = self._run(claim)

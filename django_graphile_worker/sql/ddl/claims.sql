@@ -115,9 +115,14 @@ $$;
 -- The one claim. Rows come back in no particular order; the last one, with a null
 -- id, tells in how many seconds the next job falls due if fewer were found than
 -- asked for: seconds, because the worker's clock may be another than this one.
+--
+-- A claim may resume where the last one ended: what lies before is mostly dead
+-- entries that no vacuum has come by to remove, and walking over them again and
+-- again would make a long backlog slower and slower.
 create function :SCHEMA._private_claim_jobs(
     holder text, known_tasks int[], max_jobs int, max_queues int, stretch int,
-    forbidden_flags text[] default null, claimed_at timestamptz default null
+    forbidden_flags text[] default null, claimed_at timestamptz default null,
+    resume_priority int default null, resume_run_at float8 default null, resume_id bigint default null
 ) returns table (
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
     job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
@@ -183,6 +188,13 @@ begin
         if flagged_level > level or flagged_level is null then flagged_tasks := '{}'; end if;
         if queued_level > level or queued_level is null then queued_tasks := '{}'; end if;
 
+        passed_run_at := '-infinity';
+        passed_id := 0;
+        if level = resume_priority then
+            passed_run_at := to_timestamp(resume_run_at);
+            passed_id := resume_id;
+        end if;
+
         -- One task, no flags, no queues: what nearly every claim is. One pass, and
         -- the index scan itself steps over what others are taking.
         if cardinality(unqueued_tasks) = 1 and flagged_tasks = '{}' and (queued_tasks = '{}' or queues_left < 1) then
@@ -193,6 +205,7 @@ begin
                 select j.ctid from :SCHEMA._private_jobs as j
                 where j.task_id = unqueued_tasks[1] and j.is_available and j.job_queue_id is null
                     and j.flags is null and j.priority = level and j.run_at <= this_moment
+                    and (j.run_at, j.id) > (passed_run_at, passed_id)
                 order by j.run_at, j.id
                 limit remaining
                 for update skip locked
@@ -204,8 +217,6 @@ begin
             get diagnostics taken = row_count;
             remaining := remaining - taken;
         else
-            passed_run_at := '-infinity';
-            passed_id := 0;
             queues_taken := false;
             loop
                 -- Look first, lock after: with several sources the order among them
