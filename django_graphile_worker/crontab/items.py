@@ -42,6 +42,12 @@ class CronItem:
     flags: Iterable[str] | None = None
     time_zone: str | ZoneInfo | None = None
 
+    def __str__(self) -> str:
+        """Short, for lists and logs: the name and the pattern."""
+        if isinstance(self.match, str):
+            return f"{self.name} ({self.match})"
+        return f"{self.name} ({getattr(self.match, '__qualname__', type(self.match).__qualname__)})"
+
     @property
     def name(self) -> str:
         """The identifier, which is the task's unless the item says otherwise."""

@@ -48,3 +48,8 @@ def test_a_callable_is_named() -> None:
 @given(strategies.patterns())
 def test_every_pattern_has_words(text: str) -> None:
     assert describe_pattern(parse_pattern(text))
+
+
+def test_an_item_in_a_log_is_its_name_and_pattern() -> None:
+    assert str(CronItem("task", "@daily", identifier="nightly")) == "nightly (@daily)"
+    assert str(CronItem("task", len)) == "task (len)"  # type: ignore[arg-type]
