@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from django_graphile_worker import api
 from django_graphile_worker.jobs import Job, JobSpec
 
 logger = logging.getLogger("django_graphile_worker.task")
@@ -112,20 +113,13 @@ class Helpers:
 
     def add_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
         """Add a job where this one lives; joins the transaction that is open there."""
-        return _api().add_job(identifier, payload, **{"using": self.using, **options})  # type: ignore[no-any-return]
+        return api.add_job(identifier, payload, **{"using": self.using, **options})
 
-    def add_jobs(self, specs: Iterable[JobSpec] | Sequence[JobSpec], **options: Any) -> Any:
-        return _api().add_jobs(specs, **{"using": self.using, **options})
+    def add_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
+        return api.add_jobs(specs, **{"using": self.using, **options})
 
     async def aadd_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
-        added: Job = await _api().aadd_job(identifier, payload, **{"using": self.using, **options})
-        return added
+        return await api.aadd_job(identifier, payload, **{"using": self.using, **options})
 
-    async def aadd_jobs(self, specs: Iterable[JobSpec] | Sequence[JobSpec], **options: Any) -> Any:
-        return await _api().aadd_jobs(specs, **{"using": self.using, **options})
-
-
-def _api() -> Any:
-    from django_graphile_worker import api
-
-    return api
+    async def aadd_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
+        return await api.aadd_jobs(specs, **{"using": self.using, **options})

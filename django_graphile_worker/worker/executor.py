@@ -104,10 +104,14 @@ class Executor:
             copy_context().run(self._performer.perform, run)
         except BaseException as raised:  # SystemExit too is this job's failure alone
             error = raised
-        leftovers = hygiene.end()
-        if error is None and not leftovers:
-            return self._succeeded(run)
-        return self._ended_badly(run, error, leftovers)
+        try:
+            leftovers = hygiene.end()
+            if error is None and not leftovers:
+                return self._succeeded(run)
+            return self._ended_badly(run, error, leftovers)
+        finally:
+            # Its traceback holds this frame, and the task's: they shall not wait for the garbage collector.
+            error = None
 
     def _succeeded(self, run: Run) -> Outcome:
         duration = monotonic() - run.started

@@ -6,14 +6,18 @@ Django's own signal, so a job that never touches a database costs nothing here.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any
 
+from django.core.cache import caches
 from django.db import connections
 from django.db.backends.signals import connection_created
 
 from django_graphile_worker.worker.session import WatchedConnection
+
+logger = logging.getLogger("django_graphile_worker.worker")
 
 
 class _Thread(threading.local):
@@ -60,9 +64,19 @@ def thread_finished() -> None:
 
 
 def _adopt_thread() -> list[WatchedConnection]:
+    _share_caches()
     adopted = [WatchedConnection(wrapper) for wrapper in connections.all(initialized_only=True)]
     _thread.watched = adopted
     return adopted
+
+
+def _share_caches() -> None:
+    """Make the cache backends before the first job: one made inside a job's context would end with it."""
+    for alias in caches:
+        try:
+            caches[alias]
+        except Exception:  # a job that needs it will say what is wrong
+            logger.debug("The cache %r cannot be made.", alias, exc_info=True)
 
 
 def _opened(*, connection: Any, **kwargs: Any) -> None:

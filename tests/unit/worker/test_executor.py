@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.core.cache import caches
 from django.utils import timezone, translation
 
 from django_graphile_worker import signals
@@ -162,6 +165,34 @@ def test_context__ends_with_the_job(slot: Slot) -> None:
     slot.run(looks)
     assert seen[0] == seen[1]
     assert seen[0][0] == "clean"
+
+
+def test_cache_backends__are_kept_from_job_to_job(slot: Slot) -> None:
+    backends: list[Any] = []
+    for _ in range(2):
+        slot.run(lambda payload: backends.append(caches["default"]))
+    assert backends[0] is backends[1]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_failed_task_held__is_let_go_at_once(slot: Slot, is_async: bool) -> None:
+    held: list[weakref.ref[Any]] = []
+
+    def breaks(payload: Any) -> None:
+        large = threading.Event()
+        held.append(weakref.ref(large))
+        raise ValueError("boom")
+
+    async def breaks_later(payload: Any) -> None:
+        breaks(payload)
+
+    gc.disable()
+    try:
+        slot.failure(breaks_later if is_async else breaks)
+        slot.call(lambda: None)
+        assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_retry_later__sets_the_delay(slot: Slot) -> None:
