@@ -1,0 +1,117 @@
+"""A PostgreSQL server of one's own: to be stopped in any way, and started again."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+
+from testproject import embedded, embedded_account
+
+SETTINGS = {
+    "listen_addresses": "",
+    # Committed means committed also when the server is stopped at once.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "100",
+    "shared_buffers": "32MB",
+    "timezone": "UTC",
+    "deadlock_timeout": "200ms",
+}
+
+
+class Cluster:
+    """A data directory, and the server on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._is_running = False
+
+    @classmethod
+    @contextmanager
+    def create(cls) -> Iterator[Cluster]:
+        # A short path: that of a socket may not be long.
+        directory = Path(tempfile.mkdtemp(prefix="dgw-faults-"))
+        cluster = cls(directory / "data")
+        try:
+            embedded_account.open_path_to(directory)
+            embedded_account.make_private_directory(cluster.directory)
+            cluster._initialise()
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def url(self) -> str:
+        return f"postgresql://{embedded.SUPERUSER}@/postgres?host={self.directory}"
+
+    def start(self) -> None:
+        options = " ".join(f"-c {name}='{value}'" for name, value in self._settings().items())
+        self._pg_ctl("start", f"--log={self.directory / 'log'}", f"--options={options}")
+        self._is_running = True
+
+    def stop(self, mode: str = "immediate") -> None:
+        if self._is_running:
+            self._is_running = False
+            self._pg_ctl("stop", f"--mode={mode}")
+
+    def restart(self, mode: str = "immediate") -> None:
+        """``immediate`` is what a crash looks like: no goodbye, recovery at the next start."""
+        self.stop(mode)
+        self.start()
+
+    def ensure_running(self) -> None:
+        if not self._is_running:
+            self.start()
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting for sessions to come, and those that are."""
+        with psycopg.connect(self.url(), autocommit=True, options="-c default_transaction_read_only=off") as connection:
+            connection.execute(f"alter system set {name} = '{value}'".encode())
+            connection.execute("select pg_reload_conf()")
+
+    def reset_settings(self) -> None:
+        with psycopg.connect(self.url(), autocommit=True, options="-c default_transaction_read_only=off") as connection:
+            connection.execute("alter system reset all")
+            connection.execute("select pg_reload_conf()")
+
+    def _settings(self) -> dict[str, str]:
+        return SETTINGS | {"unix_socket_directories": str(self.directory)}
+
+    def _initialise(self) -> None:
+        self._run(
+            "initdb",
+            f"--pgdata={self.directory}",
+            f"--username={embedded.SUPERUSER}",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+            "--no-instructions",
+        )
+
+    def _pg_ctl(self, verb: str, *arguments: str) -> None:
+        with suppress(embedded.EmbeddedPostgresError) if verb == "stop" else suppress():
+            self._run("pg_ctl", verb, "--wait", "--silent", "--timeout=60", f"--pgdata={self.directory}", *arguments)
+
+    def _run(self, command: str, *arguments: str) -> None:
+        with tempfile.TemporaryFile("w+") as output:
+            finished = subprocess.run(
+                [embedded._binary(command), *arguments],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                check=False,
+                **embedded_account.subprocess_options(),
+            )
+            if finished.returncode:
+                output.seek(0)
+                raise embedded.EmbeddedPostgresError(f"{command} {arguments}: {output.read()}")

@@ -1,0 +1,143 @@
+"""Fixtures of the fault tests: a database of their own, real worker processes, and faults to hurt them with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.database_server import DatabaseServer
+from tests.faults import mutants
+from tests.faults.cluster import Cluster
+from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait, Zygote
+from tests.faults.proxy import Proxy
+from tests.faults.world import World
+
+mutants.apply(os.environ.get("FAULT_MUTANT", ""), is_in_tests=True)
+
+
+def environment_for(url: str, history_url: str | None = None) -> dict[str, str]:
+    """What a worker's process needs to know; the history may take another way than the worker."""
+    return os.environ | {
+        "DATABASE_URL": url,
+        "FAULT_HISTORY_URL": history_url or url,
+        "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
+    }
+
+
+def migrate(url: str) -> None:
+    subprocess.run(
+        [sys.executable, MANAGE, "migrate", "-v0"], cwd=CHECKOUT, env=environment_for(url), check=True, timeout=100
+    )
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    zygote = Zygote()
+    yield zygote
+    zygote.close()
+
+
+@pytest.fixture(scope="session")
+def fault_database(database_server: DatabaseServer) -> Iterator[str]:
+    """The address of a migrated database, one for each session: workers, unlike tests, see only commits."""
+    name = database_server.create_database()
+    url = database_server.url(name)
+    migrate(url)
+    yield url
+    database_server.drop_database(name)
+
+
+@pytest.fixture
+def world(fault_database: str, worker_schema: str, wait_until: Wait) -> Iterator[World]:
+    """The database, clean; its rows are looked at after the test, so they are removed before the next."""
+    world = World(fault_database, worker_schema, wait_until)
+    world.prepare()
+    world.clean()
+    mutants.apply_to_database(os.environ.get("FAULT_MUTANT", ""), world)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def fleet(world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
+    """Starts workers on the world's database."""
+    fleet = Fleet(zygote, tmp_path, environment_for(world.url), wait_until)
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def proxy(world: World) -> Iterator[Proxy]:
+    """A way to the database on which anything may happen."""
+    with Proxy(world.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied_fleet(
+    world: World, proxy: Proxy, zygote: Zygote, tmp_path: Path, wait_until: Wait
+) -> Iterator[Fleet]:
+    """Starts workers that reach the database through the proxy; their history goes straight."""
+    directory = tmp_path / "proxied"
+    directory.mkdir()
+    fleet = Fleet(zygote, directory, environment_for(proxy.url, world.url), wait_until)
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture(scope="session")
+def scratch_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A PostgreSQL server of the test's own, to be stopped and started at will; migrated."""
+    with Cluster.create() as cluster:
+        migrate(cluster.url())
+        yield cluster
+
+
+@pytest.fixture
+def cluster(scratch_cluster: Cluster) -> Iterator[Cluster]:
+    """The same, running at the start of each test."""
+    scratch_cluster.ensure_running()
+    yield scratch_cluster
+    scratch_cluster.ensure_running()
+    scratch_cluster.reset_settings()
+
+
+@pytest.fixture
+def cluster_world(cluster: Cluster, worker_schema: str, wait_until: Wait) -> Iterator[World]:
+    world = World(cluster.url(), worker_schema, wait_until)
+    world.prepare()
+    world.clean()
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def cluster_fleet(
+    cluster_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait
+) -> Iterator[Fleet]:
+    directory = tmp_path / "cluster"
+    directory.mkdir()
+    fleet = Fleet(zygote, directory, environment_for(cluster_world.url), wait_until)
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def start_proxy() -> Iterator[Callable[[str], Proxy]]:
+    """Proxies to any server."""
+    started: list[Proxy] = []
+
+    def start(url: str) -> Proxy:
+        proxy = Proxy(url)
+        proxy.__enter__()
+        started.append(proxy)
+        return proxy
+
+    yield start
+    for proxy in started:
+        proxy.__exit__(None, None, None)

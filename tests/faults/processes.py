@@ -1,0 +1,215 @@
+"""Drives real worker processes: starts them, sends them signals, waits for what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+MANAGE = str(CHECKOUT / "testproject" / "manage.py")
+
+WaitUntil = Callable[..., None]
+
+
+class Wait(Protocol):
+    def __call__(self, condition: Callable[[], object], timeout: float = ...) -> None: ...
+
+
+class Zygote:
+    """The process that forks workers; one per test session."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(CHECKOUT / "tests" / "faults" / "zygote.py")],
+            cwd=CHECKOUT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"DJANGO_SETTINGS_MODULE": "tests.worker_settings"},
+            text=True,
+        )
+
+    def start(self, argv: list[str], environment: Mapping[str, str], log: Path, exit_file: Path) -> int:
+        order = {"argv": argv, "environment": dict(environment), "log": str(log), "exit_file": str(exit_file)}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+class WorkerProcess:
+    """One ``manage.py runworker``."""
+
+    def __init__(self, pid: int, log: Path, exit_code: Callable[[], int | None], wait_until: Wait) -> None:
+        self.pid = pid
+        self._log = log
+        self._exit_code = exit_code
+        self._wait_until = wait_until
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def stop(self, timeout: float = 30.0) -> int:
+        """Ask it to stop, and wait for that; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def kill(self) -> None:
+        """The end that nobody is asked about."""
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
+        self.wait()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None as long as it lives; minus the signal that killed it, as subprocess says it."""
+        return self._exit_code()
+
+    @property
+    def is_alive(self) -> bool:
+        return self.exit_code is None
+
+    def wait(self, timeout: float = 30.0) -> int:
+        try:
+            self._wait_until(lambda: self.exit_code is not None, timeout=timeout)
+        except BaseException:
+            print(self.output())  # noqa: T201 - pytest shows it with the failure
+            raise
+        code = self.exit_code
+        assert code is not None
+        return code
+
+    def output(self) -> str:
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def says(self, pattern: str) -> bool:
+        return re.search(pattern, self.output()) is not None
+
+    def wait_for(self, pattern: str, timeout: float = 20.0) -> None:
+        """Wait until it has said something."""
+        try:
+            self._wait_until(lambda: self.says(pattern) or not self.is_alive, timeout=timeout)
+        finally:
+            if not self.says(pattern):
+                print(self.output())  # noqa: T201
+        assert self.says(pattern), f"ended with {self.exit_code} before it said {pattern!r}:\n{self.output()}"
+
+    def worker_ids(self) -> list[str]:
+        """The ids it went by, in order."""
+        return re.findall(r"worker (django-worker-\w+) started", self.output()) + re.findall(
+            r"goes on as (django-worker-\w+)", self.output()
+        )
+
+    def children(self) -> list[psutil.Process]:
+        """The worker processes under a supervisor; multiprocessing's own helper is none."""
+        return [
+            child
+            for child in psutil.Process(self.pid).children()
+            if any("spawn_main" in part for part in child.cmdline())
+        ]
+
+
+class Fleet:
+    """The workers of one test; whatever is left of them is killed at its end."""
+
+    def __init__(self, zygote: Zygote, directory: Path, environment: Mapping[str, str], wait_until: Wait) -> None:
+        self._zygote = zygote
+        self._directory = directory
+        self._environment = dict(environment)
+        self._wait_until = wait_until
+        self._numbers = itertools.count(1)
+        self._popen: list[subprocess.Popen[bytes]] = []
+        self.workers: list[WorkerProcess] = []
+
+    def start(
+        self,
+        *options: str,
+        settings: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+        is_forked: bool = True,
+        is_ready: bool = True,
+    ) -> WorkerProcess:
+        """Start a worker; by default wait until it says that it has started."""
+        variables = self._environment | dict(environment or {})
+        if settings:
+            variables["FAULT_WORKER_SETTINGS"] = json.dumps(
+                json.loads(variables.get("FAULT_WORKER_SETTINGS", "{}")) | dict(settings)
+            )
+        arguments = ["runworker", "-v", "3", "--no-color", *options]
+        worker = (self._fork if is_forked else self._execute)(arguments, variables)
+        self.workers.append(worker)
+        if is_ready and "--once" not in options:
+            worker.wait_for(r"worker django-worker-\w+ started")
+        return worker
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.is_alive:
+                end_tree(worker.pid)
+                worker.wait()
+        for process in self._popen:
+            process.wait()
+
+    def _fork(self, arguments: list[str], variables: Mapping[str, str]) -> WorkerProcess:
+        log, exit_file = self._paths()
+        pid = self._zygote.start(["manage.py", *arguments], variables, log, exit_file)
+
+        def exit_code() -> int | None:
+            return int(exit_file.read_text()) if exit_file.exists() else None
+
+        return WorkerProcess(pid, log, exit_code, self._wait_until)
+
+    def _execute(self, arguments: list[str], variables: Mapping[str, str]) -> WorkerProcess:
+        log, _ = self._paths()
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, MANAGE, *arguments],
+                cwd=CHECKOUT,
+                env=dict(variables),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._popen.append(process)
+        return WorkerProcess(process.pid, log, process.poll, self._wait_until)
+
+    def _paths(self) -> tuple[Path, Path]:
+        number = next(self._numbers)
+        return self._directory / f"worker-{number}.log", self._directory / f"worker-{number}.exit"
+
+
+def end_tree(pid: int) -> None:
+    """Kill a process that we started, and those that it started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in [*process.children(recursive=True), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+
+
+def pause(seconds: float) -> None:
+    """Let time pass where the passing of time is itself the fault, as between two kills."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        select.select([], [], [], left)

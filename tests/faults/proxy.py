@@ -1,0 +1,270 @@
+"""A proxy that speaks enough PostgreSQL to cut a connection exactly where it hurts.
+
+It knows where messages begin and end, which part of the worker a connection belongs to (by its application name),
+and which statement is on its way (by its tag comment). Run workers with ``--no-prepared-statements`` behind it:
+prepared ones are sent without their text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+from psycopg.conninfo import conninfo_to_dict
+
+TAG = re.compile(rb"/\* gw:([\w-]+) \*/")
+LISTEN = re.compile(rb"\blisten \"", re.IGNORECASE)
+SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
+READY = b"Z"
+NOTIFICATION = b"A"
+
+
+@dataclass
+class Rule:
+    """What happens to the next statements with this tag.
+
+    ``cut before``: they never reach the server. ``cut after``: the server has done them, the client never hears.
+    ``hold``: they wait until ``release()``.
+    """
+
+    tag: str
+    mode: str
+    times: int = 1
+    part: str | None = None
+    fired: threading.Event = field(default_factory=threading.Event)
+    _let_go: threading.Event = field(default_factory=threading.Event)
+
+    def release(self) -> None:
+        self._let_go.set()
+
+    async def wait(self) -> None:
+        while not self._let_go.is_set():
+            await asyncio.sleep(0.01)
+
+
+class Link:
+    """One client's connection, and the one to the server that belongs to it."""
+
+    def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.proxy = proxy
+        self.client = (reader, writer)
+        self.server: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.part = ""
+        # Set while a statement is on its way whose answer the client shall never see.
+        self.is_swallowing = False
+        self.is_blackholed = False
+
+    async def serve(self) -> None:
+        try:
+            if await self._greet() and self.server is not None:
+                await asyncio.wait(
+                    [asyncio.ensure_future(self._forward_requests()), asyncio.ensure_future(self._forward_answers())],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        except (OSError, EOFError):
+            pass
+        finally:
+            self.cut()
+
+    def cut(self) -> None:
+        self.proxy.links.discard(self)
+        for pair in (self.client, self.server):
+            if pair is not None:
+                pair[1].transport.abort()
+
+    async def _greet(self) -> bool:
+        """Answer what comes before the first real message; False when that is all."""
+        reader, writer = self.client
+        while True:
+            (length,) = struct.unpack("!i", await reader.readexactly(4))
+            body = await reader.readexactly(length - 4)
+            (code,) = struct.unpack("!i", body[:4])
+            if code in {SSL_REQUEST, GSS_REQUEST}:
+                writer.write(b"N")
+                continue
+            self.part = _application_name(body).removeprefix("graphile_worker ")
+            if self.part in self.proxy.refused_parts or "*" in self.proxy.refused_parts:
+                return False
+            self.is_blackholed = self.part in self.proxy.blackholed_parts or "*" in self.proxy.blackholed_parts
+            self.server = await self.proxy.connect_to_server()
+            self.server[1].write(struct.pack("!i", length) + body)
+            return True
+
+    async def _forward_requests(self) -> None:
+        assert self.server is not None
+        writer = self.server[1]
+        while True:
+            kind, message = await _message(self.client[0])
+            if self.is_blackholed:
+                continue
+            if kind in (b"P", b"Q") and not await self._treat(message):
+                return
+            if not self.is_blackholed:
+                writer.write(kind + message)
+                await writer.drain()
+
+    async def _treat(self, message: bytes) -> bool:
+        """Do what the rules say about a statement; False when the connection is to be cut."""
+        tag = _tag(message)
+        if tag is None:
+            return True
+        self.proxy.seen[tag] += 1
+        rule = self.proxy.rule_for(tag, self.part)
+        if rule is None:
+            return True
+        if rule.mode == "cut before":
+            rule.fired.set()
+            return False
+        if rule.mode == "hold":
+            rule.fired.set()
+            await rule.wait()
+        elif rule.mode == "blackhole":
+            self.is_blackholed = True
+            rule.fired.set()
+        else:
+            self.is_swallowing = True
+            self._swallowing_for = rule
+        return True
+
+    async def _forward_answers(self) -> None:
+        assert self.server is not None
+        writer = self.client[1]
+        while True:
+            kind, message = await _message(self.server[0])
+            if self.is_swallowing:
+                if kind == READY:
+                    self._swallowing_for.fired.set()
+                    return
+                continue
+            if self.is_blackholed or (kind == NOTIFICATION and self.proxy.is_deaf):
+                continue
+            writer.write(kind + message)
+            await writer.drain()
+
+
+class Proxy:
+    """Listens on a port of its own, in a thread of its own."""
+
+    def __init__(self, server_url: str) -> None:
+        parts: dict[str, Any] = {**conninfo_to_dict(server_url)}
+        host, port = str(parts.get("host") or "localhost"), int(parts.get("port") or 5432)
+        self._address = (host, port)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        user, name = quote(str(parts["user"]), safe=""), quote(str(parts["dbname"]), safe="")
+        password = f":{quote(str(parts['password']), safe='')}" if parts.get("password") else ""
+        port = self._listening.getsockname()[1]
+        self.url = f"postgresql://{user}{password}@127.0.0.1:{port}/{name}?sslmode=disable&gssencmode=disable"
+        self.links: set[Link] = set()
+        self.rules: list[Rule] = []
+        self.seen: Counter[str] = Counter()
+        self.blackholed_parts: set[str] = set()
+        self.refused_parts: set[str] = set()
+        # Notifications are dropped, everything else passes: what a transaction pooler does.
+        self.is_deaf = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Proxy:
+        self._thread.start()
+        self._server = self._do(asyncio.start_server(self._serve, sock=self._listening))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._do(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def on(self, tag: str, mode: str, *, times: int = 1, part: str | None = None) -> Rule:
+        rule = Rule(tag, mode, times, part)
+        self.rules.append(rule)
+        return rule
+
+    def blackhole(self, part: str) -> None:
+        """From now on this part sends and hears nothing, and nobody tells it."""
+        self.blackholed_parts.add(part)
+        for link in list(self.links):
+            if part in ("*", link.part):
+                link.is_blackholed = True
+
+    def lift_blackhole(self) -> None:
+        """New connections get through again; those that were swallowed stay so."""
+        self.blackholed_parts.clear()
+
+    def refuse(self, part: str = "*") -> None:
+        """Cut what this part has, and let it have nothing new."""
+        self.refused_parts.add(part)
+        self._do(self._cut(part))
+
+    def accept(self) -> None:
+        self.refused_parts.clear()
+
+    def cut(self, part: str = "*") -> None:
+        self._do(self._cut(part))
+
+    def rule_for(self, tag: str, part: str) -> Rule | None:
+        for rule in self.rules:
+            if rule.times > 0 and rule.tag == tag and rule.part in (None, part):
+                rule.times -= 1
+                return rule
+        return None
+
+    async def connect_to_server(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, port = self._address
+        if host.startswith("/"):
+            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+        return await asyncio.open_connection(host, port)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = Link(self, reader, writer)
+        self.links.add(link)
+        await link.serve()
+
+    async def _cut(self, part: str) -> None:
+        for link in list(self.links):
+            if part in ("*", link.part):
+                link.cut()
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._cut("*")
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def _do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+
+
+async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """A message's type, and the rest of it with its length in front."""
+    head = await reader.readexactly(5)
+    (length,) = struct.unpack("!i", head[1:])
+    return head[:1], head[1:] + await reader.readexactly(length - 4)
+
+
+def _tag(message: bytes) -> str | None:
+    found = TAG.search(message)
+    if found:
+        return found.group(1).decode()
+    return "listen" if LISTEN.search(message) else None
+
+
+def _application_name(body: bytes) -> str:
+    words = body[4:].split(b"\0")
+    with contextlib.suppress(ValueError):
+        return words[words.index(b"application_name") + 1].decode()
+    return ""

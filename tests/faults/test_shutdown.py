@@ -1,0 +1,258 @@
+"""How a worker stops: asked once, asked twice, and at bad moments."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.faults.processes import Fleet, Wait
+from tests.faults.proxy import Proxy
+from tests.faults.world import World
+
+STOP_SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS, ids=lambda number: str(number.name))
+def test_first_signal__lets_running_jobs_finish_and_leaves_nothing_locked(
+    world: World, fleet: Fleet, number: signal.Signals
+) -> None:
+    worker = fleet.start("-j", "2")
+    running = [world.add("until", {"word": "go"}) for _ in range(2)]
+    world.wait_for("start", 2)
+    waiting = world.add("quick")
+    worker.signal(number)
+    worker.wait_for("is stopping")
+    world.go("go")
+    assert worker.wait() == 0
+    assert [job.id for job in world.jobs()] == [waiting]
+    assert world.job(waiting).attempts == 0
+    assert {run.job_id for run in world.executions() if run.outcome == "end"} == set(running)
+    world.check_nothing_is_held()
+    world.check()
+    assert "Traceback" not in worker.output()
+
+
+def test_real_interpreter__ends_cleanly_under_load(world: World, fleet: Fleet) -> None:
+    """A process of its own, to the last line of Python's own shutdown."""
+    worker = fleet.start("-j", "4", is_forked=False)
+    world.add_many(300, payload={"seconds": 0.005})
+    world.wait_for("end", 50)
+    assert worker.stop() == 0
+    world.check_nothing_is_held()
+    world.check()
+    assert all(job.attempts == 0 for job in world.jobs())
+    assert "Traceback" not in worker.output()
+    assert "Fatal" not in worker.output()
+
+
+def test_prefetched_jobs__come_back_with_their_attempt(world: World, fleet: Fleet) -> None:
+    """Short jobs make the worker claim ahead; then two long ones sit in both slots, and the rest waits."""
+    worker = fleet.start("-j", "2")
+    world.add_many(200, "quiet")
+    world.wait_until_empty()
+    world.add("quick")
+    for _ in range(2):
+        world.add("until", {"word": "go"})
+    world.add_many(50, "quick")
+    world.wait_for("start", 3)
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    world.go("go")
+    assert worker.wait() == 0
+    world.check_nothing_is_held()
+    world.check()
+    assert all(job.attempts == 0 for job in world.jobs())
+
+
+def test_heartbeat__goes_on_while_the_worker_drains(world: World, fleet: Fleet, wait_until: Wait) -> None:
+    """A job that outlives the lease during a graceful stop is not taken away by another worker."""
+    stopping = fleet.start(settings={"HEARTBEAT_INTERVAL": 0.1, "WORKER_TIMEOUT": 0.6})
+    job_id = world.add("until", {"word": "go"})
+    world.wait_for("start")
+    fleet.start(settings={"HEARTBEAT_INTERVAL": 0.1, "WORKER_TIMEOUT": 0.6})
+    stopping.signal(signal.SIGTERM)
+    stopping.wait_for("is stopping")
+    stopped_at = world.value("select clock_timestamp()")
+    # Several leases long.
+    wait_until(lambda: (world.value("select clock_timestamp()") - stopped_at).total_seconds() > 1.5)
+    assert world.times("start") == 1
+    assert world.job(job_id).locked_by in stopping.worker_ids()
+    world.go("go")
+    assert stopping.wait() == 0
+    assert world.count() == 0
+    world.check()
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS, ids=lambda number: str(number.name))
+def test_second_signal__stops_at_once_and_the_exit_code_says_so(
+    world: World, fleet: Fleet, number: signal.Signals
+) -> None:
+    worker = fleet.start()
+    job_id = world.add("stubborn")
+    world.wait_for("start")
+    worker.signal(number)
+    worker.wait_for("is stopping")
+    worker.signal(number)
+    assert worker.wait(timeout=5.0) == 128 + number
+    job = world.job(job_id)
+    assert (job.locked_by, job.attempts) == (None, 0), "it was given back, the stop cost it nothing"
+
+
+def test_second_signal__does_not_wait_for_a_database_that_is_gone(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    worker = proxied_fleet.start("--no-prepared-statements")
+    world.add("stubborn")
+    world.wait_for("start")
+    proxy.blackhole("*")
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(timeout=8.0) == 128 + signal.SIGTERM
+
+
+def test_helpers_abort__is_set_at_the_first_signal(world: World, fleet: Fleet) -> None:
+    worker = fleet.start()
+    world.add("until_aborted")
+    world.wait_for("start")
+    assert worker.stop() == 0
+    assert world.times("aborted") == 1
+    assert world.count() == 0
+
+
+def test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("--grace-period", "0.3")
+    job_id = world.add("patient")
+    world.wait_for("start")
+    assert worker.stop() == 0
+    assert world.times("cancelled") == 1
+    job = world.job(job_id)
+    assert (job.locked_by, job.attempts, job.last_error) == (None, 0, None)
+    world.check_nothing_is_held()
+    assert worker.says(r"patient #\d+ interrupted")
+
+
+@pytest.mark.parametrize("task", ["stubborn", "stubborn_coroutine"])
+def test_job_that_ignores_everything__is_returned_without_costing_an_attempt(
+    world: World, fleet: Fleet, task: str
+) -> None:
+    worker = fleet.start("--grace-period", "0.3")
+    job_id = world.add(task, max_attempts=1)
+    world.wait_for("start")
+    assert worker.stop(timeout=10.0) == 0
+    job = world.job(job_id)
+    assert (job.locked_by, job.attempts, job.is_available) == (None, 0, True)
+    world.check_nothing_is_held()
+    assert worker.says(rf"{task} #\d+ interrupted")
+
+
+@pytest.mark.parametrize("task", ["stubborn", "stubborn_coroutine"])
+def test_job_that_ignores_everything__starts_elsewhere_only_when_its_process_is_over(
+    world: World, fleet: Fleet, task: str, wait_until: Wait
+) -> None:
+    worker = fleet.start("--grace-period", "0.2")
+    world.add(task)
+    world.wait_for("start")
+    fleet.start("--poll-interval", "0.02")
+    worker.signal(signal.SIGTERM)
+    wait_until(lambda: world.times("start") == 2 or not worker.is_alive)
+    wait_until(lambda: not worker.is_alive)
+    world.note_death(worker)
+    world.wait_for("start", 2)
+    first, second = world.executions()
+    assert first.ended_at is not None
+    # Nobody can end a thread; but what was given back is the last thing the process did.
+    assert (first.ended_at - second.started_at).total_seconds() < 0.5
+
+
+def test_job_that_finishes_during_shutdown__is_completed(world: World, fleet: Fleet) -> None:
+    """The original executes it, says so, and leaves the row locked for four hours."""
+    worker = fleet.start("-j", "3")
+    world.add_many(3, "until", {"word": "go"})
+    world.wait_for("start", 3)
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    world.go("go")
+    assert worker.wait() == 0
+    assert world.count() == 0
+    assert world.times("end") == 3
+    world.check_nothing_is_held()
+
+
+def test_result__outlives_a_connection_that_breaks_during_shutdown(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    worker = proxied_fleet.start("--no-prepared-statements")
+    world.add("until", {"word": "go"})
+    world.wait_for("start")
+    rule = proxy.on("complete", "cut before", times=3)
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    world.go("go")
+    assert worker.wait() == 0
+    assert rule.fired.is_set()
+    assert (world.count(), world.times("start")) == (0, 1)
+    world.check_nothing_is_held()
+
+
+@pytest.mark.parametrize("tag", ["relations", "register-tasks", "register-worker"])
+def test_signal_during_start_up__ends_it_cleanly(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, wait_until: Wait, tag: str
+) -> None:
+    world.add("quick")
+    rule = proxy.on(tag, "hold")
+    worker = proxied_fleet.start("--no-prepared-statements", is_ready=False)
+    wait_until(rule.fired.is_set)
+    worker.signal(signal.SIGTERM)
+    rule.release()
+    assert worker.wait() == 0
+    world.check_nothing_is_held()
+    world.check()
+
+
+@pytest.mark.parametrize("tag", ["claim", "complete", "beat", "release-queues"])
+def test_signal_during_a_statement__leaves_nothing_locked(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, wait_until: Wait, tag: str
+) -> None:
+    """A signal may come between a statement and its answer: what it did is seen through."""
+    worker = proxied_fleet.start("--no-prepared-statements")
+    rule = proxy.on(tag, "hold")
+    world.add("quick", queue_name="q")
+    wait_until(rule.fired.is_set)
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    rule.release()
+    assert worker.wait() == 0
+    world.check_nothing_is_held()
+    world.check()
+    assert all(job.attempts == 0 for job in world.jobs())
+
+
+def test_signal_while_the_database_is_away__ends_an_idle_worker(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    worker = proxied_fleet.start("--no-prepared-statements")
+    proxy.refuse()
+    worker.wait_for("failed, next try in")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(timeout=10.0) == 0
+
+
+def test_signal_while_the_database_is_away__keeps_results_until_it_is_back(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    worker = proxied_fleet.start("--no-prepared-statements")
+    world.add("until", {"word": "go"})
+    world.wait_for("start")
+    proxy.refuse()
+    worker.wait_for("failed, next try in")
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    world.go("go")
+    world.wait_for("end")
+    worker.wait_for("releaser failed, next try in")
+    assert worker.is_alive
+    proxy.accept()
+    assert worker.wait() == 0
+    assert (world.count(), world.times("start")) == (0, 1)

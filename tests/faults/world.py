@@ -1,0 +1,216 @@
+"""A database for workers to live in: adds jobs, looks at rows, and judges the history by the invariants."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, LiteralString, NamedTuple, cast
+
+import psycopg
+from psycopg.rows import namedtuple_row
+
+from tests.faults.processes import Fleet, Wait, WorkerProcess
+from tests.worker_app import history
+
+EFFECTS = "create table if not exists fault_history.effect (id bigserial, job_id bigint)"
+
+
+class Execution(NamedTuple):
+    """One run of a job, from its start to its end or to the death of its process."""
+
+    job_id: int
+    attempt: int
+    pid: int
+    queue_name: str | None
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str | None
+
+
+@dataclass
+class World:
+    """A migrated database, the address that workers are given, and what the test knows about it."""
+
+    url: str
+    schema: str
+    wait_until: Wait
+    job_ids: list[int] = field(default_factory=list)
+    _connection: psycopg.Connection[Any] | None = None
+
+    def query(self, text: str, *parameters: Any) -> list[Any]:
+        """Run a statement on a connection of the test's own; {schema} is the worker schema."""
+        statement = cast(LiteralString, text.replace("{schema}", f'"{self.schema}"'))
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self.url, autocommit=True, row_factory=namedtuple_row)
+        cursor = self._connection.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def value(self, text: str, *parameters: Any) -> Any:
+        return self.query(text, *parameters)[0][0]
+
+    def prepare(self) -> None:
+        self.query(history.TABLE)
+        self.query(EFFECTS)
+
+    def clean(self) -> None:
+        """Forget everything, but for what says which schema is installed."""
+        tables = self.query(
+            "select format('%%I.%%I', schemaname, tablename) from pg_tables where schemaname = 'fault_history'"
+            " or schemaname = %s and tablename not in ('migrations', '_private_installation')",
+            self.schema,
+        )
+        self.query("truncate " + ", ".join(name for (name,) in tables))
+        self.job_ids.clear()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    # Jobs.
+
+    def add(self, task: str, payload: Any = None, **options: Any) -> int:
+        """Add a job as any client would; its id."""
+        named = "".join(f", {name} := %s" for name in options)
+        (row,) = self.query(
+            f"select id from {{schema}}.add_job(%s, %s::json{named})",
+            task,
+            json.dumps(payload or {}),
+            *options.values(),
+        )
+        self.job_ids.append(row.id)
+        return int(row.id)
+
+    def add_many(self, count: int, task: str = "quick", payload: Any = None, **columns: Any) -> list[int]:
+        """Add as many jobs, in one statement."""
+        queue_name = columns.pop("queue_name", None)
+        max_attempts = columns.pop("max_attempts", 25)
+        rows = self.query(
+            "select id from {schema}.add_jobs((select array_agg(row(%s, %s::json, %s, null, %s, null, null, null)"
+            "::{schema}.job_spec) from generate_series(1, %s)))",
+            task,
+            json.dumps(payload or {}),
+            queue_name,
+            max_attempts,
+            count,
+        )
+        ids = [int(row.id) for row in rows]
+        self.job_ids += ids
+        return ids
+
+    def jobs(self) -> list[Any]:
+        return self.query("select * from {schema}._private_jobs order by id")
+
+    def job(self, job_id: int) -> Any:
+        rows = self.query("select * from {schema}._private_jobs where id = %s", job_id)
+        return rows[0] if rows else None
+
+    def count(self) -> int:
+        return int(self.value("select count(*) from {schema}._private_jobs"))
+
+    def workers(self) -> list[str]:
+        return [row.id for row in self.query("select id from {schema}._private_workers")]
+
+    def go(self, word: str) -> None:
+        """Let the jobs go on that wait for this word."""
+        self.tell("go", word)
+
+    def tell(self, kind: str, note: str | None = None, pid: int = 0) -> None:
+        self.query("insert into fault_history.event (kind, pid, note) values (%s, %s, %s)", kind, pid, note)
+
+    # What happened.
+
+    def events(self, kind: str | None = None) -> list[Any]:
+        return self.query(
+            "select * from fault_history.event where kind = coalesce(%s::text, kind) order by at, id", kind
+        )
+
+    def times(self, kind: str) -> int:
+        return int(self.value("select count(*) from fault_history.event where kind = %s", kind))
+
+    def wait_for(self, kind: str, times: int = 1, timeout: float = 20.0) -> None:
+        self.wait_until(lambda: self.times(kind) >= times, timeout=timeout)
+
+    def wait_until_empty(self, timeout: float = 30.0) -> None:
+        try:
+            self.wait_until(lambda: self.count() == 0, timeout=timeout)
+        except BaseException:
+            for job in self.jobs()[:10]:
+                print(job)  # noqa: T201 - pytest shows it with the failure
+            raise
+
+    def note_death(self, worker: WorkerProcess) -> None:
+        """An interval that a process left open ends where the process did."""
+        self.tell("death", pid=worker.pid)
+
+    def kill(self, worker: WorkerProcess) -> None:
+        worker.kill()
+        self.note_death(worker)
+
+    def executions(self) -> list[Execution]:
+        deaths: dict[int, datetime] = {}
+        runs: dict[tuple[int, int, int], list[Any]] = {}
+        finished: list[Execution] = []
+        for event in self.events():
+            key = (event.job_id, event.attempt, event.pid)
+            if event.kind == "death":
+                deaths[event.pid] = event.at
+            elif event.kind == "start":
+                if key in runs:
+                    finished.append(_execution(key, runs[key], None, deaths))
+                runs[key] = [event]
+            elif event.kind in {"end", "failed"} and key in runs:
+                finished.append(_execution(key, runs.pop(key), event, deaths))
+        finished += [_execution(key, started, None, deaths) for key, started in runs.items()]
+        return sorted(finished, key=lambda run: run.started_at)
+
+    # The invariants.
+
+    def check(self, *, lost_leases: int = 0) -> None:
+        """I1, I2, I3 and I5, for every job that this test added."""
+        runs = self.executions()
+        self.check_no_loss(runs)
+        overlaps = overlapping(runs, key=lambda run: run.job_id)
+        assert len(overlaps) <= lost_leases, f"jobs ran twice at the same time: {overlaps}"
+        queued = [run for run in runs if run.queue_name is not None]
+        assert overlapping(queued, key=lambda run: run.queue_name) == [], "jobs of one queue overlapped"
+
+    def check_no_loss(self, runs: Sequence[Execution]) -> None:
+        """Every job that was added has ended well, or is still there."""
+        done = {run.job_id for run in runs if run.outcome == "end"}
+        present = {job.id for job in self.jobs()}
+        assert set(self.job_ids) - done - present == set(), "jobs were lost"
+        assert {run.job_id for run in runs} - set(self.job_ids) == set(), "jobs ran that nobody added"
+
+    def check_nothing_is_held(self) -> None:
+        """After a clean stop: no lock, no worker."""
+        locked = self.query("select id, locked_by from {schema}._private_jobs where locked_by is not null")
+        queues = self.query("select queue_name from {schema}._private_job_queues where locked_by is not null")
+        assert (locked, queues, self.workers()) == ([], [], [])
+
+
+def overlapping(runs: Iterable[Execution], key: Callable[[Execution], Any]) -> list[tuple[Execution, Execution]]:
+    """Pairs of runs with the same key that were under way at the same time."""
+    by_key: dict[Any, list[Execution]] = defaultdict(list)
+    found = []
+    for run in runs:
+        for earlier in by_key[key(run)]:
+            if earlier.ended_at is None or earlier.ended_at > run.started_at:
+                found.append((earlier, run))
+        by_key[key(run)].append(run)
+    return found
+
+
+def _execution(
+    key: tuple[int, int, int], started: Sequence[Any], ended: Any | None, deaths: dict[int, datetime]
+) -> Execution:
+    (start,) = started
+    job_id, attempt, pid = key
+    ended_at = ended.at if ended is not None else deaths.get(pid)
+    outcome = ended.kind if ended is not None else None
+    return Execution(job_id, attempt, pid, start.note, start.at, ended_at, outcome)
+
+
+__all__ = ["Execution", "Fleet", "World", "overlapping"]

@@ -1,0 +1,116 @@
+"""Starts worker processes fast: everything is imported once, each worker is a fork that has yet to set Django up.
+
+Reads one JSON object per line on its standard input, answers each with the new process's id, and leaves the exit
+code of each process in a file. Run as a script, with nothing but the checkout on its path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+
+# What takes its time to import, and does not need Django to be set up.
+PRELOADED = (
+    "asyncio",
+    "concurrent.futures.thread",
+    "django.contrib.contenttypes",
+    "django.core.checks",
+    "django.core.management.commands.migrate",
+    "django.db.backends.postgresql.base",
+    "django.db.models",
+    "django.db.migrations.executor",
+    "django.utils.autoreload",
+    "django_graphile_worker.management.commands.runworker",
+    "json5",
+    "multiprocessing.context",
+    "psycopg",
+    "psutil",
+)
+
+
+def main() -> None:
+    sys.path[0] = str(CHECKOUT)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    from django.conf import settings
+
+    assert not settings.configured, "expected the settings to be read by each worker for itself"
+    wakeup, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(writer)
+    serve(wakeup)
+
+
+def serve(wakeup: int) -> None:
+    exit_files: dict[int, str] = {}
+    while True:
+        ready, _, _ = select.select([sys.stdin, wakeup], [], [])
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+            reap(exit_files)
+        if sys.stdin in ready:
+            line = sys.stdin.readline()
+            if not line:
+                return
+            order = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                become_worker(order)
+            exit_files[pid] = order["exit_file"]
+            print(pid, flush=True)  # noqa: T201
+            # One that has died already.
+            reap(exit_files)
+
+
+def reap(exit_files: dict[int, str]) -> None:
+    for pid in list(exit_files):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            path = Path(exit_files.pop(pid))
+            unfinished = path.with_suffix(".unfinished")
+            unfinished.write_text(str(os.waitstatus_to_exitcode(status)))
+            unfinished.rename(path)
+
+
+def become_worker(order: dict[str, Any]) -> None:
+    """In the child: forget the parent, then do what manage.py does."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    sys.argv = order["argv"]
+    # Real errors are shown by Python on the way out, as they are in a process of one's own.
+    code = 1
+    try:
+        from django.core.management import execute_from_command_line
+
+        execute_from_command_line(sys.argv)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import os
+
+from django.apps import AppConfig
+
+
+class WorkerAppConfig(AppConfig):
+    """The tasks that the fault tests run; and, when asked for, a deliberate mistake in the product."""
+
+    name = "tests.worker_app"
+
+    def ready(self) -> None:
+        mutant = os.environ.get("FAULT_MUTANT")
+        if mutant:
+            from tests.faults import mutants
+
+            mutants.apply(mutant)

@@ -1,0 +1,57 @@
+"""What happened, as the jobs themselves tell it: one row per event, in a table outside the queue.
+
+Written on connections of its own, in autocommit, straight to the server (never through a proxy), with the
+server's clock. So it says the truth whatever happens to the worker's own connections.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import psycopg
+
+TABLE = """
+create schema if not exists fault_history;
+create table if not exists fault_history.event (
+    id bigint generated always as identity primary key,
+    kind text not null,
+    job_id bigint,
+    attempt int,
+    pid int not null,
+    note text,
+    at timestamptz not null default clock_timestamp()
+)"""
+
+INSERT = "insert into fault_history.event (kind, job_id, attempt, pid, note) values (%s, %s, %s, %s, %s)"
+
+_here = threading.local()
+
+
+def tell(kind: str, job: Any = None, note: str | None = None) -> None:
+    """Write an event down; a server that is away is waited for, as the history has to be complete."""
+    values = (kind, getattr(job, "id", None), getattr(job, "attempts", None), os.getpid(), note)
+    while True:
+        try:
+            _connection().execute(INSERT, values)
+            return
+        except psycopg.OperationalError:
+            _here.connection = None
+            threading.Event().wait(0.05)
+
+
+def is_there(kind: str, note: str | None = None) -> bool:
+    """Has this been told, by anybody?"""
+    found = _connection().execute(
+        "select from fault_history.event where kind = %s and note is not distinct from %s limit 1", (kind, note)
+    )
+    return bool(found.rowcount)
+
+
+def _connection() -> psycopg.Connection[Any]:
+    connection = getattr(_here, "connection", None)
+    if connection is None or connection.closed:
+        connection = psycopg.connect(os.environ["FAULT_HISTORY_URL"], autocommit=True, prepare_threshold=0)
+        _here.connection = connection
+    return connection

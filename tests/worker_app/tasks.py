@@ -1,0 +1,153 @@
+"""Tasks that say when they start and end, and some that misbehave on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from typing import Any
+
+from django.db import connection
+
+from django_graphile_worker import RetryLater, task
+from django_graphile_worker.worker.context import Helpers
+from tests.worker_app import history
+
+# A thread waits on an event that nobody sets: that is how a task takes its time here.
+_never = threading.Event()
+POLL = 0.01
+
+
+@task
+def quick(payload: Any, helpers: Helpers) -> None:
+    """Starts, takes as many seconds as the payload says, ends."""
+    history.tell("start", helpers.job, helpers.job.queue_name)
+    seconds = payload.get("seconds", 0)
+    if seconds:
+        _never.wait(seconds)
+    history.tell("end", helpers.job)
+
+
+@task
+def quiet(payload: Any) -> None:
+    """Tells nothing: for jobs by the thousand."""
+
+
+@task
+def until(payload: Any, helpers: Helpers) -> None:
+    """Runs until the test says so: until an event with the payload's word is in the history."""
+    history.tell("start", helpers.job, helpers.job.queue_name)
+    while not history.is_there("go", payload["word"]):
+        _never.wait(POLL)
+    history.tell("end", helpers.job)
+
+
+@task
+def until_aborted(payload: Any, helpers: Helpers) -> None:
+    """A task that listens to ``helpers.abort``."""
+    history.tell("start", helpers.job)
+    helpers.abort.wait()
+    history.tell("aborted", helpers.job)
+    history.tell("end", helpers.job)
+
+
+@task
+def stubborn(payload: Any, helpers: Helpers) -> None:
+    """Hears nothing and never ends."""
+    history.tell("start", helpers.job)
+    _never.wait()
+
+
+@task
+async def patient(payload: Any, helpers: Helpers) -> None:
+    """A coroutine that waits for ever, and tells that it was cancelled."""
+    history.tell("start", helpers.job)
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        history.tell("cancelled", helpers.job)
+        raise
+
+
+@task
+async def stubborn_coroutine(payload: Any, helpers: Helpers) -> None:
+    """A coroutine that takes no for an answer."""
+    history.tell("start", helpers.job)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            history.tell("cancelled", helpers.job)
+
+
+@task
+def poison(payload: Any, helpers: Helpers) -> None:
+    """Takes its whole process down."""
+    history.tell("start", helpers.job)
+    if payload.get("how") == "signal":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(payload.get("code", 77))
+
+
+@task
+def failing(payload: Any, helpers: Helpers) -> None:
+    """Fails as often as the payload says, to be tried again soon."""
+    history.tell("start", helpers.job, helpers.job.queue_name)
+    if helpers.job.attempts <= payload.get("failures", 1):
+        history.tell("failed", helpers.job)
+        raise RetryLater(payload.get("delay", 0.0))
+    history.tell("end", helpers.job)
+
+
+@task
+def branching(payload: Any, helpers: Helpers) -> None:
+    """Adds the next jobs before it ends."""
+    history.tell("start", helpers.job, helpers.job.queue_name)
+    for _ in range(payload.get("children", 0)):
+        helpers.add_job(
+            "branching",
+            {"children": payload.get("children", 0) - 1},
+            queue_name=payload.get("queue_name"),
+        )
+    history.tell("end", helpers.job)
+
+
+@task(atomic=True)
+def exactly_once(payload: Any, helpers: Helpers) -> None:
+    """Writes one row, in the transaction that ends its job."""
+    history.tell("start", helpers.job)
+    helpers.query("insert into fault_history.effect (job_id) values (%s)", [helpers.job.id])
+    if payload.get("seconds"):
+        _never.wait(payload["seconds"])
+    history.tell("end", helpers.job)
+
+
+@task
+def uses_the_orm_connection(payload: Any, helpers: Helpers) -> None:
+    """The first thing that it does is a query on Django's own connection."""
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_backend_pid()")
+        (backend,) = cursor.fetchone()
+    history.tell("end", helpers.job, str(backend))
+
+
+@task
+def leaves_a_transaction_open(payload: Any, helpers: Helpers) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("begin")
+
+
+def forbidden_now() -> list[str]:
+    """Asks Django's connection which flags are forbidden: a callable of FORBIDDEN_FLAGS."""
+    with connection.cursor() as cursor:
+        cursor.execute("select note from fault_history.event where kind = 'forbid'")
+        return [note for (note,) in cursor.fetchall()]
+
+
+async def forbidden_async() -> list[str]:
+    return ["red"]
+
+
+def forbidden_wrongly() -> list[str]:
+    raise SystemExit("a callable that wants to end the worker")

@@ -1,0 +1,30 @@
+"""Settings of the workers that the fault tests start, stop and hurt. The environment says what differs."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from testproject import databases
+
+SECRET_KEY = "tests-only"
+USE_TZ = True
+TIME_ZONE = "UTC"
+INSTALLED_APPS = ["django_graphile_worker", "tests.worker_app"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": databases.default() | json.loads(os.environ.get("FAULT_DATABASE_OPTIONS", "{}"))
+}
+if "FAULT_OTHER_DATABASE_URL" in os.environ:
+    DATABASES["other"] = databases.from_url(os.environ["FAULT_OTHER_DATABASE_URL"])
+
+# Short leases, so that a test need not wait a minute for a death to be noticed.
+GRAPHILE_WORKER: dict[str, Any] = {
+    "SCHEMA": os.environ.get("GRAPHILE_WORKER_SCHEMA", "graphile_worker"),
+    "HEARTBEAT_INTERVAL": 0.3,
+    "WORKER_TIMEOUT": 1.5,
+    "GRACE_PERIOD": 20.0,
+    **json.loads(os.environ.get("FAULT_WORKER_SETTINGS", "{}")),
+}
