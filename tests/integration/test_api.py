@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 from django.utils import timezone as django_timezone
 
 from django_graphile_worker import (
@@ -13,7 +14,12 @@ from django_graphile_worker import (
     PayloadError,
     add_job,
     add_jobs,
+    cleanup,
+    force_unlock_workers,
     models,
+    permanently_fail_jobs,
+    remove_job,
+    reschedule_jobs,
 )
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.payloads import RawPayload
@@ -143,6 +149,42 @@ class TestAddJob:
         add_job("send_email", "x" * 8)
         with pytest.raises(PayloadError, match="expected at most 10 bytes of JSON, got 11"):
             add_job("send_email", "x" * 9)
+
+
+@pytest.fixture
+def server_side_binding() -> Iterator[None]:
+    """Use a connection whose parameters are bound by the server."""
+    usual = connections["default"]
+    connections["default"] = bound = connections.create_connection("default")
+    bound.settings_dict = usual.settings_dict | {
+        "OPTIONS": usual.settings_dict["OPTIONS"] | {"server_side_binding": True}
+    }
+    yield
+    bound.close()
+    connections["default"] = usual
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("notify", [True, False])
+@pytest.mark.usefixtures("server_side_binding")
+def test_parameters_may_be_bound_by_the_server(notify: bool, settings: Any) -> None:
+    settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "NOTIFY": notify}
+    variants: list[dict[str, Any]] = [
+        {},
+        {"run_at": NOW, "flags": ["a"], "queue_name": "q"},
+        {"run_at": timedelta(1), "priority": 3},
+    ]
+    for options in variants:
+        job = add_job("a", {"n": 1}, max_attempts=2, job_key="k", **options)
+        assert job == as_job(stored(job))
+    assert add_job("a", job_key="k", job_key_mode="unsafe_dedupe").id == job.id
+    assert add_jobs([JobSpec("a", {"n": 1}, run_at=timedelta(1), flags=["a"])])[0].flags == {"a"}
+    (moved,) = reschedule_jobs([job.id], run_at=timedelta(0), priority=1)
+    assert moved.priority == 1
+    assert permanently_fail_jobs([job.id], "no")[0].last_error == "no"
+    force_unlock_workers(["w"])
+    assert cleanup(failed_jobs_older_than=timedelta(0)).jobs == 1
+    assert remove_job("k") is None
 
 
 class TestJobKeys:
