@@ -51,7 +51,7 @@ class Desk:
         self.err.write(self.style.NOTICE(escaped(text)), style_func=str)
 
     def dump(self, value: Any) -> None:
-        self.out.write(json.dumps(value, indent=2, ensure_ascii=False, default=_as_json))
+        self.out.write(json.dumps(value, indent=2, default=_as_json))
 
     def table(self, columns: Sequence[tables.Column], rows: Sequence[tables.Row]) -> None:
         self.say(tables.table(columns, rows, most=self.width))

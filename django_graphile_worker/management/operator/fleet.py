@@ -12,6 +12,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.management.operator import times, values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.tables import Cell, Column
+from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql import roster
 from django_graphile_worker.sql.roster import ListedQueue, ListedWorker
@@ -64,7 +65,7 @@ _WORKER_COLUMNS = (
     Column("LAST BEAT"),
     Column("LISTENS"),
     Column("RUNNING", is_number=True),
-    Column("HOLDS", is_number=True),
+    Column("HOLDS JOBS"),
     Column("TASKS RUNNING", gives_way=True),
 )
 
@@ -93,8 +94,7 @@ def _listens(told: object) -> str:
 
 
 def _held(holder: ListedWorker) -> str:
-    queues = f" +{holder.queues} queues" if holder.queues else ""
-    return f"{holder.jobs}{queues}"
+    return f"{counted(holder.jobs, 'job')}, {counted(holder.queues, 'queue')}" if holder.queues else str(holder.jobs)
 
 
 def _state_cell(holder: ListedWorker, style: Style) -> Cell:

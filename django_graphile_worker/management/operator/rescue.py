@@ -13,10 +13,14 @@ from django_graphile_worker.api.queue import open_queue
 from django_graphile_worker.logs import shown
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.fleet import worker_state
+from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql import roster, workers
 from django_graphile_worker.sql.roster import ListedWorker
+
+# More than a fleet can hold; in one go, because a worker is buried with the first of its jobs.
+MOST_RECOVERED = 1_000_000
 
 RISK = (
     "A job whose worker still runs it would run a second time, at the same time, and the two jobs of a queue that "
@@ -67,11 +71,7 @@ class Unlock(Verb):
 
 
 def _held(holder: ListedWorker) -> str:
-    return f"{_count(holder.jobs, 'job')} and {_count(holder.queues, 'queue')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{counted(holder.jobs, 'job')} and {counted(holder.queues, 'queue')}"
 
 
 def _refusal(alive: Sequence[ListedWorker]) -> str:
@@ -120,8 +120,8 @@ class Sweep(Verb):
             return
         for worker_id in swept.dead_worker_ids:
             desk.say(f"Dead: {shown(worker_id)}")
-        of_dead = f"{_count(len(swept.job_ids), 'job')} and {_count(swept.queues, 'queue')} of dead workers"
-        stale = f"{_count(swept.stale_jobs, 'job')} and {_count(swept.stale_queues, 'queue')} with stale locks"
+        of_dead = f"{counted(len(swept.job_ids), 'job')} and {counted(swept.queues, 'queue')} of dead workers"
+        stale = f"{counted(swept.stale_jobs, 'job')} and {counted(swept.stale_queues, 'queue')} with stale locks"
         desk.say(desk.style.SUCCESS(f"{verb} {of_dead}, {stale}."))
 
 
@@ -130,19 +130,17 @@ def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
     settings = conf.current()
     with open_queue(using) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_blindness()
-        rounds = [workers.recover(queue.cursor, schema=queue.schema, timeout=settings.worker_timeout)]
-        dead = list(rounds[0].dead_worker_ids)
-        while rounds[-1].is_partial:
-            rounds.append(workers.recover(queue.cursor, schema=queue.schema, timeout=settings.worker_timeout))
+        recovered = workers.recover(
+            queue.cursor, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
+        )
         stale_jobs, stale_queues = workers.release_stale_locks(queue.cursor, schema=queue.schema)
-        job_ids = tuple(job_id for each in rounds for job_id in each.job_ids)
-        queues = sum(len(each.queue_ids) for each in rounds)
-        freed = len(job_ids) + queues + stale_jobs + stale_queues
+        dead, job_ids, queue_ids, _ = recovered
+        freed = len(job_ids) + len(queue_ids) + stale_jobs + stale_queues
         if freed and settings.notify:
             workers.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
-    return Swept(tuple(dead), job_ids, queues, stale_jobs, stale_queues)
+    return Swept(dead, job_ids, len(queue_ids), stale_jobs, stale_queues)
 
 
 def _announce(swept: Swept) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from django_graphile_worker.logs import shown
 
 GAP = "  "
+EMPTY = "-"
 # A column that gives way is never made narrower than this.
 NARROWEST = 8
 
@@ -50,6 +51,8 @@ def _places(character: str) -> int:
 def table(columns: Sequence[Column], rows: Sequence[Row], *, most: int | None) -> str:
     """The rows under their headings; as blocks, one line for each cell, where even short cells do not fit."""
     cells = [[_cell(value) for value in row] for row in rows]
+    if most is not None:
+        columns, cells = _filled(columns, cells)
     widths = [
         max([width(column.name), *(width(row[index].text) for row in cells)]) for index, column in enumerate(columns)
     ]
@@ -63,7 +66,13 @@ def table(columns: Sequence[Column], rows: Sequence[Row], *, most: int | None) -
 
 def _cell(value: Cell | str) -> Cell:
     cell = value if isinstance(value, Cell) else Cell(value)
-    return cell._replace(text=shown(cell.text) or "-")
+    return cell._replace(text=shown(cell.text) or EMPTY)
+
+
+def _filled(columns: Sequence[Column], rows: list[list[Cell]]) -> tuple[Sequence[Column], list[list[Cell]]]:
+    """Only the columns that have something in them."""
+    kept = [index for index in range(len(columns)) if any(row[index].text != EMPTY for row in rows)]
+    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 def _total(widths: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ from django_graphile_worker.management.operator import times
 
 
 def job_line(job: Job, now: datetime) -> str:
-    """``send_receipt #42 (runs in 5 m, attempt 1 of 25)``."""
+    """``send_receipt #42: run at 2026-05-01 12:00:00 (in 5 m), 0 of 25 attempts used``."""
     parts = [f"run at {times.both(job.run_at, now)}", f"{job.attempts} of {job.max_attempts} attempts used"]
     parts += [f"queue {shown(job.queue_name)}"] if job.queue_name else []
     parts += [f"key {shown(job.key)}"] if job.key else []
@@ -21,3 +21,8 @@ def job_line(job: Job, now: datetime) -> str:
 
 def job_as_dict(job: Job) -> dict[str, Any]:
     return dataclasses.asdict(job)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 job``, ``2 jobs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

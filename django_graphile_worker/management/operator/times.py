@@ -27,17 +27,17 @@ def absolute(moment: datetime) -> str:
 
 def span(seconds: float) -> str:
     """How long: ``5 m``."""
-    seconds = abs(seconds)
+    seconds = round(abs(seconds))
     for size, unit in _UNITS:
         if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
+            return f"{seconds // size} {unit}"
     return "0 s"
 
 
 def relative(moment: datetime, now: datetime) -> str:
     """How far from now: ``in 5 m`` or ``3 h ago``."""
     seconds = (aware(moment) - aware(now)).total_seconds()
-    if abs(seconds) < 1:
+    if round(seconds) == 0:
         return "now"
     return f"in {span(seconds)}" if seconds > 0 else f"{span(seconds)} ago"
 

@@ -1,0 +1,196 @@
+"""manage.py graphile_worker: what all its verbs have in common."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command, load_command_class
+from django.test import override_settings
+
+import testproject
+from django_graphile_worker.management.operator.verbs import VERBS
+from tests.factories import make_job
+from tests.operating import execute, operate
+
+pytestmark = pytest.mark.django_db
+
+MANAGE = str(Path(testproject.__file__ or "").parent / "manage.py")
+LISTS = [verb.name for verb in VERBS if verb.has_usual_options]
+
+
+def _help(*arguments: str) -> str:
+    parser = load_command_class("django_graphile_worker", "graphile_worker").create_parser(
+        "manage.py", "graphile_worker"
+    )
+    if not arguments:
+        return parser.format_help()
+    (verbs,) = [action for action in parser._actions if action.dest == "verb"]
+    assert isinstance(verbs.choices, dict)
+    return str(verbs.choices[arguments[0]].format_help())
+
+
+def test_help__tells_every_verb_in_a_line() -> None:
+    shown = _help()
+    for verb in VERBS:
+        assert f"    {verb.name} " in shown
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_help_of_a_verb__has_an_example_that_the_parser_takes(verb: str) -> None:
+    shown = " ".join(_help(verb).split())
+    assert "examples:" in shown
+    assert f"manage.py graphile_worker {verb}" in shown
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("job", "jobs"), ("wokers", "workers"), ("reshedule", "reschedule")])
+def test_mistyped_verb__is_answered_with_the_one_meant(typed: str, meant: str) -> None:
+    with pytest.raises(CommandError, match=f"expected a verb .*got '{typed}'. Did you mean '{meant}'"):
+        operate(typed)
+
+
+def test_no_verb__is_an_error() -> None:
+    with pytest.raises(CommandError, match="verb"):
+        operate()
+
+
+@pytest.mark.parametrize("verb", ["jobs", "workers", "queues", "status", "crontab"])
+def test_unknown_database__is_told_with_the_known_ones(verb: str) -> None:
+    with pytest.raises(CommandError, match=r"expected an alias of settings.DATABASES.*'default'.*got 'nowhere'"):
+        operate(verb, "--database", "nowhere")
+
+
+@override_settings(GRAPHILE_WORKER={"SCHEMA": "not_there"})
+@pytest.mark.parametrize("arguments", [("jobs",), ("status",), ("add", "task"), ("complete", "1"), ("workers",)])
+def test_schema_that_is_not_there__is_told_with_the_way_out(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match=r"manage.py migrate graphile_worker"):
+        operate(*arguments)
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_database__chooses_where_to_look_and_to_write() -> None:
+    there = make_job("elsewhere", using="other")
+    operate("add", "send_receipt", "--database", "other")
+    listed = operate("jobs", "--database", "other", "--json").json
+    assert [job["task_identifier"] for job in listed] == ["send_receipt", "elsewhere"]
+    assert operate("jobs", "--json").json == []
+    operate("complete", str(there), "--database", "other")
+    assert execute("select count(*) from {schema}._private_jobs", using="other") == [(1,)]
+
+
+def test_control_characters__never_reach_the_terminal() -> None:
+    hostile = "evil\x1b]0;owned\x07\x9b31m\u202etask"
+    job_id = make_job(
+        hostile,
+        {"text\x1b[2J": "\x9b31m\u202e"},
+        key="key\x1b[1m",
+        queue_name="queue\x1b[1m",
+        last_error="broken\r\nline \x1b[31m",
+        locked_by="worker\x1b[1m",
+    )
+    for arguments in (("jobs",), ("show", str(job_id)), ("workers",), ("queues",), ("remove", "key\x1b[1m")):
+        said = operate(*arguments)
+        assert all(character.isprintable() or character == "\n" for character in said.out + said.err), arguments
+    assert "evil\\x1b" in operate("jobs").out
+
+
+def test_colours__come_only_when_asked_for_or_on_a_terminal() -> None:
+    make_job("task", attempts=25, max_attempts=25)
+    assert "\x1b[" not in operate("jobs").out
+    assert "\x1b[" in operate("jobs", "--force-color").out
+    assert "\x1b[" in operate("--force-color", "jobs").out
+
+
+class _Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _on_terminal(*arguments: str, **options: Any) -> str:
+    out = _Terminal()
+    call_command("graphile_worker", *arguments, stdout=out, **options)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("columns", [150, 100, 79, 40])
+def test_terminal__is_never_too_narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", "24")
+    job_id = make_job("billing:" + "x" * 60, key="k" * 200, last_error="because " * 30, attempts=3)
+    shown = _on_terminal("jobs", "--no-color")
+    assert str(job_id) in shown.split()
+    if columns >= 79:
+        assert max(map(len, shown.splitlines())) <= columns
+        assert "…" in shown
+
+
+@pytest.mark.django_db(transaction=True)
+def test_real_process__adds_from_standard_input_and_lists(
+    subprocess_environment: dict[str, str], worker_schema: str
+) -> None:
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, MANAGE, "graphile_worker", *arguments],
+            env=subprocess_environment | {"GRAPHILE_WORKER_SCHEMA": worker_schema},
+            capture_output=True,
+            text=True,
+            check=False,
+            **options,
+        )
+
+    added = run("add", "send_receipt", "-", "--json", input='{"order": 7}')
+    assert added.returncode == 0, added.stderr
+    assert execute("select payload::text from {schema}._private_jobs") == [('{"order":7}',)]
+    unhealthy = run("status", "--check")
+    assert unhealthy.returncode == 1
+    assert "0 workers alive" in unhealthy.stderr
+    assert "Traceback" not in unhealthy.stderr
+    mistyped = run("jbos")
+    assert mistyped.returncode == 2
+    assert "Did you mean 'jobs'?" in mistyped.stderr
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run__is_runworker(subprocess_environment: dict[str, str], worker_schema: str) -> None:
+    make_job("send_receipt", {"order": 1})
+    done = subprocess.run(
+        [sys.executable, MANAGE, "graphile_worker", "run", "--once", "-j", "2", "--no-color"],
+        env=subprocess_environment | {"GRAPHILE_WORKER_SCHEMA": worker_schema},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "concurrency  2" in done.stdout
+    assert execute("select count(*) from {schema}._private_jobs") == [(0,)]
+
+
+def test_run__takes_every_option_of_runworker() -> None:
+    def options(name: str, *path: str) -> set[str]:
+        parser: Any = load_command_class("django_graphile_worker", name).create_parser("manage.py", name)
+        for verb in path:
+            (verbs,) = [action for action in parser._actions if action.dest == "verb"]
+            parser = verbs.choices[verb]
+        return set(parser._option_string_actions)
+
+    assert options("graphile_worker", "run") == options("runworker") - {"--version"}
+
+
+def test_database_that_does_not_answer__is_told_without_a_traceback(
+    fresh_database: Callable[[], str], subprocess_environment: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, MANAGE, "graphile_worker", "status"],
+        env=subprocess_environment | {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Expected an answer from the database" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,284 @@
+"""manage.py graphile_worker: workers, queues, recurring tasks and health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+from django.utils import timezone
+
+from django_graphile_worker import signals
+from django_graphile_worker.management.operator import fleet
+from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.operating import execute, job_row, make_worker, operate
+
+pytestmark = pytest.mark.django_db
+
+DEAD = "django-worker-dead"
+LIVE = "django-worker-live"
+
+
+def test_workers__are_told_by_their_heartbeats() -> None:
+    running = [{"job_id": 1, "task": "send_receipt", "started_at": 0}]
+    make_worker(LIVE, host="web-1", pid=4711, is_listening=True, running=running)
+    make_worker("django-worker-stopping", is_stopping=True)
+    make_worker(DEAD, beat=minutes_ago(2))
+    make_job("a", locked_by=LIVE)
+    make_job("a", locked_by="worker-node", locked_at=minutes_ago(60))
+    told = {worker["id"]: worker for worker in operate("workers", "--json").json}
+    assert {name: worker["state"] for name, worker in told.items()} == {
+        LIVE: "alive",
+        "django-worker-stopping": "stopping",
+        DEAD: "silent",
+        "worker-node": "unregistered",
+    }
+    assert (told[LIVE]["held_jobs"], told["worker-node"]["held_jobs"], told[DEAD]["held_jobs"]) == (1, 1, 0)
+    (line,) = [line for line in operate("workers").out.splitlines() if LIVE in line]
+    for part in ("alive", "web-1", "4711", "yes", "send_receipt"):
+        assert part in line.split()
+
+
+def test_workers__whose_metadata_is_anything_are_listed_all_the_same() -> None:
+    for number, metadata in enumerate(
+        ['"text"', "[1]", '{"running": {}, "host": null, "pid": [1]}', '{"running": [3]}']
+    ):
+        make_worker(f"w{number}")
+        execute("update {schema}._private_workers set metadata = %s where id = %s", [metadata, f"w{number}"])
+    assert operate("workers").out.count("alive") == 4
+
+
+def test_no_workers__says_how_to_start_one() -> None:
+    assert "manage.py runworker" in operate("workers").err
+
+
+def test_queues__tell_holder_and_depth() -> None:
+    make_queue("empty")
+    make_queue("held", locked_by=LIVE)
+    for _ in range(3):
+        make_job("a", queue_name="held", run_at=minutes_ago(1))
+    make_job("b", queue_name="held", run_at=minutes_ago(-9))
+    make_job("b", queue_name="held", locked_by=LIVE)
+    make_failed_job("b", queue_name="held")
+    held, empty = operate("queues", "--json").json
+    assert (held["queue_name"], held["locked_by"], held["waiting"], held["is_capped"]) == ("held", LIVE, 4, False)
+    assert (empty["queue_name"], empty["locked_by"], empty["waiting"]) == ("empty", None, 0)
+    assert [queue["queue_name"] for queue in operate("queues", "--held", "--json").json] == ["held"]
+    assert [queue["queue_name"] for queue in operate("queues", "--queue", "empty", "--json").json] == ["empty"]
+
+
+def test_queues__are_counted_up_to_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    list_queues = fleet.roster.list_queues
+    monkeypatch.setattr(fleet.roster, "list_queues", lambda *args, **options: list_queues(*args, **options, cap=2))
+    for _ in range(3):
+        make_job("a", queue_name="deep")
+    assert "2+" in operate("queues").out.split()
+
+
+def test_unlock__frees_what_a_stranger_holds() -> None:
+    job_id = make_job("a", locked_by="worker-node", queue_name="mail")
+    make_queue("mail", locked_by="worker-node")
+    said = operate("unlock", "worker-node")
+    assert "1 job and 1 queue" in said.out
+    assert "no heartbeat" in said.err
+    assert job_row(job_id, "locked_by", "locked_at") == (None, None)
+    assert execute("select locked_by from {schema}._private_job_queues") == [(None,)]
+
+
+def test_unlock__refuses_a_worker_that_beats_unless_forced() -> None:
+    make_worker(LIVE)
+    make_worker(DEAD, beat=minutes_ago(2))
+    live_job, dead_job = make_job("a", locked_by=LIVE), make_job("a", locked_by=DEAD)
+    with pytest.raises(CommandError, match=rf"{LIVE} \(alive, 1 job.*second time.*--force"):
+        operate("unlock", DEAD, LIVE)
+    assert (job_row(live_job, "locked_by"), job_row(dead_job, "locked_by")) == ((LIVE,), (DEAD,))
+    operate("unlock", DEAD, LIVE, "--force")
+    assert (job_row(live_job, "locked_by"), job_row(dead_job, "locked_by")) == ((None,), (None,))
+
+
+def test_unlock__of_a_mistyped_worker_suggests_and_frees_nobody() -> None:
+    job_id = make_job("a", locked_by="worker-node")
+    with pytest.raises(CommandError, match=r"got 'worker-nod'.*none unlocked. Did you mean 'worker-node'"):
+        operate("unlock", "worker-nod", "worker-node")
+    assert job_row(job_id, "locked_by") == ("worker-node",)
+
+
+@pytest.fixture
+def dead_worker() -> int:
+    """A dead worker's job, on its second attempt."""
+    make_worker(DEAD, beat=minutes_ago(2))
+    make_worker(LIVE)
+    make_queue("mail", locked_by=DEAD, locked_at=minutes_ago(3))
+    make_job("live", locked_by=LIVE)
+    return make_job("a", locked_by=DEAD, attempts=2, locked_at=minutes_ago(3), queue_name="mail")
+
+
+@pytest.fixture
+def recoveries() -> Iterator[list[Any]]:
+    heard: list[Any] = []
+
+    def receiver(**arguments: Any) -> None:
+        heard.append(arguments["job_ids"])
+
+    signals.jobs_recovered.connect(receiver)
+    yield heard
+    signals.jobs_recovered.disconnect(receiver)
+
+
+def test_sweep__takes_back_what_the_dead_hold_and_nothing_else(dead_worker: int, recoveries: list[Any]) -> None:
+    said = operate("sweep")
+    assert DEAD in said.out
+    assert "Freed 1 job and 1 queue of dead workers" in said.out
+    assert job_row(dead_worker, "locked_by", "attempts") == (None, 1)
+    assert execute("select locked_by from {schema}._private_jobs where locked_at is not null") == [(LIVE,)]
+    assert execute("select id from {schema}._private_workers") == [(LIVE,)]
+    assert recoveries == [(dead_worker,)]
+    assert "Nothing to free" in operate("sweep").out
+
+
+def test_sweep__only_looks_when_asked_to(dead_worker: int, recoveries: list[Any]) -> None:
+    told = operate("sweep", "--dry-run", "--json").json
+    assert told["job_ids"] == [dead_worker]
+    assert told["dead_worker_ids"] == [DEAD]
+    assert "Would free 1 job and 1 queue" in operate("sweep", "--dry-run").out
+    assert job_row(dead_worker, "locked_by", "attempts") == (DEAD, 2)
+    assert len(execute("select id from {schema}._private_workers")) == 2
+    assert recoveries == []
+
+
+def test_sweep__frees_the_stale_locks_of_strangers() -> None:
+    stale = make_job("a", locked_by="worker-node", locked_at=minutes_ago(241))
+    fresh = make_job("a", locked_by="worker-node", locked_at=minutes_ago(239))
+    assert operate("sweep", "--json").json["stale_jobs"] == 1
+    assert (job_row(stale, "locked_by"), job_row(fresh, "locked_by")) == ((None,), ("worker-node",))
+
+
+def test_cleanup__deletes_what_is_asked_for_and_no_more() -> None:
+    old = make_failed_job("a", run_at=minutes_ago(60 * 24 * 8), updated_at=minutes_ago(60 * 24 * 8))
+    new = make_failed_job("a", run_at=minutes_ago(60), updated_at=minutes_ago(60))
+    make_queue("unused")
+    make_task("unused")
+    assert operate("cleanup", "--permanently-failed-older-than", "7d", "--json").json == {
+        "jobs": 1,
+        "queues": 0,
+        "tasks": 0,
+        "is_complete": True,
+    }
+    assert (job_row(old, "id"), job_row(new, "id")) == (None, (new,))
+    assert "Deleted 0 jobs, 1 queue names, 0 task names." in operate("cleanup", "--queues").out
+    assert operate("cleanup", "--tasks", "--json").json["tasks"] == 1
+
+
+def test_cleanup__of_nothing_is_an_error() -> None:
+    with pytest.raises(CommandError, match="got none of them"):
+        operate("cleanup")
+    with pytest.raises(CommandError, match="expected a time phrase"):
+        operate("cleanup", "--permanently-failed-older-than", "week")
+
+
+CRONTAB = "0 4 * * 1-5 send_receipt ?id=receipts&fill=2d&tz=Asia/Tokyo {order: 1}"
+
+
+def test_crontab__tells_pattern_zone_next_times_and_the_last(settings: Any) -> None:
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"CRONTAB": CRONTAB}
+    last = datetime(2026, 1, 5, 19, 0, tzinfo=UTC)
+    execute("insert into {schema}._private_known_crontabs values ('receipts', %s, %s)", [minutes_ago(9), last])
+    execute("insert into {schema}._private_known_crontabs values ('of-node', %s, null)", [minutes_ago(9)])
+    told = operate("crontab", "--json").json
+    (item,) = [item for item in told["items"] if item["identifier"] == "receipts"]
+    times = [datetime.fromisoformat(moment) for moment in item["next"]]
+    assert len(times) == 5
+    assert all(moment.hour == 19 and moment.minute == 0 and moment.weekday() in {6, 0, 1, 2, 3} for moment in times)
+    assert times == sorted(set(times))
+    assert datetime.fromisoformat(item["last_execution"]) == last
+    assert (item["time_zone"], item["backfill_seconds"]) == ("Asia/Tokyo", 2 * 86_400)
+    assert [other["identifier"] for other in told["others"]] == ["of-node"]
+    with timezone.override("Asia/Tokyo"):
+        shown = operate("crontab", "--next", "1").out
+    assert "Monday to Friday (Asia/Tokyo)" in shown
+    assert "2026-01-06 04:00:00" in shown
+    assert " 04:00:00 (in " in shown
+
+
+def test_crontab__with_mistakes_tells_them(settings: Any, tmp_path: Path) -> None:
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"CRONTAB": "61 * * * * send_receipt"}
+    with pytest.raises(CommandError, match="61"):
+        operate("crontab")
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"CRONTAB": ""}
+    file = tmp_path / "crontab"
+    file.write_text("5 * * * * send_receipt ?id=from-file", encoding="utf-8")
+    items = operate("crontab", "--crontab", str(file), "--json").json["items"]
+    assert "from-file" in {item["identifier"] for item in items}
+
+
+def test_status__counts_every_state() -> None:
+    make_job("a", run_at=minutes_ago(3))
+    make_job("a", run_at=minutes_ago(1), priority=-5)
+    make_job("a", run_at=minutes_ago(-5))
+    make_job("a", run_at=minutes_ago(-5), attempts=1)
+    make_job("a", locked_by=LIVE)
+    make_failed_job("a")
+    make_worker(LIVE, is_listening=True)
+    make_worker(DEAD, beat=minutes_ago(2))
+    told = operate("status", "--json").json
+    counts = {state: count["count"] for state, count in told["jobs"].items()}
+    assert counts == {"ready": 2, "scheduled": 1, "running": 1, "retrying": 1, "failed": 1}
+    assert told["oldest_ready_seconds"] == pytest.approx(180, abs=10)
+    assert told["workers"] == {"alive": 1, "stopping": 0, "silent": 1, "unregistered": 0, "listening": 1}
+    shown = operate("stats").out
+    assert "ready               2, the oldest for 3 m" in shown
+    assert "permanently failed  1" in shown
+
+
+def test_status__counts_up_to_a_cap_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_graphile_worker.management.operator.health.count_jobs", _counting_to_two)
+    for _ in range(4):
+        make_job("a")
+    assert operate("status", "--json").json["jobs"]["ready"] == {
+        "count": 2,
+        "is_capped": True,
+        "earliest": operate("jobs", "--json").json[-1]["run_at"],
+    }
+    assert "2+" in operate("status").out
+
+
+def _counting_to_two(*args: Any, **options: Any) -> Any:
+    from django_graphile_worker.sql.summary import count_jobs
+
+    return count_jobs(*args, **options, cap=2)
+
+
+def _ailments(*arguments: str) -> str:
+    try:
+        operate("status", "--check", *arguments)
+    except CommandError as error:
+        return str(error)
+    return ""
+
+
+def test_check__fails_for_each_reason_and_passes_without_one() -> None:
+    assert "0 workers alive instead of 1" in _ailments()
+    assert _ailments("--min-workers", "0") == ""
+    make_worker(LIVE)
+    assert _ailments() == ""
+    assert "1 workers alive instead of 2" in _ailments("--min-workers", "2")
+    job_id = make_job("a", run_at=minutes_ago(6))
+    assert "ready for 6 m, longer than 5m" in _ailments()
+    assert _ailments("--max-age", "10m") == ""
+    operate("fail", str(job_id))
+    assert _ailments() == ""
+    assert "1 permanently failed jobs, more than 0" in _ailments("--max-failed", "0")
+    assert _ailments("--max-failed", "1") == ""
+    make_worker(DEAD, beat=minutes_ago(2))
+    assert _ailments() == ""
+    make_job("a", locked_by=DEAD)
+    assert "silent workers hold jobs" in _ailments()
+
+
+def test_check__does_not_mistake_future_jobs_for_late_ones() -> None:
+    make_worker(LIVE)
+    make_job("a", run_at=datetime.now(UTC) + timedelta(days=400))
+    assert _ailments() == ""

@@ -1,0 +1,57 @@
+"""Calling the operator's command as a person would, and what it needs to find."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from io import StringIO
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connections
+
+from tests.factories import minutes_ago
+
+
+class Said(NamedTuple):
+    """What a command wrote."""
+
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def operate(*arguments: str) -> Said:
+    """Call `manage.py graphile_worker` with these arguments."""
+    out, err = StringIO(), StringIO()
+    call_command("graphile_worker", *arguments, stdout=out, stderr=err)
+    return Said(out.getvalue(), err.getvalue())
+
+
+def execute(statement: str, parameters: Any = None, *, using: str = "default") -> list[tuple[Any, ...]]:
+    """Run a statement; {schema} in it is the worker schema."""
+    with connections[using].cursor() as cursor:
+        quoted = connections[using].ops.quote_name(settings.GRAPHILE_WORKER["SCHEMA"])
+        cursor.execute(statement.replace("{schema}", quoted), parameters)
+        return cursor.fetchall() if cursor.description else []
+
+
+def job_row(job_id: int, *columns: str, using: str = "default") -> tuple[Any, ...] | None:
+    """Columns of a job as they are in the table; None when it is gone."""
+    rows = execute(f"select {', '.join(columns)} from {{schema}}._private_jobs where id = %s", [job_id], using=using)
+    return rows[0] if rows else None
+
+
+def make_worker(worker_id: str, *, beat: datetime | None = None, using: str = "default", **metadata: Any) -> str:
+    """A registered worker that last beat now, or then."""
+    execute(
+        "insert into {schema}._private_workers (id, last_heartbeat_at, started_at, metadata)"
+        " values (%s, %s, %s, %s::jsonb)",
+        [worker_id, beat or minutes_ago(0), minutes_ago(60), json.dumps(metadata)],
+        using=using,
+    )
+    return worker_id
