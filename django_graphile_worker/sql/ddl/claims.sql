@@ -15,7 +15,8 @@ create function :SCHEMA._private_pick_queues(
     of_tasks int[], of_priority int, due_at timestamptz, forbidden_flags text[], wanted int
 ) returns table (queue_id int, head_run_at timestamptz, head_id bigint)
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
     scanned constant int := greatest(100, wanted * 4);
@@ -129,7 +130,7 @@ create function :SCHEMA._private_claim_jobs(
     job_flags text, job_error text, job_created_at float8, job_updated_at float8, name_of_queue text
 )
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = on set enable_incremental_sort = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_incremental_sort = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
