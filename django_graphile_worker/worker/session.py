@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import weakref
+from time import monotonic
 from typing import Any, ClassVar
 
 from django.db import Error
@@ -61,7 +62,7 @@ class WatchedConnection:
             wrapper.queries_log.clear()
         if self._has_news():
             wrapper.errors_occurred = True
-        wrapper.close_if_unusable_or_obsolete()
+        self._close_if_unusable_or_obsolete()
 
     def end(self) -> str | None:
         """Say what the job left behind, and get rid of it."""
@@ -77,7 +78,7 @@ class WatchedConnection:
         elif self._is_suspect():
             complaint = self._changed_session()
         self._forget_suspicions()
-        wrapper.close_if_unusable_or_obsolete()
+        self._close_if_unusable_or_obsolete()
         return complaint and f"database {wrapper.alias!r}: {complaint}"
 
     def release(self) -> None:
@@ -87,6 +88,14 @@ class WatchedConnection:
             wrapper.execute_wrappers.remove(self._notice)
         if not wrapper.in_atomic_block:
             wrapper.close()
+
+    def _close_if_unusable_or_obsolete(self) -> None:
+        """Django's method of that name, called only when it would do more than re-arm the health check."""
+        wrapper = self.wrapper
+        if wrapper.errors_occurred or (wrapper.close_at is not None and monotonic() >= wrapper.close_at):
+            wrapper.close_if_unusable_or_obsolete()
+        else:
+            wrapper.health_check_done = False
 
     def _end_inside_transaction(self, blocks: int, savepoints: int) -> str | None:
         self._forget_suspicions()
