@@ -231,8 +231,16 @@ def _run(command: str, *arguments: str) -> None:
             output.seek(0)
             raise EmbeddedPostgresError(
                 f"Expected {command} to succeed, got exit code {finished.returncode}: {output.read().strip()}\n"
-                f"The server's log is {data_directory() / 'log'}; set DATABASE_URL to use a server of your own."
+                f"{_last_words()}Set DATABASE_URL to use a server of your own."
             )
+
+
+def _last_words() -> str:
+    log = data_directory() / "log"
+    if not log.exists():
+        return ""
+    lines = log.read_text(errors="replace").splitlines()[-10:]
+    return "\n".join([f"The end of {log}:", *lines, ""])
 
 
 @cache
