@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
+from django.db import connections
 
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 
@@ -101,6 +102,8 @@ class EventLoop:
             logger.exception("The event loop did not end cleanly.")
         finally:
             loop.close()
+            # Of tasks that use the ORM on the loop, with DJANGO_ALLOW_ASYNC_UNSAFE.
+            connections.close_all()
 
 
 async def _cancel_the_rest() -> None:

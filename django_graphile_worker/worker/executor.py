@@ -89,8 +89,7 @@ class Executor:
             run.task = self._tasks(claim.task_id)
             return self._run(run)
         except BaseException as error:  # a mistake of ours must cost neither the slot nor the job
-            logger.exception("Job %s could not be run.", claim.id)
-            return retrying.failed(run, error, limit=self._settings.max_error_length)
+            return self._failed_by_mistake(run, error)
         finally:
             self._running.discard(run)
 
@@ -139,6 +138,13 @@ class Executor:
         else:
             self._tell(signals.job_failed, run, duration=outcome.duration, error=error, retry_in=retry_in)
         return outcome
+
+    def _failed_by_mistake(self, run: Run, error: BaseException) -> Failed:
+        try:
+            logger.error("Job %s could not be run.", run.claim.id, exc_info=error)
+            return retrying.failed(run, error, limit=self._settings.max_error_length)
+        except BaseException:  # no memory left for words
+            return Failed(run.claim, run.duration, f"The worker could not run it: {type(error).__name__}")
 
     def _interrupted(self, run: Run) -> Interrupted:
         outcome = Interrupted(run.claim, run.duration)

@@ -135,7 +135,7 @@ class WatchedConnection:
         wrapper.savepoint_ids = []
         wrapper.atomic_blocks = []
         try:
-            if wrapper.connection is not None:
+            if getattr(wrapper.connection, "pgconn", None) is not None:
                 wrapper.connection.close()
             wrapper.close()
         except Exception:

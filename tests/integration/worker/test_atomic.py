@@ -189,6 +189,27 @@ def test_hook_that_fails_after_the_commit__does_not_fail_the_job(jobs: Jobs, cap
     assert "an on_commit hook failed" in caplog.text
 
 
+def test_session_left_changed__cannot_fail_what_is_committed_and_never_reaches_the_next(
+    jobs: Jobs, slot: Slot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    seen: list[Any] = []
+
+    def careless(payload: Any) -> None:
+        jobs.write()
+        with connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = 12345")
+
+    def looks(payload: Any, helpers: Any) -> None:
+        seen.extend(helpers.query("select current_setting('statement_timeout') as value"))
+
+    assert isinstance(jobs.run(careless), CompletedAtomically)
+    assert (jobs.effects(), jobs.exists()) == (1, False)
+    assert "setting statement_timeout = 12345" in caplog.text
+    slot.run(looks)
+    assert seen != [{"value": "12345ms"}]
+
+
 def test_batch_with_a_failed_item__is_tried_again_as_a_whole(jobs: Jobs) -> None:
     def half(payload: list[Any]) -> list[Any]:
         jobs.write()

@@ -148,6 +148,18 @@ def test_mistake_of_the_worker_itself__fails_the_job_and_not_the_slot(
     assert "AssertionError: a bug" in slot.failure(lambda payload: None).error
 
 
+def test_no_memory_for_the_error__still_fails_the_job(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(payload: Any) -> None:
+        raise ValueError("boom")
+
+    def no_memory(*args: Any, **kwargs: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("django_graphile_worker.worker.retrying.failed", no_memory)
+    assert slot.failure(breaks).error == "The worker could not run it: MemoryError"
+    assert isinstance(slot.run(lambda payload: None), Succeeded)
+
+
 def test_context__ends_with_the_job(slot: Slot) -> None:
     variable = contextvars.ContextVar("variable", default="clean")
     seen: list[Any] = []
