@@ -35,12 +35,14 @@ class WorkerSql:
 
     connection: psycopg.Connection[Any]
     schema: str
+    # psycopg reads times as text in the ISO style alone.
+    is_binary: bool = False
 
     def query(self, text: str, *parameters: Any) -> list[Row]:
         """Run a statement with {schema} in it; its rows as dicts, or none."""
         statement = cast(LiteralString, text.replace("{schema}", f'"{self.schema}"'))
         with self.connection.cursor(row_factory=dict_row) as cursor:
-            cursor.execute(statement, parameters or None)
+            cursor.execute(statement, parameters or None, binary=self.is_binary)
             return cursor.fetchall() if cursor.description else []
 
     def value(self, text: str, *parameters: Any) -> Any:

@@ -76,6 +76,11 @@ class World:
         self.sql(connection).query("delete from {schema}._private_jobs where locked_by = 'worker'")
         return {}
 
+    def complete_at_once(self, connection: Connection) -> Row:
+        self.complete(connection)
+        connection.commit()
+        return {}
+
     def fail(self, connection: Connection) -> Row:
         self.sql(connection).query(
             "update {schema}._private_jobs set last_error = 'It broke.', locked_at = null, locked_by = null"
@@ -177,7 +182,7 @@ PLAIN_SCRIPTS: dict[str, Callable[[World], tuple[list[Step], list[list[Step]]]]]
     ),
     "add, claim and complete, batch": lambda w: (
         [w.add(1)],
-        [[w.add(2), w.commit], [w.claim, w.commit, w.complete, w.commit], [w.add_batch(3), w.commit]],
+        [[w.add(2), w.commit], [w.claim, w.commit, w.complete_at_once], [w.add_batch(3), w.commit]],
     ),
     "add, remove, claim": lambda w: (
         [w.add(1)],
@@ -269,8 +274,8 @@ def test_batches_with_the_same_keys_in_opposite_orders_do_not_deadlock(world: Wo
 
 def test_changes_by_id_and_batches_by_key_take_rows_in_one_order(world: World) -> None:
     observer = world.stage._observer
-    # The keys' order is not the ids' order.
-    ids = [world.sql(observer).add_job(job_key=key)["id"] for key in ("c", "a", "b")]
+    # The keys' order is the reverse of the ids' order.
+    ids = [world.sql(observer).add_job(job_key=key)["id"] for key in ("c", "b", "a")]
     blocker, completer, adder = sessions(world, 3)
     blocker.start(lambda connection: world.sql(connection).add_job(job_key="b"))
     completing = completer.start(lambda connection: world.sql(connection).call("complete_jobs", job_ids=ids))

@@ -1,0 +1,134 @@
+"""Nothing that a session, a role or another user can set changes what the functions do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.worker_sql import Row, WorkerSql
+
+SETTINGS = [
+    {"search_path": ""},
+    {"standard_conforming_strings": "off"},
+    {"timezone": "Asia/Kathmandu", "datestyle": "German, DMY", "intervalstyle": "sql_standard"},
+    {"extra_float_digits": "-15"},
+    {"plpgsql.variable_conflict": "use_column"},
+    {"plan_cache_mode": "force_generic_plan"},
+    {"plan_cache_mode": "force_custom_plan"},
+    {"xmlbinary": "hex", "bytea_output": "escape", "array_nulls": "off"},
+    {"transform_null_equals": "on"},
+    {"enable_hashjoin": "off", "enable_nestloop": "off", "enable_sort": "off"},
+    {"work_mem": "64kB"},
+]
+
+# Whoever may make objects in a schema on somebody's path would like them to be called.
+TRAPS = """
+create schema trap;
+create function trap.tripped() returns void language plpgsql as $$ begin raise exception 'The trap was sprung.'; end $$;
+create function trap.now() returns timestamptz language sql as 'select trap.tripped(); select null::timestamptz';
+create function trap.random() returns float8 language sql as 'select trap.tripped(); select 0.0::float8';
+create function trap.length(text) returns integer language sql as 'select trap.tripped(); select 0';
+create function trap.clock_timestamp() returns timestamptz language sql as 'select trap.tripped(); select null::timestamptz';
+create function trap.hashtext(text) returns integer language sql as 'select trap.tripped(); select 0';
+create function trap.pg_notify(text, text) returns void language sql as 'select trap.tripped()';
+create function trap.json_typeof(json) returns text language sql as 'select trap.tripped(); select null::text';
+create function trap.current_setting(text, boolean) returns text language sql as 'select trap.tripped(); select null::text';
+create function trap.current_setting(text) returns text language sql as 'select trap.tripped(); select null::text';
+create function trap.pg_advisory_xact_lock_shared(integer, integer) returns void language sql as 'select trap.tripped()';
+create function trap.same(text, text) returns boolean language sql as 'select trap.tripped(); select true';
+create function trap.same(bigint, bigint) returns boolean language sql as 'select trap.tripped(); select true';
+create function trap.before(timestamptz, timestamptz) returns boolean language sql as 'select trap.tripped(); select true';
+create operator trap.= (function = trap.same, leftarg = text, rightarg = text);
+create operator trap.= (function = trap.same, leftarg = bigint, rightarg = bigint);
+create operator trap.<= (function = trap.before, leftarg = timestamptz, rightarg = timestamptz);
+create operator trap.< (function = trap.before, leftarg = timestamptz, rightarg = timestamptz);
+create domain trap.json as pg_catalog.text;
+create domain trap.jsonb as pg_catalog.text;
+create domain trap.text as pg_catalog.int4;
+create table trap._private_jobs (id bigint);
+create table trap._private_tasks (id bigint);
+"""
+
+
+def use_everything(worker: WorkerSql) -> list[Row]:
+    """Call each function in each of its ways; all that is left of it."""
+    worker.add_job("task", payload="[1]", queue_name="queue", flags=["flag"])
+    for mode in ("replace", "preserve_run_at", "unsafe_dedupe"):
+        worker.add_job("task", payload="[1]", job_key="key", job_key_mode=mode)
+    worker.add_jobs({"job_key": "key", "payload": "[2]"}, {"job_key": "b"}, {"job_key": "b"}, {"queue_name": "queue"})
+    worker.lock(worker.add_job("task", job_key="running")["id"])
+    worker.add_job("task", job_key="running")
+    worker.add_job("task", job_key="gone")
+    worker.call("remove_job", job_key="gone")
+    ids = [job["id"] for job in worker.jobs()]
+    worker.call("reschedule_jobs", job_ids=ids[:2], priority=1, run_at="2099-01-01 00:00:00Z")
+    worker.call("permanently_fail_jobs", job_ids=ids[2:3])
+    worker.call("complete_jobs", job_ids=ids[3:4])
+    worker.call("force_unlock_workers", worker_ids=["worker"])
+    return [{key: value for key, value in job.items() if not key.endswith("_at")} for job in worker.jobs()]
+
+
+def renumbered(jobs: list[Row]) -> list[Row]:
+    """The jobs without the ids that sequences gave out."""
+    return [{key: value for key, value in job.items() if not key.endswith("id")} for job in jobs]
+
+
+@pytest.fixture
+def expected(worker: WorkerSql) -> list[Row]:
+    with worker.connection.transaction(force_rollback=True):
+        return renumbered(use_everything(worker))
+
+
+@pytest.mark.parametrize("options", SETTINGS, ids=lambda options: ", ".join(options))
+def test_no_setting_changes_what_they_do(worker: WorkerSql, expected: list[Row], options: dict[str, str]) -> None:
+    for name, value in options.items():
+        worker.query("select set_config(%s, %s, true)", name, value)
+    worker = replace(worker, is_binary=True)
+
+    # Often enough for PostgreSQL to choose a plan without the parameters' values.
+    for _ in range(7):
+        with worker.connection.transaction(force_rollback=True):
+            assert renumbered(use_everything(worker)) == expected
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_hostile_search_path_changes_nothing(committing_worker: Callable[..., WorkerSql], database_url: str) -> None:
+    # A session of its own, whose functions were never planned under another path.
+    with psycopg.connect(database_url, autocommit=True, options="-c search_path=trap,pg_catalog") as connection:
+        worker = WorkerSql(connection, committing_worker().schema)
+        with connection.transaction(force_rollback=True):
+            worker.query(TRAPS.replace("text, text)", "pg_catalog.text, pg_catalog.text)"))
+            ids: list[Any] = []
+            for statement in (
+                "select id from {schema}.add_job('task', '[1]', 'queue', null, null, null, 1, '{flag}')",
+                "select id from {schema}.add_job('task', '[1]', job_key := 'key')",
+                "select id from {schema}.add_job('task', '[2]', job_key := 'key', job_key_mode := 'preserve_run_at')",
+                "select id from {schema}.add_job('task', job_key := 'key', job_key_mode := 'unsafe_dedupe')",
+                "select id from {schema}.add_jobs(array[('task','[1]','q',null,null,'key',null,null)]::{schema}.job_spec[])",
+                "select id from {schema}.add_jobs(array[('task',null,'q',null,null,null,null,'{f}')]::{schema}.job_spec[])",
+                "select id from {schema}.reschedule_jobs(array(select id from {schema}._private_jobs), now())".replace(
+                    "now()", "pg_catalog.now()"
+                ),
+                "select id from {schema}.permanently_fail_jobs(array(select id from {schema}._private_jobs))",
+                "select {schema}.force_unlock_workers('{a}')",
+                "select id from {schema}.remove_job('key')",
+                "select id from {schema}.complete_jobs(array(select id from {schema}._private_jobs))",
+            ):
+                ids.append(worker.query(statement))
+            assert all(ids)
+            assert worker.jobs() == []
+
+
+def test_none_of_them_lends_its_owners_rights(worker: WorkerSql) -> None:
+    rows = worker.query(
+        "select proname, prosecdef, proconfig from pg_proc"
+        " where pronamespace = (select oid from pg_namespace where nspname = %s)",
+        worker.schema,
+    )
+
+    assert len(rows) > 7
+    assert [row["proname"] for row in rows if row["prosecdef"]] == []
