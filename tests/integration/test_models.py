@@ -6,7 +6,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.db.models import Count, Max
-from pytest_django.fixtures import SettingsWrapper
+from django.test import override_settings
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.models import Job, JobQueue, KnownCrontab, Task, table
@@ -143,7 +143,6 @@ def test_writing_to_jobs_names_the_functions_that_do() -> None:
 
 
 @pytest.mark.parametrize("name", ["graphile_worker", "Mixed_Case", "_1"])
-def test_tables_are_in_the_schema_of_the_settings(name: str, settings: SettingsWrapper) -> None:
-    settings.GRAPHILE_WORKER = {"SCHEMA": name}
-
-    assert table("_private_jobs") == f'"{name}"."_private_jobs"'
+def test_tables_are_in_the_schema_of_the_settings(name: str) -> None:
+    with override_settings(GRAPHILE_WORKER={"SCHEMA": name}):
+        assert table("_private_jobs") == f'"{name}"."_private_jobs"'
