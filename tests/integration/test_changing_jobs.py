@@ -131,11 +131,11 @@ class TestChangingJobs:
 
     def test_jobs_that_python_cannot_read_can_be_failed_and_completed(self) -> None:
         job_id = make_job("a")
-        deep = "[" * 5000 + "]" * 5000
+        digits = "9" * 5000
         query(
             f"update {models.Job._meta.db_table} set payload = %s, run_at = '-infinity',"
             " created_at = '4713-01-01 BC', updated_at = '294276-01-01', flags = '[1]' returning 1",
-            deep,
+            digits,
         )
         (failed,) = permanently_fail_jobs([job_id])
         assert isinstance(failed.payload, RawPayload)

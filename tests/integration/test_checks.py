@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,8 @@ def configure(settings: Any, worker_schema: str) -> Any:
     return change
 
 
-def found(**kwargs: Any) -> list[CheckMessage]:
-    return list(django_checks.run_checks(tags=["graphile_worker"], **kwargs))
+def found(databases: Sequence[str] = ()) -> list[CheckMessage]:
+    return list(django_checks.run_checks(tags=["graphile_worker"], databases=databases))
 
 
 def test_a_project_without_mistakes_has_no_messages() -> None:

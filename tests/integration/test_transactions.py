@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 
-from django_graphile_worker import JobSpec, add_job, add_jobs, models, remove_job, routing
+from django_graphile_worker import InvalidJobError, JobSpec, add_job, add_jobs, models, remove_job, routing
 from testproject.shop.models import Order
 
 committing = pytest.mark.django_db(transaction=True)
@@ -84,6 +84,18 @@ def test_a_durable_transaction_is_no_obstacle(visible: Callable[[], int]) -> Non
         add_jobs([JobSpec("a", job_key="k"), JobSpec("a", job_key="l", job_key_mode="unsafe_dedupe")])
         add_jobs([JobSpec("a")], returning=False)
     assert visible() == 4
+
+
+@committing
+@pytest.mark.parametrize("returning", [True, False])
+def test_a_batch_of_several_statements_is_all_or_none__also_outside_a_transaction(
+    returning: bool, visible: Callable[[], int]
+) -> None:
+    refused_by_the_database = JobSpec("a", job_key="l", job_key_mode="unsafe_dedupe")
+    object.__setattr__(refused_by_the_database, "identifier", "x" * 129)
+    with pytest.raises(InvalidJobError):
+        add_jobs([JobSpec("a"), JobSpec("a", job_key="k"), refused_by_the_database], returning=returning)
+    assert visible() == 0
 
 
 @committing
