@@ -8,7 +8,7 @@ of a task at once) is put together from those that have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -265,11 +265,21 @@ def some_names(cursor: Cursor, kind: str, *, schema: str) -> list[str]:
     return [row[0] for row in cursor.fetchall()]
 
 
-LIMIT_TIME = """/* gw:limit-time */
-select current_setting('statement_timeout'), set_config('statement_timeout', %(limit)s, true)"""
+# Every statement here has one right plan: along an index, row by row. Where statistics are old, or the table
+# small, the planner may think of reading it all instead.
+PLANNING = dict.fromkeys(("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
+
+CHANGE_SETTINGS = """/* gw:settings */
+select name, current_setting(name), set_config(name, value, true)
+from unnest(%(names)s::text[], %(values)s::text[]) as change (name, value)"""
 
 
-def limit_time(cursor: Cursor, limit: str) -> str:
-    """Let no statement of this transaction take longer (``5000ms``); what was allowed before."""
-    cursor.execute(LIMIT_TIME, {"limit": limit})
-    return str(cursor.fetchone()[0])
+def change_settings(cursor: Cursor, changes: Mapping[str, str]) -> dict[str, str]:
+    """Change settings for this transaction; what they were before."""
+    cursor.execute(CHANGE_SETTINGS, {"names": list(changes), "values": list(changes.values())})
+    return {name: before for name, before, _ in cursor.fetchall()}
+
+
+def settings_for_looking(seconds: float) -> dict[str, str]:
+    """No statement may take longer, and none may read a whole table."""
+    return {**PLANNING, "statement_timeout": f"{max(1, round(seconds * 1000))}ms"}

@@ -69,9 +69,9 @@ class Desk:
             queue.refuse_blindness()
             try:
                 with transaction.atomic(using=queue.alias):
-                    before = inspection.limit_time(queue.cursor, f"{max(1, round(seconds * 1000))}ms")
+                    before = inspection.change_settings(queue.cursor, inspection.settings_for_looking(seconds))
                     yield Reading(queue.cursor, queue.schema, crontabs.database_now(queue.cursor))
-                    inspection.limit_time(queue.cursor, before)
+                    inspection.change_settings(queue.cursor, before)
             except OperationalError as error:
                 if sqlstate(error) != QUERY_CANCELED:
                     raise

@@ -1,0 +1,140 @@
+"""Lists for operators read what they show, however much lies beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError
+from django.db import connection
+
+from django_graphile_worker.sql import inspection, roster, summary
+from django_graphile_worker.sql.inspection import Narrowing
+from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.operating import execute, operate
+
+pytestmark = pytest.mark.django_db
+
+BACKLOG = 5_000
+LIMIT = 10
+
+Read = Callable[[Any, str], object]
+
+
+def _fill(columns: str, values: str) -> None:
+    execute(
+        f"insert into {{schema}}._private_jobs (task_id, {columns})"
+        f" select %s, {values} from generate_series(1, {BACKLOG}) as number",
+        [make_task("crowd")],
+    )
+
+
+@pytest.fixture(params=["future", "ready elsewhere", "failed elsewhere", "queued elsewhere"])
+def backlog(request: pytest.FixtureRequest) -> str:
+    """Thousands of jobs that are not asked for, and a few that are."""
+    kinds = {
+        "future": ("run_at", "now() + interval '1 hour' + number * interval '1 second'"),
+        "ready elsewhere": ("run_at, priority", "now() - interval '1 hour', number %% 3"),
+        "failed elsewhere": ("run_at, attempts, max_attempts", "now() - number * interval '1 second', 3, 3"),
+        "queued elsewhere": ("run_at, job_queue_id", f"now() - interval '1 hour', {make_queue('crowded')}"),
+    }
+    _fill(*kinds[request.param])
+    for number in range(3):
+        make_job("wanted", run_at=minutes_ago(1), queue_name=None if number else "small", priority=2)
+        make_job("wanted", run_at=minutes_ago(-1), queue_name=None if number else "small", priority=2)
+        make_job("wanted", run_at=minutes_ago(-1), attempts=1, queue_name=None if number else "small")
+        make_failed_job("wanted", queue_name=None if number else "small")
+        make_job("wanted", locked_by="worker-1")
+    execute("analyze {schema}._private_jobs")
+    return str(request.param)
+
+
+def _scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if node.get("Relation Name") == "_private_jobs":
+        yield node
+    for child in node.get("Plans", ()):
+        yield from _scans(child)
+
+
+class _Explaining:
+    """A cursor that explains each statement about jobs as it runs it, and counts the rows it looked at."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self.rows = 0
+
+    def execute(self, statement: str, parameters: Any = None) -> None:
+        self._cursor.execute(f"explain (analyze, format json) {statement}", parameters)
+        (plan,) = self._cursor.fetchone()[0]
+        for scan in _scans(plan["Plan"]):
+            removed = scan.get("Rows Removed by Filter", 0) + scan.get("Rows Removed by Index Recheck", 0)
+            self.rows += (scan["Actual Rows"] + removed) * scan["Actual Loops"]
+        self._cursor.execute(statement, parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
+def _rows_read(read: Read) -> float:
+    with connection.cursor() as cursor:
+        inspection.change_settings(cursor, inspection.settings_for_looking(30))
+        explaining = _Explaining(cursor)
+        read(explaining, settings.GRAPHILE_WORKER["SCHEMA"])
+        return explaining.rows
+
+
+def _lists(backlog: str) -> dict[str, Read]:
+    """Every list there is, but the one that has no index to go along: failed jobs of a queue."""
+    narrowings = {
+        "any": Narrowing(),
+        "task": Narrowing(task_id=make_task("wanted")),
+        "queue": Narrowing(queue_id=make_queue("small")),
+    }
+    exceptions = {("queue", "failed"), ("queue", "all")} if backlog == "failed elsewhere" else set()
+    return {
+        f"{state} jobs of {narrowed}": partial(_list, state=state, narrowing=narrowing)
+        for narrowed, narrowing in narrowings.items()
+        for state in (*inspection.STATES, "all")
+        if (narrowed, state) not in exceptions
+    }
+
+
+def _list(cursor: Any, schema: str, *, state: str, narrowing: Narrowing) -> object:
+    return inspection.list_jobs(cursor, state, narrowing, limit=LIMIT, schema=schema)
+
+
+def _count(cursor: Any, schema: str, *, state: str) -> object:
+    return summary.count_jobs(cursor, state, schema=schema, cap=LIMIT)
+
+
+def test_looks__read_no_more_than_what_they_show_needs(backlog: str) -> None:
+    looks = _lists(backlog)
+    looks |= {f"count of {state}": partial(_count, state=state) for state in summary.COUNTS}
+    looks["queues"] = lambda cursor, schema: roster.list_queues(cursor, limit=LIMIT, schema=schema, cap=LIMIT)
+    looks["workers"] = lambda cursor, schema: roster.list_workers(cursor, timeout=60, schema=schema)
+    rows = {name: _rows_read(look) for name, look in looks.items()}
+    # A few rows for each priority level, task and part, and far from the crowd.
+    assert {name: count for name, count in rows.items() if count > 40 * LIMIT} == {}
+
+
+def test_look__that_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(cursor: Any, *args: Any, **options: Any) -> None:
+        cursor.execute("select pg_sleep(60)")
+
+    monkeypatch.setattr(inspection, "list_jobs", sleep)
+    with_little_time = settings.GRAPHILE_WORKER | {"ADMIN_STATEMENT_TIMEOUT": 0.1}
+    monkeypatch.setattr(settings, "GRAPHILE_WORKER", with_little_time)
+    monkeypatch.setattr("django_graphile_worker.conf._current", None)
+    with pytest.raises(CommandError, match=r"within 0.1 seconds.*--limit"):
+        operate("jobs")
+    monkeypatch.undo()
+
+
+def test_look__leaves_the_session_as_it_was() -> None:
+    changeable = "select name, setting from pg_settings where context = 'user' order by name"
+    before = execute(changeable)
+    operate("jobs")
+    assert execute(changeable) == before

@@ -1,0 +1,161 @@
+"""manage.py runworker: what its options mean, and what it shows before it works."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connections
+from django.test import override_settings
+
+from django_graphile_worker import conf
+from django_graphile_worker.management import launch, terminal
+from django_graphile_worker.worker.library import build_runners
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[launch.Plan]:
+    """The plans that would have been carried out."""
+    made: list[launch.Plan] = []
+
+    def remember(plan: launch.Plan, *, say: Any) -> int:
+        made.append(plan)
+        return 0
+
+    monkeypatch.setattr(launch, "run", remember)
+    return made
+
+
+def _settings(plans: list[launch.Plan], *arguments: str) -> conf.Settings:
+    call_command("runworker", *arguments, skip_checks=True)
+    return plans[-1].settings
+
+
+def test_no_options__are_the_projects_settings(plans: list[launch.Plan]) -> None:
+    assert _settings(plans) == conf.current()
+    assert (plans[0].once, plans[0].with_cron, plans[0].databases) == (False, True, ())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting", "value"),
+    [
+        (["-j", "20"], "concurrency", 20),
+        (["--concurrency", "3"], "concurrency", 3),
+        (["--processes", "2"], "processes", 2),
+        (["--poll-interval", "0.5"], "poll_interval", 0.5),
+        (["--local-queue-size", "0"], "local_queue_size", 0),
+        (["--grace-period", "30"], "grace_period", 30.0),
+        (["--no-listen"], "listen", False),
+        (["--no-prepared-statements"], "prepared_statements", False),
+        (["--no-log-success"], "log_success", False),
+        (["--tasks", "billing:*", "--tasks", "mail:*"], "tasks", ("billing:*", "mail:*")),
+        (["--exclude-tasks", "slow:*"], "exclude_tasks", ("slow:*",)),
+        (["--forbid-flag", "big", "--forbid-flag", "slow"], "forbidden_flags", ("big", "slow")),
+    ],
+)
+def test_option__changes_its_setting_and_no_other(
+    plans: list[launch.Plan], arguments: list[str], setting: str, value: object
+) -> None:
+    settings = _settings(plans, *arguments)
+    assert getattr(settings, setting) == value
+    assert settings == conf.current().replace(**{setting: value})
+
+
+@override_settings(GRAPHILE_WORKER={"CONCURRENCY": 7, "LISTEN": False, "TASKS": ["a"]})
+def test_settings__hold_where_the_command_line_says_nothing(plans: list[launch.Plan]) -> None:
+    settings = _settings(plans, "--tasks", "b")
+    assert (settings.concurrency, settings.listen, settings.tasks) == (7, False, ("b",))
+
+
+def test_crontab_file__is_read_too(plans: list[launch.Plan], tmp_path: Path) -> None:
+    file = tmp_path / "crontab"
+    file.write_text("0 4 * * * send_receipt", encoding="utf-8")
+    assert _settings(plans, "--crontab", str(file)).crontab_file == file
+    with pytest.raises(CommandError, match="expected a crontab file, got '/nowhere', which is not there"):
+        _settings(plans, "--crontab", "/nowhere")
+
+
+def test_plan__is_told_the_rest(plans: list[launch.Plan]) -> None:
+    call_command("runworker", "--once", "--no-cron", "--database", "a", "--database", "b", "-v", "0", skip_checks=True)
+    (plan,) = plans
+    assert (plan.once, plan.with_cron, plan.databases, plan.verbosity) == (True, False, ("a", "b"), 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-j", "0"], "expected a whole number of at least 1, got '0'"),
+        (["-j", "many"], "expected a whole number of at least 1, got 'many'"),
+        (["--processes", "-1"], "expected a whole number of at least 1, got '-1'|expected one argument"),
+        (["--poll-interval", "0"], "expected a number of seconds of at least 0.01, got '0'"),
+        (["--poll-interval", "nan"], "expected a number of seconds of at least 0.01, got 'nan'"),
+        (["--grace-period", "soon"], "expected a number of seconds of at least 0, got 'soon'"),
+        (["--tasks", ""], r'\["TASKS"\]: expected a list of non-empty strings'),
+        (["--local-queue-size", "1.5"], "expected a whole number of at least 0, got '1.5'"),
+    ],
+)
+def test_senseless_value__is_refused_before_anything_starts(
+    plans: list[launch.Plan], arguments: list[str], expected: str
+) -> None:
+    with pytest.raises(CommandError, match=expected):
+        _settings(plans, *arguments)
+    assert plans == []
+
+
+@pytest.mark.parametrize("other", [["--once"], ["--processes", "2"]])
+def test_reload__wants_one_process_that_stays(plans: list[launch.Plan], other: list[str]) -> None:
+    with pytest.raises(CommandError, match=r"--reload: expected one process that stays"):
+        _settings(plans, "--reload", *other)
+
+
+def test_exit_code__is_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "run", lambda plan, say: 3)
+    with pytest.raises(SystemExit) as exited:
+        call_command("runworker", skip_checks=True)
+    assert exited.value.code == 3
+
+
+@override_settings(GRAPHILE_WORKER={"CRONTAB": "61 * * * * send_receipt"})
+def test_crontab_with_mistakes__is_an_error_of_the_command() -> None:
+    with pytest.raises(CommandError, match="61"):
+        call_command("runworker", skip_checks=True, stdout=StringIO())
+
+
+def _banner(**overrides: Any) -> str:
+    plan_options = {name: overrides.pop(name) for name in ("once",) if name in overrides}
+    settings = conf.current().replace(**overrides)
+    plan = launch.Plan(settings=settings, **plan_options)
+    return terminal.banner(build_runners((), settings, with_cron=not plan.once), plan)
+
+
+def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> None:
+    shown = _banner(concurrency=4, processes=3, tasks=["send_*"])
+    assert shown.startswith("django-graphile-worker ")
+    for part in (
+        "database     default (",
+        f"schema       {worker_schema}",
+        "tasks        send_receipt",
+        "concurrency  4 in each of 3 processes",
+        "LISTEN, and a look every 2 s",
+        "Ctrl-C",
+    ):
+        assert part in shown
+    assert "charge_card" not in shown.split("recurring")[0]
+    assert "count_orders" in shown.split("recurring")[1]
+
+
+def test_banner__says_when_a_worker_only_polls_or_only_drains() -> None:
+    assert "woken by     a look every 0.5 s" in _banner(listen=False, poll_interval=0.5)
+    assert "runs what is runnable, then exits" in _banner(once=True)
+
+
+def test_banner__says_when_there_is_nothing_to_run() -> None:
+    assert "none: write functions with @task" in _banner(tasks=["nothing_like_this"])
+
+
+def test_banner__never_shows_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections.settings["default"], "PASSWORD", "hush-hush")
+    assert "hush-hush" not in _banner()
