@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -38,12 +39,18 @@ embedded.ensure_running()
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Iterator[Path]:
-    directory = _copy_to(tmp_path / "checkout")
-    yield directory
-    for pid_file in directory.glob(".postgres/*/postmaster.pid"):  # of a test that failed
-        with suppress(ProcessLookupError):
-            os.kill(int(pid_file.read_text().split()[0]), signal.SIGINT)
+def folder() -> Iterator[Path]:
+    """A place for checkouts. Not tmp_path: each pytest that starts closes it to other accounts, PostgreSQL's too."""
+    with tempfile.TemporaryDirectory(prefix="dgw-test-") as name:
+        yield Path(name)
+        for pid_file in Path(name).glob("*/.postgres/*/postmaster.pid"):  # of a test that failed
+            with suppress(ProcessLookupError):
+                os.kill(int(pid_file.read_text().split()[0]), signal.SIGKILL)
+
+
+@pytest.fixture
+def checkout(folder: Path) -> Path:
+    return _copy_to(folder / "checkout")
 
 
 def _copy_to(directory: Path) -> Path:
@@ -99,8 +106,8 @@ def test_cluster__is_made_anew__when_its_files_are_damaged(checkout: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["a" * 120, "with space, comma and 'quote'"])
-def test_cluster__works__where_a_socket_cannot_be(tmp_path: Path, name: str) -> None:
-    assert _run(_copy_to(tmp_path / name), ANSWERS) == (0, "(42,)")
+def test_cluster__works__where_a_socket_cannot_be(folder: Path, name: str) -> None:
+    assert _run(_copy_to(folder / name), ANSWERS) == (0, "(42,)")
 
 
 def test_cluster__is_stopped__when_its_user_is_interrupted_while_it_starts(checkout: Path) -> None:
