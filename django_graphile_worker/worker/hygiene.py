@@ -45,7 +45,10 @@ def begin() -> None:
         connections_here = _adopt_thread()
     if connections_here:
         for watched in connections_here:
-            watched.begin()
+            try:
+                watched.begin()
+            except Exception as error:
+                _give_up(watched, error)
 
 
 def end() -> Sequence[str]:
@@ -53,7 +56,21 @@ def end() -> Sequence[str]:
     connections_here = _thread.watched
     if not connections_here:
         return _NOTHING
-    return [complaint for watched in connections_here if (complaint := watched.end())]
+    return [complaint for watched in connections_here if (complaint := _end(watched))]
+
+
+def _end(watched: WatchedConnection) -> str | None:
+    try:
+        return watched.end()
+    except Exception as error:
+        _give_up(watched, error)
+        return None
+
+
+def _give_up(watched: WatchedConnection, error: Exception) -> None:
+    """A connection that cannot even be examined is no loss, and no fault of the job."""
+    logger.warning("A connection to %r is closed: it could not be checked.", watched.wrapper.alias, exc_info=error)
+    watched.discard()
 
 
 def thread_finished() -> None:

@@ -74,7 +74,7 @@ class WatchedConnection:
             return None
         complaint = self._open_transaction()
         if complaint:
-            self._discard()
+            self.discard()
         elif self._is_suspect():
             complaint = self._changed_session()
         self._forget_suspicions()
@@ -126,7 +126,7 @@ class WatchedConnection:
         pgconn = getattr(raw, "pgconn", None)
         return IDLE if pgconn is None else int(pgconn.transaction_status)
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
         """Close for real: a pool would hand the session to the next one as it is."""
         wrapper = self.wrapper
         wrapper.in_atomic_block = False
@@ -171,11 +171,11 @@ class WatchedConnection:
             found = self._state(names)
         except Error as error:
             is_gone = self._transaction_status() == UNKNOWN
-            self._discard()
+            self.discard()
             return None if is_gone else f"a session that could not be examined ({error})"
         if found == self._usual_states.get(key):
             return None
-        self._discard()
+        self.discard()
         try:
             usual = self._state(names)
         except (OperationalError, InterfaceError):

@@ -305,6 +305,23 @@ def test_error_that_broke_the_connection__costs_one_job(
 
 
 @pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize("moment", ["begin", "end"])
+def test_connection_that_cannot_be_checked__is_closed_and_harms_no_job(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def broken(self: Any) -> None:
+        raise RuntimeError("no answer")
+
+    pids = Pids()
+    slot.run(pids)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"django_graphile_worker.worker.session.WatchedConnection.{moment}", broken)
+        assert isinstance(slot.run(lambda payload: None), Succeeded)
+    slot.run(pids)
+    assert pids.seen[0] != pids.seen[1]
+
+
+@pytest.mark.usefixtures("persistent")
 def test_thread_that_ends__closes_its_connections(
     slot: Slot, raw_connection: Callable[..., RawConnection], wait_until: Callable[..., None]
 ) -> None:
