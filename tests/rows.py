@@ -47,3 +47,8 @@ def query(statement: str, *parameters: Any) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return list(cursor.fetchall())
+
+
+def in_quotes(name: str) -> str:
+    """A name for a statement: a schema's may have capitals."""
+    return connection.ops.quote_name(name)

@@ -21,7 +21,7 @@ from django_graphile_worker import (
     reschedule_jobs,
 )
 from django_graphile_worker.exceptions import ConfigurationError
-from tests.rows import query
+from tests.rows import in_quotes, query
 
 pytestmark = pytest.mark.django_db
 
@@ -76,9 +76,9 @@ class TestErrors:
         """Become a role that may do everything but see the rows."""
         with connection.cursor() as cursor:
             cursor.execute("create role blind_role")
-            cursor.execute(f"grant usage on schema {worker_schema} to blind_role")
-            cursor.execute(f"grant all on all tables in schema {worker_schema} to blind_role")
-            cursor.execute(f"grant all on all sequences in schema {worker_schema} to blind_role")
+            cursor.execute(f"grant usage on schema {in_quotes(worker_schema)} to blind_role")
+            cursor.execute(f"grant all on all tables in schema {in_quotes(worker_schema)} to blind_role")
+            cursor.execute(f"grant all on all sequences in schema {in_quotes(worker_schema)} to blind_role")
             cursor.execute("set local role blind_role")
         yield
         with connection.cursor() as cursor:

@@ -17,6 +17,7 @@ from django_graphile_worker import task
 from django_graphile_worker.checks import databases
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.registry import Registry, tasks
+from tests.rows import in_quotes
 
 CHECKOUT = Path(__file__).parents[2]
 not_callable = 5
@@ -324,7 +325,7 @@ class TestInstallation:
 
     def test_a_schema_that_is_not_installed(self, worker_schema: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(f"drop schema {worker_schema} cascade")
+            cursor.execute(f"drop schema {in_quotes(worker_schema)} cascade")
             cursor.execute("delete from django_migrations where app = 'graphile_worker'")
         assert found(databases=["default"]) == [
             Warning(
@@ -366,7 +367,7 @@ class TestInstallation:
         with connection.cursor() as cursor:
             cursor.execute("create role seeing_role")
             for table in ("_private_jobs", "_private_job_queues", "_private_tasks"):
-                cursor.execute(f"create policy seen on {worker_schema}.{table} to seeing_role using (true)")
+                cursor.execute(f"create policy seen on {in_quotes(worker_schema)}.{table} to seeing_role using (true)")
             cursor.execute("set local role seeing_role")
         assert found(databases=["default"]) == []
 

@@ -12,7 +12,7 @@ from django_graphile_worker import CleanupResult, add_job, cleanup, models, task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, SchemaError
 from django_graphile_worker.registry import Registry, tasks
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
-from tests.rows import query
+from tests.rows import in_quotes, query
 
 pytestmark = pytest.mark.django_db
 
@@ -28,14 +28,14 @@ def registry() -> Iterator[Registry]:
 @pytest.fixture(autouse=True)
 def nothing_there(worker_schema: str) -> None:
     """Begin without the names that migrate registered."""
-    query(f"with gone as (delete from {worker_schema}._private_tasks) select 1")
+    query(f"with gone as (delete from {in_quotes(worker_schema)}._private_tasks) select 1")
 
 
 @pytest.fixture
 def make_worker(worker_schema: str) -> Callable[..., None]:
     def make(worker_id: str, metadata: dict[str, Any]) -> None:
         query(
-            f"insert into {worker_schema}._private_workers (id, metadata) values (%s, %s) returning 1",
+            f"insert into {in_quotes(worker_schema)}._private_workers (id, metadata) values (%s, %s) returning 1",
             worker_id,
             json.dumps(metadata),
         )
@@ -86,7 +86,7 @@ class TestFailedJobs:
         held = make_failed_job()
         make_failed_job()
         other = raw_connection(autocommit=False)
-        other.execute(f"select from {worker_schema}._private_jobs where id = %s for update", [held])
+        other.execute(f"select from {in_quotes(worker_schema)}._private_jobs where id = %s for update", [held])
         assert cleanup(failed_jobs_older_than=timedelta(0)).jobs == 1
         other.rollback()
         assert job_ids() == {held}
@@ -166,7 +166,9 @@ class TestNamesLock:
         make_task("used by nobody yet")
         make_queue("used by nobody yet")
         adder = raw_connection(autocommit=False)
-        adder.execute(f"select {worker_schema}.add_job('used by nobody yet', queue_name => 'used by nobody yet')")
+        adder.execute(
+            f"select {in_quotes(worker_schema)}.add_job('used by nobody yet', queue_name => 'used by nobody yet')"
+        )
         assert cleanup() == CleanupResult(is_complete=False)
         adder.commit()
         assert cleanup() == CleanupResult()
@@ -178,7 +180,7 @@ class TestNamesLock:
     ) -> None:
         make_failed_job()
         adder = raw_connection(autocommit=False)
-        adder.execute(f"select {worker_schema}.add_job('a')")
+        adder.execute(f"select {in_quotes(worker_schema)}.add_job('a')")
         with transaction.atomic():
             before = query("show lock_timeout")
             assert cleanup(failed_jobs_older_than=timedelta(0)) == CleanupResult(jobs=1, is_complete=False)
@@ -195,7 +197,7 @@ class TestNamesLock:
 
         make_task("forgotten")
         adder = raw_connection(autocommit=False)
-        adder.execute(f"select {worker_schema}.add_job('a')")
+        adder.execute(f"select {in_quotes(worker_schema)}.add_job('a')")
         tried = sql_cleanup.try_names_lock
 
         def try_and_let_the_adder_end(*args: Any, **kwargs: Any) -> bool:
@@ -217,8 +219,8 @@ class TestNamesLock:
 def test_a_role_that_sees_nothing_is_told_so(worker_schema: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("create role blind_role")
-        cursor.execute(f"grant usage on schema {worker_schema} to blind_role")
-        cursor.execute(f"grant all on all tables in schema {worker_schema} to blind_role")
+        cursor.execute(f"grant usage on schema {in_quotes(worker_schema)} to blind_role")
+        cursor.execute(f"grant all on all tables in schema {in_quotes(worker_schema)} to blind_role")
         cursor.execute("set local role blind_role")
     with pytest.raises(SchemaError, match=r"'blind_role', to whom _private_job_queues, .* look empty"):
         cleanup()

@@ -12,6 +12,7 @@ from django.db.models.signals import post_migrate
 from django_graphile_worker import JobSpec, add_job, add_jobs, models, task
 from django_graphile_worker.apps import register_task_names
 from django_graphile_worker.registry import Registry, tasks
+from tests.rows import in_quotes
 
 pytestmark = pytest.mark.django_db
 
@@ -120,9 +121,8 @@ class TestNamesAfterMigrate:
         def new(payload: Any) -> None: ...
 
         with connections["default"].cursor() as cursor:
-            cursor.execute(
-                f"alter table {worker_schema}._private_tasks add constraint closed check (identifier <> 'brand:new')"
-            )
+            table = f"{in_quotes(worker_schema)}._private_tasks"
+            cursor.execute(f"alter table {table} add constraint closed check (identifier <> 'brand:new')")
         register_task_names(using="default")
         assert "Task names were not registered in the database 'default'" in caplog.text
         assert "brand:new" not in names()

@@ -12,6 +12,7 @@ from django.urls import path
 
 from django_graphile_worker import InvalidJobError, JobSpec, add_job, add_jobs, models, remove_job, routing
 from testproject.shop.models import Order
+from tests.rows import in_quotes
 
 committing = pytest.mark.django_db(transaction=True)
 on_both = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -37,7 +38,7 @@ urlpatterns = [path("buy/", buy), path("buy-without/", buy_without_transaction)]
 def visible(raw_connection: Callable[..., Any], worker_schema: str) -> Callable[[], int]:
     """How many jobs another session sees."""
     other = raw_connection()
-    return lambda: other.execute(f"select count(*) from {worker_schema}.jobs").fetchone()[0]
+    return lambda: other.execute(f"select count(*) from {in_quotes(worker_schema)}.jobs").fetchone()[0]
 
 
 @committing
