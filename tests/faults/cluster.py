@@ -97,7 +97,9 @@ class Cluster:
         )
 
     def _pg_ctl(self, verb: str, *arguments: str) -> None:
-        with suppress(embedded.EmbeddedPostgresError) if verb == "stop" else suppress():
+        # One that is gone already need not be stopped.
+        forgiven = (embedded.EmbeddedPostgresError,) if verb == "stop" else ()
+        with suppress(*forgiven):
             self._run("pg_ctl", verb, "--wait", "--silent", "--timeout=60", f"--pgdata={self.directory}", *arguments)
 
     def _run(self, command: str, *arguments: str) -> None:

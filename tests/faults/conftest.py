@@ -79,9 +79,7 @@ def proxy(world: World) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def proxied_fleet(
-    world: World, proxy: Proxy, zygote: Zygote, tmp_path: Path, wait_until: Wait
-) -> Iterator[Fleet]:
+def proxied_fleet(world: World, proxy: Proxy, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
     """Starts workers that reach the database through the proxy; their history goes straight."""
     directory = tmp_path / "proxied"
     directory.mkdir()
@@ -117,9 +115,7 @@ def cluster_world(cluster: Cluster, worker_schema: str, wait_until: Wait) -> Ite
 
 
 @pytest.fixture
-def cluster_fleet(
-    cluster_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait
-) -> Iterator[Fleet]:
+def cluster_fleet(cluster_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
     directory = tmp_path / "cluster"
     directory.mkdir()
     fleet = Fleet(zygote, directory, environment_for(cluster_world.url), wait_until)

@@ -48,8 +48,7 @@ class Rule:
         self._let_go.set()
 
     async def wait(self) -> None:
-        while not self._let_go.is_set():
-            await asyncio.sleep(0.01)
+        await asyncio.get_running_loop().run_in_executor(None, self._let_go.wait, 60)
 
 
 class Link:

@@ -46,23 +46,21 @@ def test_real_interpreter__ends_cleanly_under_load(world: World, fleet: Fleet) -
     assert "Fatal" not in worker.output()
 
 
-def test_prefetched_jobs__come_back_with_their_attempt(world: World, fleet: Fleet) -> None:
+def test_prefetched_jobs__come_back_with_their_attempt(world: World, fleet: Fleet, wait_until: Wait) -> None:
     """Short jobs make the worker claim ahead; then two long ones sit in both slots, and the rest waits."""
     worker = fleet.start("-j", "2")
-    world.add_many(200, "quiet")
-    world.wait_until_empty()
-    world.add("quick")
-    for _ in range(2):
-        world.add("until", {"word": "go"})
-    world.add_many(50, "quick")
-    world.wait_for("start", 3)
+    with world.at_once():
+        world.add_many(2000, "quiet")
+        world.add_many(2, "until", {"word": "go"})
+        world.add_many(50)
+    wait_until(lambda: world.times("start") == 2)
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
     world.go("go")
     assert worker.wait() == 0
     world.check_nothing_is_held()
     world.check()
-    assert all(job.attempts == 0 for job in world.jobs())
+    assert [job.attempts for job in world.jobs()] == [0] * 50
 
 
 def test_heartbeat__goes_on_while_the_worker_drains(world: World, fleet: Fleet, wait_until: Wait) -> None:

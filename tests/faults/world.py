@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, LiteralString, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import namedtuple_row
@@ -42,7 +43,7 @@ class World:
 
     def query(self, text: str, *parameters: Any) -> list[Any]:
         """Run a statement on a connection of the test's own; {schema} is the worker schema."""
-        statement = cast(LiteralString, text.replace("{schema}", f'"{self.schema}"'))
+        statement = text.replace("{schema}", f'"{self.schema}"')
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(self.url, autocommit=True, row_factory=namedtuple_row)
         cursor = self._connection.execute(statement, parameters or None)
@@ -97,8 +98,19 @@ class World:
             count,
         )
         ids = [int(row.id) for row in rows]
-        self.job_ids += ids
+        if task != "quiet":
+            self.job_ids += ids
         return ids
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """What is added inside appears with one commit."""
+        self.query("begin")
+        yield
+        self.query("commit")
+
+    def locked(self) -> int:
+        return int(self.value("select count(*) from {schema}._private_jobs where locked_by is not null"))
 
     def jobs(self) -> list[Any]:
         return self.query("select * from {schema}._private_jobs order by id")
@@ -196,10 +208,9 @@ def overlapping(runs: Iterable[Execution], key: Callable[[Execution], Any]) -> l
     by_key: dict[Any, list[Execution]] = defaultdict(list)
     found = []
     for run in runs:
-        for earlier in by_key[key(run)]:
-            if earlier.ended_at is None or earlier.ended_at > run.started_at:
-                found.append((earlier, run))
-        by_key[key(run)].append(run)
+        same = by_key[key(run)]
+        found += [(other, run) for other in same if other.ended_at is None or other.ended_at > run.started_at]
+        same.append(run)
     return found
 
 

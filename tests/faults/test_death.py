@@ -1,0 +1,198 @@
+"""Workers that die: their jobs come back, soon, once, and without harm to others."""
+
+from __future__ import annotations
+
+import random
+import signal
+
+import pytest
+
+from tests.faults.processes import Fleet, Wait, pause
+from tests.faults.proxy import Proxy
+from tests.faults.world import World
+
+# Heartbeat and timeout as in tests.worker_settings, the sweeps that follow, and a slow machine.
+RECOVERED_WITHIN = 15.0
+
+
+def test_kill__jobs_start_again_elsewhere_within_the_timeout(world: World, fleet: Fleet) -> None:
+    victim = fleet.start()
+    job_id = world.add("until", {"word": "go"}, queue_name="q")
+    world.wait_for("start")
+    heir = fleet.start()
+    world.kill(victim)
+    world.wait_for("start", 2, timeout=RECOVERED_WITHIN)
+    world.go("go")
+    world.wait_until_empty()
+    first, second = world.executions()
+    assert (first.attempt, second.attempt) == (1, 1), "the death was not the job's fault"
+    assert first.ended_at is not None
+    assert (second.started_at - first.ended_at).total_seconds() < RECOVERED_WITHIN
+    assert heir.says(rf"recovered the jobs {job_id} of dead workers: {victim.worker_ids()[0]}")
+    world.check()
+
+
+def test_kill__keeps_the_place_in_the_queue(world: World, fleet: Fleet) -> None:
+    """What was under way when its worker died comes first again."""
+    victim = fleet.start()
+    first = world.add("until", {"word": "go"}, queue_name="q")
+    world.wait_for("start")
+    behind = [world.add("quick", queue_name="q") for _ in range(3)]
+    world.kill(victim)
+    fleet.start()
+    world.wait_for("start", 2, timeout=RECOVERED_WITHIN)
+    world.go("go")
+    world.wait_until_empty()
+    ended = [run.job_id for run in world.executions() if run.outcome == "end"]
+    assert ended == [first, *behind]
+    world.check()
+
+
+def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, fleet: Fleet) -> None:
+    """Two workers; one or the other is killed, again and again, while jobs drain."""
+    fates = random.Random(7)
+    world.add_many(120, payload={"seconds": 0.01}, max_attempts=1000)
+    for number in range(40):
+        world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 4}")
+    workers = [fleet.start("-j", "4", is_ready=False) for _ in range(2)]
+    for _ in range(5):
+        world.wait_for("end", world.times("end") + 5, timeout=RECOVERED_WITHIN)
+        place = fates.randrange(2)
+        world.kill(workers[place])
+        workers[place] = fleet.start("-j", "4", is_ready=False)
+    # Those who held a job at two deaths wait a while, by design.
+    world.query("update {schema}._private_jobs set run_at = now() where locked_at is null")
+    world.wait_until(lambda: _nudged(world), timeout=60)
+    world.check()
+    assert max((run.attempt for run in world.executions()), default=0) <= 25
+
+
+def _nudged(world: World) -> bool:
+    world.query("update {schema}._private_jobs set run_at = now() where locked_at is null and run_at > now()")
+    return world.count() == 0
+
+
+def test_claim_that_commits_after_its_worker_died__is_recovered(world: World, fleet: Fleet, wait_until: Wait) -> None:
+    """The server goes on with a statement whose client is gone; who looks only once, at the death, misses it."""
+    world.add("quick")
+    world.query("begin")
+    world.query("lock table {schema}._private_jobs in share mode")
+    dead = fleet.start()
+    blocked = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%gw:claim%%'"
+    wait_until(lambda: world.value(blocked) > 0)
+    world.kill(dead)
+    world.query("commit")
+    wait_until(lambda: world.locked() == 1)
+    fleet.start()
+    world.wait_until_empty(timeout=RECOVERED_WITHIN)
+    world.check()
+
+
+@pytest.mark.parametrize("how", ["exit", "signal"])
+def test_poison_job__stops_after_three_deaths_and_its_neighbours_survive(world: World, fleet: Fleet, how: str) -> None:
+    poison = world.add("poison", {"how": how}, max_attempts=1)
+    neighbours = world.add_many(20, max_attempts=3)
+    for death in range(3):
+        worker = fleet.start("-j", "2", is_ready=False)
+        world.wait_until(lambda: _hurried(world, poison) and not worker.is_alive, timeout=RECOVERED_WITHIN)
+        world.note_death(worker)
+        assert world.times("start") >= death + 1
+    survivor = fleet.start("-j", "2")
+    world.wait_until(lambda: _hurried(world) and (world.count(), world.locked()) == (1, 0), timeout=RECOVERED_WITHIN)
+    assert survivor.is_alive
+    job = world.job(poison)
+    assert (job.attempts, job.locked_by, job.is_available) == (1, None, False)
+    assert "died" in job.last_error
+    starts = [run.job_id for run in world.executions()]
+    assert starts.count(poison) == 3
+    assert {run.job_id for run in world.executions() if run.outcome == "end"} == set(neighbours)
+    world.check()
+
+
+def _hurried(world: World, *job_ids: int) -> bool:
+    """Jobs that were recovered more than once wait longer than a test has time for."""
+    world.query(
+        "update {schema}._private_jobs set run_at = now() where run_at > now() and locked_at is null"
+        " and (id = any (%s) or cardinality(%s::bigint[]) = 0)",
+        list(job_ids),
+        list(job_ids),
+    )
+    return True
+
+
+def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_nothing(
+    world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    """SIGSTOP is how a paused machine, or a swapped one, looks from outside."""
+    sleeper = fleet.start("-j", "2")
+    job_id = world.add("until", {"word": "go"}, queue_name="q")
+    world.wait_for("start")
+    sleeper.signal(signal.SIGSTOP)
+    heir = fleet.start("-j", "2")
+    world.wait_for("start", 2, timeout=RECOVERED_WITHIN)
+    assert world.job(job_id).locked_by in heir.worker_ids()
+    sleeper.signal(signal.SIGCONT)
+    sleeper.wait_for("lost its lease and goes on as")
+    assert world.job(job_id).locked_by in heir.worker_ids()
+    world.go("go")
+    sleeper.wait_for(rf"until #{job_id} was no longer ours when it ended")
+    world.wait_until_empty()
+    assert len(set(sleeper.worker_ids())) == 2
+    wait_until(lambda: sleeper.worker_ids()[-1] in world.workers())
+    runs = world.executions()
+    assert [run.outcome for run in runs] == ["end", "end"]
+    assert len(sleeper.output().split("was no longer ours")) == 2, "told once"
+    # And it goes on working under its new name.
+    world.kill(heir)
+    world.add("quick")
+    world.wait_until_empty()
+    assert sleeper.stop() == 0
+
+
+def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, fleet: Fleet, wait_until: Wait) -> None:
+    sleeper = fleet.start("-j", "1")
+    with world.at_once():
+        world.add_many(1500, "quiet")
+        first = world.add("until", {"word": "go"})
+        rest = world.add_many(20)
+    world.wait_for("start")
+    assert world.locked() > 1
+    sleeper.signal(signal.SIGSTOP)
+    heir = fleet.start("-j", "4")
+    wait_until(lambda: {run.job_id for run in world.executions() if run.outcome == "end"} >= set(rest), timeout=20)
+    sleeper.signal(signal.SIGCONT)
+    sleeper.wait_for("lost its lease and goes on as")
+    world.go("go")
+    world.wait_until_empty()
+    assert [run.job_id for run in world.executions() if run.pid == sleeper.pid] == [first]
+    assert heir.is_alive
+
+
+def test_atomic_task__happens_once_whatever_is_killed(world: World, fleet: Fleet) -> None:
+    jobs = world.add_many(40, "exactly_once", {"seconds": 0.02}, max_attempts=1000)
+    worker = fleet.start("-j", "4", is_ready=False)
+    for _ in range(4):
+        world.wait_for("end", world.times("end") + 3)
+        pause(0.01)
+        world.kill(worker)
+        worker = fleet.start("-j", "4", is_ready=False)
+    world.wait_until(lambda: _nudged(world), timeout=60)
+    effects = [row.job_id for row in world.query("select job_id from fault_history.effect order by 1")]
+    assert effects == jobs
+
+
+def test_atomic_task__a_lost_claim_rolls_its_effects_back(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
+) -> None:
+    """The worker is cut off while the task runs; another does the job; the first may not commit."""
+    slow = proxied_fleet.start("--no-prepared-statements")
+    job_id = world.add("exactly_once", {"seconds": 4})
+    world.wait_for("start")
+    proxy.refuse("heartbeat")
+    world.query("update {schema}._private_jobs set payload = '{}'")
+    fleet.start()
+    world.wait_for("start", 2, timeout=RECOVERED_WITHIN)
+    world.wait_until_empty()
+    world.wait_for("end", 2)
+    slow.wait_for(rf"exactly_once #{job_id} was no longer ours")
+    assert [row.job_id for row in world.query("select job_id from fault_history.effect")] == [job_id]
