@@ -46,12 +46,17 @@ where job.locked_by = %(holder)s and (
     job.attempts = ended.attempts
     or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))"""
 
-# Whoever waits for the queue hears of it when there is something left to run.
+# Whoever waits for the queue hears of it when there is something left to run. A
+# holder that cannot tell whether it let go already must not do so under jobs that
+# it has claimed since.
 RELEASE_QUEUES = """/* gw:release-queues */
 with freed as (
-    update :SCHEMA._private_job_queues
+    update :SCHEMA._private_job_queues as queue
     set locked_by = null, locked_at = null
     where id = any (%(queue_ids)s::int[]) and locked_by = %(holder)s
+        and not (%(unless_in_use)s and exists (
+            select from :SCHEMA._private_jobs as job
+            where job.locked_at is not null and job.locked_by = %(holder)s and job.job_queue_id = queue.id))
     returning id
 ), waiting as (
     select freed.id from freed
@@ -222,13 +227,12 @@ def release_queues(
     schema: str,
     holder: str,
     notify: bool,
+    unless_in_use: bool = False,
     now: datetime | None = None,
 ) -> set[int]:
     """Let go of queues; the ids of those that still have something to run."""
-    cursor.execute(
-        statement(RELEASE_QUEUES, schema),
-        {"queue_ids": list(queue_ids), "holder": holder, "notify": notify, "now": now},
-    )
+    parameters = {"queue_ids": list(queue_ids), "holder": holder, "notify": notify, "now": now}
+    cursor.execute(statement(RELEASE_QUEUES, schema), parameters | {"unless_in_use": unless_in_use})
     return {row[0] for row in cursor.fetchall()}
 
 

@@ -68,7 +68,7 @@ class Fetcher(Service):
         self._expected_at = math.inf
         started = time.perf_counter()
         claimed = self._claim(max_jobs=room, max_queues=max_queues, stretch=self._pace.stretch(self._local_queue_size))
-        self.last_claim_was_empty = not claimed.claims
+        self.last_claim_was_empty = not claimed.claims and not claimed.was_full
         self._hand_over(claimed.claims, time.perf_counter() - started)
         return self._delay_after(claimed, max_queues)
 

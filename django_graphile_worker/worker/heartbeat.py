@@ -45,13 +45,14 @@ class Heartbeat(Service):
         self._timeout = timeout
         self._clock = clock
         self._last_beat = -float("inf")
+        self._steady_since = float("inf")
         self._last_renewal = clock()
 
     def register(self) -> None:
         """Enter the register; before the first claim, so that no claim is an orphan's."""
         with self._database.cursor() as cursor:
             workers.register_worker(cursor, self._worker_id(), self._metadata(), schema=self._database.schema)
-        self._last_beat = self._clock()
+        self._last_beat = self._steady_since = self._clock()
 
     def step(self) -> float:
         """One beat; a worker that the register forgot enters it anew under another id."""
@@ -65,6 +66,8 @@ class Heartbeat(Service):
                 channel=self._channel(),
             )
         if is_known:
+            if began - self._last_beat > self._timeout / 2:
+                self._steady_since = began
             self._last_beat = began
             self._renew_long_claims()
             self._write_down()
@@ -77,6 +80,11 @@ class Heartbeat(Service):
     def holds_lease(self) -> bool:
         """Beats came through lately enough that nobody can have taken the claims away."""
         return self._clock() - self._last_beat < self._timeout
+
+    @property
+    def is_steady(self) -> bool:
+        """Beats come through, and have for a while: others who are heard of no more are dead, not cut off too."""
+        return self.holds_lease and self._clock() - self._steady_since >= self._interval
 
     def deregister(self) -> None:
         self._write_down()

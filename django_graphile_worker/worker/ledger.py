@@ -37,7 +37,7 @@ class ReleaseLedger:
         with self._database.cursor() as cursor:
             return claims.still_claimed(cursor, ended, schema=self._schema, holder=self._holder())
 
-    def release_queues(self, queue_ids: Sequence[int]) -> set[int]:
+    def release_queues(self, queue_ids: Sequence[int], *, unless_in_use: bool) -> set[int]:
         with self._database.cursor() as cursor:
             return claims.release_queues(
                 cursor,
@@ -45,5 +45,6 @@ class ReleaseLedger:
                 schema=self._schema,
                 holder=self._holder(),
                 notify=self._notify,
+                unless_in_use=unless_in_use,
                 now=self._now(),
             )

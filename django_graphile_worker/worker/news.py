@@ -24,7 +24,7 @@ class News:
     def tell(self, signal: signals.Event, **arguments: Any) -> None:
         self._announcer.announce(signal, **{"worker_id": self._worker_id(), **arguments})
 
-    def trouble(self, action: str, error: Exception, retry_in: float) -> None:
+    def trouble(self, action: str, error: BaseException, retry_in: float) -> None:
         self.tell(signals.database_trouble, action=action, error=error, retry_in=retry_in)
 
     def listening(self) -> None:

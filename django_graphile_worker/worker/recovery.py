@@ -25,6 +25,7 @@ class Recovery(Service):
         *,
         database: Database,
         timeout: float,
+        may_judge: Callable[[], bool] = lambda: True,
         on_recovered: Callable[[workers.Recovered], None],
         on_stale: Callable[[int, int], None],
         statistics_retention: float,
@@ -35,6 +36,8 @@ class Recovery(Service):
         super().__init__(on_trouble=on_trouble)
         self._database = database
         self._timeout = timeout
+        # After an outage nobody has beaten for long: those that live need a moment to say so.
+        self._may_judge = may_judge
         self._on_recovered = on_recovered
         self._on_stale = on_stale
         self._statistics_retention = statistics_retention
@@ -44,6 +47,8 @@ class Recovery(Service):
 
     def step(self) -> float:
         """One sweep."""
+        if not self._may_judge():
+            return self._timeout / SWEEPS_PER_TIMEOUT / 2
         recovered = self._recover()
         if self._sweeps % STALE_LOCK_SWEEPS == 0:
             self._tidy_up()

@@ -41,7 +41,7 @@ class Ledger(Protocol):
     def fail(self, failures: Sequence[Failure]) -> dict[int, float | None]: ...
     def give_back(self, claims: Sequence[Claim]) -> set[int]: ...
     def still_claimed(self, claims: Sequence[Claim]) -> set[int]: ...
-    def release_queues(self, queue_ids: Sequence[int]) -> set[int]: ...
+    def release_queues(self, queue_ids: Sequence[int], *, unless_in_use: bool) -> set[int]: ...
 
 
 @dataclass
@@ -73,6 +73,7 @@ class Releaser(Service):
         on_lost: Callable[[Outcome], None],
         on_retry: Callable[[float], None],
         on_queues_free: Callable[[set[int]], None],
+        on_returned: Callable[[], None] = lambda: None,
         on_close: Callable[[], None] = lambda: None,
         on_trouble: Trouble | None = None,
     ) -> None:
@@ -82,6 +83,7 @@ class Releaser(Service):
         self._on_lost = on_lost
         self._on_retry = on_retry
         self._on_queues_free = on_queues_free
+        self._on_returned = on_returned
         self._on_close = on_close
         self._inbox: deque[Outcome | int] = deque()
         self._hand = Hand()
@@ -89,6 +91,7 @@ class Releaser(Service):
         self._is_empty.set()
         self._is_resting = True
         self._refusals = 0
+        self._being_returned: set[int] = set()
 
     def put(self, outcome: Outcome | int) -> None:
         """Take an outcome, or the id of a queue whose stretch is over."""
@@ -97,6 +100,24 @@ class Releaser(Service):
             self._is_resting = False
             self._is_empty.clear()
             self.wake()
+
+    def put_back(self, outcomes: Sequence[Interrupted], queue_ids: Sequence[int]) -> None:
+        """Take jobs that never began, and the queues that go with them."""
+        self._being_returned.update(outcome.claim.id for outcome in outcomes)
+        for outcome in outcomes:
+            self.put(outcome)
+        for queue_id in queue_ids:
+            self.put(queue_id)
+
+    @property
+    def is_returning(self) -> bool:
+        """Are jobs on their way back?
+
+        A job that is given back has its attempt again. Were it claimed by the same
+        worker before the answer is here, and the answer lost, then the second try
+        to give it back would take the new claim for the old one.
+        """
+        return bool(self._being_returned)
 
     def step(self) -> float:
         """Release everything that has come in."""
@@ -119,7 +140,9 @@ class Releaser(Service):
 
     @property
     def in_hand(self) -> int:
-        return len(self._inbox) + len(self._hand.succeeded) + len(self._hand.failed) + len(self._hand.interrupted)
+        hand = self._hand
+        jobs = len(hand.succeeded) + len(hand.failed) + len(hand.interrupted)
+        return len(self._inbox) + jobs + len(hand.queue_ids)
 
     def close(self) -> None:
         self._on_close()
@@ -150,7 +173,7 @@ class Releaser(Service):
         try:
             hand.succeeded = self._settle(hand.succeeded, self._complete)
             hand.failed = self._settle(hand.failed, self._fail)
-            hand.interrupted = self._settle(hand.interrupted, self._give_back)
+            self._return_interrupted()
             self._release_queues()
         except CONNECTION_TROUBLE:
             hand.is_in_doubt = True
@@ -162,6 +185,16 @@ class Releaser(Service):
 
     def _give_back(self, outcomes: Sequence[Outcome]) -> Container[int]:
         return self._ledger.give_back([outcome.claim for outcome in outcomes])
+
+    def _return_interrupted(self) -> None:
+        before = self._hand.interrupted
+        if not before:
+            return
+        self._hand.interrupted = self._settle(before, self._give_back)
+        kept = {outcome.claim.id for outcome in self._hand.interrupted}
+        self._being_returned.difference_update(o.claim.id for o in before if o.claim.id not in kept)
+        if not self._being_returned:
+            self._on_returned()
 
     def _fail(self, outcomes: Sequence[Failed]) -> Container[int]:
         try:
@@ -218,7 +251,9 @@ class Releaser(Service):
         # A queue is free only when its last job is: those wait with their jobs.
         held = {outcome.claim.queue_id for outcome in self._unsettled()}
         ready = [queue_id for queue_id in self._hand.queue_ids if queue_id not in held]
-        waiting = self._ledger.release_queues(ready) if ready else set()
+        # In doubt: it may be free since the last try, and ours again with other jobs.
+        unless_in_use = self._hand.is_in_doubt
+        waiting = self._ledger.release_queues(ready, unless_in_use=unless_in_use) if ready else set()
         self._hand.queue_ids = [queue_id for queue_id in self._hand.queue_ids if queue_id in held]
         if waiting:
             self._on_queues_free(waiting)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -41,6 +43,10 @@ BEATS_OF_SILENCE = 2.5
 LAST_WORDS = 1.0
 # How often a stopping or draining worker looks whether its jobs are over.
 LOOK_INTERVAL = 0.02
+# How often in a row a draining worker tries to claim before it gives up: about half a minute.
+ATTEMPTS_TO_CLAIM = 9
+# Jobs that fall due later than this are added without a notification: whoever listens must look as often.
+ANNOUNCED_AHEAD = 10.0
 
 Question = Callable[[], bool]
 
@@ -103,6 +109,7 @@ class Runner:
             on_lost=self.news.lost,
             on_retry=self._expect,
             on_queues_free=lambda queue_ids: self._wake_fetcher(),
+            on_returned=self._wake_fetcher,
             on_close=database.close,
             on_trouble=self.news.trouble,
         )
@@ -127,7 +134,7 @@ class Runner:
             give_back=self._give_back,
             may_claim=self._may_claim,
             on_claimed=self.news.claimed,
-            poll_interval=self.settings.poll_interval,
+            poll_interval=self._look_every(),
             local_queue_size=self.settings.local_queue_size,
             on_close=self.claimer.close,
             on_trouble=self.news.trouble,
@@ -150,6 +157,7 @@ class Runner:
         return Recovery(
             database=self._database("recovery"),
             timeout=self.settings.worker_timeout,
+            may_judge=lambda: self.heartbeat.is_steady,
             on_recovered=self.news.recovered,
             on_stale=self.news.stale_locks,
             statistics_retention=self.settings.statistics_retention,
@@ -182,13 +190,21 @@ class Runner:
         for service in (self.heartbeat, self.announcer, self.releaser):
             service.start()
         self._tell_started()
-        while not should_stop():
+        # Where only this ever runs, nobody else frees what a run that died has left.
+        self.recovery.attempt()
+        failures = 0
+        while not should_stop() and failures < ATTEMPTS_TO_CLAIM:
             was_quiet = self._is_quiet
-            self.fetcher.step()
-            if self.fetcher.last_claim_was_empty:
+            delay = self.fetcher.attempt()
+            failures = failures + 1 if self.fetcher.trouble else 0
+            if failures:
+                self._wait(delay, should_stop)
+            elif self.fetcher.last_claim_was_empty:
                 if was_quiet:
                     break
                 self._wait_until_quiet_or_woken(should_stop)
+        if failures and self.fetcher.trouble:
+            raise self.fetcher.trouble
 
     def shutdown(self, reason: str, *, is_forced: Question = never) -> bool:
         """Stop claiming, let jobs end, give back the rest. True when nothing was cut off."""
@@ -196,12 +212,12 @@ class Runner:
         self.news.tell(signals.worker_stopping, reason=reason)
         for service in self._outer_services():
             service.stop()
-        self.fetcher.join(self.settings.statement_timeout)
+        self._wait_for_fetcher(is_forced)
         self._give_back(self.slots.take_back())
         self.executor.abort()
         self._let_jobs_end(is_forced)
         was_released = self._wait_for_releaser(is_forced)
-        self._close(was_released)
+        self._close(was_released, is_forced)
         duration = time.monotonic() - self._started_at
         self.news.tell(signals.worker_stopped, reason=reason, duration=duration)
         self.announcer.stop()
@@ -223,16 +239,38 @@ class Runner:
         if not self.slots.is_idle:
             self.executor.cancel()
             self._wait_for_jobs(LAST_WORDS, is_forced)
+        if not is_forced():
+            # A coroutine that heeds no cancellation ends here; what is given back then runs no more.
+            self.executor.close()
         if not self.slots.is_idle:
-            # Their results would come too late: the jobs go back as they were.
-            running = [job.claim for job in self.executor.running()]
-            for outcome in self.slots.abandon(running):
-                self.releaser.put(outcome)
+            self._abandon()
         self.slots.stop()
+
+    def _abandon(self) -> None:
+        """Their results would come too late: the jobs go back as they were, the last thing before the end."""
+        for service in self._outer_services():
+            service.join(LAST_WORDS)
+        running = self.executor.running()
+        for outcome in self.slots.abandon([job.claim for job in running]):
+            self.releaser.put(outcome)
+        for job in running:
+            duration = time.time() - job.started_at
+            reason = "the worker stops"
+            self.news.tell(signals.job_interrupted, job=self._job_of(job.claim), duration=duration, reason=reason)
+
+    def _wait_for_fetcher(self, is_forced: Question) -> None:
+        deadline = time.monotonic() + self.settings.statement_timeout
+        while not self.fetcher.join(LOOK_INTERVAL) and time.monotonic() < deadline and not is_forced():
+            pass
 
     def _wait_for_jobs(self, seconds: float, is_forced: Question) -> None:
         deadline = time.monotonic() + seconds
         while not self.slots.is_idle and time.monotonic() < deadline and not is_forced():
+            self._look_again()
+
+    def _wait(self, seconds: float, should_stop: Question) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not should_stop():
             self._look_again()
 
     def _wait_until_quiet_or_woken(self, should_stop: Question) -> None:
@@ -241,8 +279,11 @@ class Runner:
         self.fetcher.forget_wake()
 
     def _wait_for_releaser(self, is_forced: Question) -> bool:
+        deadline = math.inf
         while not self.releaser.wait_until_empty(LOOK_INTERVAL):
             if is_forced():
+                deadline = min(deadline, time.monotonic() + LAST_WORDS)
+            if time.monotonic() > deadline:
                 return False
         return True
 
@@ -253,28 +294,37 @@ class Runner:
     def _is_quiet(self) -> bool:
         return self.slots.is_idle and self.releaser.in_hand == 0
 
-    def _close(self, was_released: bool) -> None:
+    def _close(self, was_released: bool, is_forced: Question) -> None:
         for inner in (self.releaser, self.heartbeat):
             inner.stop()
             inner.join(LAST_WORDS)
         if was_released:
-            with contextlib.suppress(Exception):
-                self.heartbeat.deregister()
-        self.heartbeat.close()
+            self._deregister(is_forced)
         self.claimer.close()
         for service in self._outer_services():
             service.join(LAST_WORDS)
-        self.executor.close()
+
+    def _deregister(self, is_forced: Question) -> None:
+        """On a thread, which a database that does not answer may keep."""
+
+        def deregister() -> None:
+            with contextlib.suppress(Exception):
+                self.heartbeat.deregister()
+            self.heartbeat.close()
+
+        thread = threading.Thread(target=deregister, daemon=True)
+        thread.start()
+        while thread.is_alive() and not is_forced():
+            thread.join(LOOK_INTERVAL)
+        thread.join(LAST_WORDS)
 
     def _may_claim(self) -> bool:
-        return bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
+        is_able = bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
+        return is_able and not self.releaser.is_returning
 
     def _give_back(self, stretches: Sequence[Stretch]) -> None:
         queue_ids = [stretch.queue_id for stretch in stretches if stretch.queue_id is not None]
-        for outcome in interrupted(stretches):
-            self.releaser.put(outcome)
-        for queue_id in queue_ids:
-            self.releaser.put(queue_id)
+        self.releaser.put_back(list(interrupted(stretches)), queue_ids)
 
     def _note_released(self, outcomes: Sequence[Outcome]) -> None:
         self.tally.add(outcomes, self.claimer.identifier_of)
@@ -287,6 +337,10 @@ class Runner:
         except Exception:
             self.tally.restore(rows)
             raise
+
+    def _look_every(self) -> float:
+        interval = self.settings.poll_interval
+        return min(interval, ANNOUNCED_AHEAD) if self.settings.listen else interval
 
     def _wake_fetcher(self) -> None:
         self.fetcher.wake()
@@ -309,6 +363,8 @@ class Runner:
     def _lose_lease(self) -> None:
         lost, self.worker_id = self.worker_id, new_worker_id()
         self.news.tell(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
+        # What has not begun is somebody else's by now: not to be run, and the releaser says so.
+        self._give_back(self.slots.take_back())
 
     def _tell_started(self) -> None:
         self.news.tell(

@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-Trouble = Callable[[str, Exception, float], None]
+Trouble = Callable[[str, BaseException, float], None]
 
 FIRST_RETRY = 0.1
 LAST_RETRY = 15.0
@@ -30,6 +30,8 @@ class Service(ABC):
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._failures = 0
+        # What went wrong in the last step, None when nothing did.
+        self.trouble: BaseException | None = None
 
     @abstractmethod
     def step(self) -> float:
@@ -79,19 +81,22 @@ class Service(ABC):
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
-                self.pause(self._guarded_step())
+                self.pause(self.attempt())
         finally:
             self.close()
 
-    def _guarded_step(self) -> float:
+    def attempt(self) -> float:
+        """One step; an error is told, and waited after."""
         try:
             delay = self.step()
-        except Exception as error:
+        except BaseException as error:  # a receiver or a callable of the site may even raise SystemExit
+            self.trouble = error
             delay = self._retry_delay()
             if self._on_trouble is not None:
                 self._on_trouble(self.name, error, delay)
             return delay
         self._failures = 0
+        self.trouble = None
         return delay
 
     def _retry_delay(self) -> float:

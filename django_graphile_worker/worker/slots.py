@@ -60,6 +60,9 @@ class Slots:
         self._on_thread_end = on_thread_end
         self._waiting: SimpleQueue[Stretch | None] = SimpleQueue()
         self._current: list[Stretch | None] = [None] * concurrency
+        # Jobs, not stretches: one that is on its way from the queue to a slot is seen in neither.
+        self._submitted = 0
+        self._taken_back = 0
         self._finished = [0] * concurrency
         self._busy_seconds = [0.0] * concurrency
         self._threads: list[threading.Thread] = []
@@ -83,7 +86,8 @@ class Slots:
 
     @property
     def is_idle(self) -> bool:
-        return self.backlog == 0 and not any(self._current)
+        ended = self._taken_back + sum(self._finished)
+        return self._submitted == ended and not any(self._current)
 
     def totals(self) -> tuple[int, float]:
         """Jobs finished so far, and the seconds they took."""
@@ -95,6 +99,7 @@ class Slots:
         return self.backlog > 0 or any(stretch is not None and stretch.claims for stretch in self._current)
 
     def submit(self, stretch: Stretch) -> None:
+        self._submitted += len(stretch.claims)
         self._waiting.put(stretch)
         if len(self._threads) < self.concurrency and not self._idle.acquire(blocking=False):
             self._add_thread()
@@ -107,7 +112,9 @@ class Slots:
             for stretch in self._current
             if stretch is not None and stretch.submitted_at <= horizon and (rest := stretch.take_back())
         ]
-        return taken + self._drain(horizon)
+        taken += self._drain(horizon)
+        self._taken_back += sum(len(stretch.claims) for stretch in taken)
+        return taken
 
     def _drain(self, horizon: float) -> list[Stretch]:
         taken = []
@@ -187,13 +194,14 @@ class Slots:
             outcome = self._run(claim)
             if self._is_abandoned:
                 return
-            self._finished[place] += 1
             self._busy_seconds[place] += outcome.duration
             self._on_outcome(outcome)
+            # Only now: who sees it finished must find its outcome handed over.
+            self._finished[place] += 1
         if stretch.queue_id is not None:
             self._on_queue_done(stretch.queue_id)
 
 
-def interrupted(stretches: Iterable[Stretch]) -> Iterable[Outcome]:
+def interrupted(stretches: Iterable[Stretch]) -> Iterable[Interrupted]:
     """Outcomes for jobs that never began."""
     return (Interrupted(claim, 0.0) for stretch in stretches for claim in stretch.take_back())
