@@ -80,6 +80,9 @@ where id = any (array(
     for update skip locked))
 returning id"""
 
+# The first time a job keeps its place, as if it had not begun. After that it waits,
+# each job for another while: one that kills its worker must not take the same
+# neighbours along every time.
 RECOVER_JOBS = """/* gw:recover */
 with orphan as materialized (
     select job.ctid as tid, job.id, coalesce(earlier.recoveries, 0) + 1 as recoveries,
@@ -100,8 +103,10 @@ update :SCHEMA._private_jobs as job
 set attempts = case
         when orphan.was_cancelled or orphan.recoveries >= %(poison_limit)s then job.attempts
         else greatest(job.attempts - 1, 0) end,
-    run_at = greatest(job.run_at, coalesce(%(now)s::timestamptz, now()))
-        + interval '1 second' * (case when orphan.recoveries > 1 then exp(least(orphan.recoveries, 10)) else 0 end),
+    run_at = case
+        when orphan.recoveries = 1 then job.run_at
+        else greatest(job.run_at, coalesce(%(now)s::timestamptz, now()))
+            + interval '1 second' * exp(least(orphan.recoveries, 10)) * (0.5 + random()) end,
     last_error = format(
         'The worker %%s died while it held this job (%%s).', job.locked_by,
         case when orphan.recoveries = 1 then 'the first time'

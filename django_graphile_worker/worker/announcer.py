@@ -10,6 +10,7 @@ from collections import deque
 from math import inf
 from typing import Any
 
+from django.db import close_old_connections
 from django.dispatch import Signal
 
 from django_graphile_worker.worker.service import Service
@@ -35,6 +36,8 @@ class Announcer(Service):
         while self._notes:
             signal, arguments = self._notes.popleft()
             signal.send_robust(self._sender, **arguments)
+        # Receivers may have used the database: what broke under them is not kept for the next.
+        close_old_connections()
         return inf
 
     def close(self) -> None:

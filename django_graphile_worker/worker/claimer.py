@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.conf import Settings
@@ -101,10 +102,14 @@ class Claimer:
         """A callable is asked at every claim; an asynchronous one gets a loop for it."""
         if isinstance(self._forbidden, tuple):
             return self._forbidden
-        flags: Any = self._forbidden() if callable(self._forbidden) else ()
-        if inspect.isawaitable(flags):
-            flags = asyncio.run(_result_of(flags))
-        return tuple(flags or ())
+        try:
+            flags: Any = self._forbidden() if callable(self._forbidden) else ()
+            if inspect.isawaitable(flags):
+                flags = asyncio.run(_result_of(flags))
+            return tuple(flags or ())
+        finally:
+            # It may ask the database, on this thread: a connection that broke must not stay.
+            close_old_connections()
 
     def now(self) -> datetime | None:
         """The worker's own clock, where the settings ask for it; else the database's."""
