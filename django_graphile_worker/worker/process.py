@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -27,6 +27,8 @@ class StopRequest:
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.signal_number: int | None = None
+        # Called when the worker has started.
+        self.on_started: Callable[[], None] = lambda: None
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -92,6 +94,7 @@ def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:
     try:
         for runner in runners:
             runner.start()
+        request.on_started()
         request.wait()
     finally:
         was_clean = _shut_down(runners, request)

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
@@ -19,8 +19,10 @@ from django_graphile_worker.worker.process import StopRequest, exit_code, handle
 
 # A child that lived this long had a reason to die that may not come again.
 QUICK_DEATH = 5.0
-# So many quick deaths in a row: it cannot start, and trying on would only burn the machine.
-QUICK_DEATH_LIMIT = 5
+# So many quick deaths in a row, before it had begun to work: it cannot start, and
+# trying on would only burn the machine. One that worked and was killed is another
+# matter: jobs may do that, and others wait.
+FAILED_START_LIMIT = 5
 LONGEST_BACKOFF = 10.0
 CANNOT_START = 70
 
@@ -35,16 +37,29 @@ class Child:
         self.process: SpawnProcess | None = None
         self.started_at = 0.0
         self.quick_deaths = 0
+        # Of these, those before it had begun to work.
+        self.failed_starts = 0
         self.start_after = 0.0
+        self.has_started: Connection | None = None
 
     @property
     def is_alive(self) -> bool:
         return self.process is not None and self.process.is_alive()
 
     def note_death(self, now: float) -> None:
-        self.quick_deaths = self.quick_deaths + 1 if now - self.started_at < QUICK_DEATH else 0
+        was_quick = now - self.started_at < QUICK_DEATH
+        self.quick_deaths = self.quick_deaths + 1 if was_quick else 0
+        self.failed_starts = self.failed_starts + 1 if was_quick and not self._heard_of_start() else 0
         delay = min(LONGEST_BACKOFF, 0.1 * 2**self.quick_deaths) if self.quick_deaths else 0.0
         self.start_after = now + delay
+
+    def _heard_of_start(self) -> bool:
+        connection, self.has_started = self.has_started, None
+        if connection is None:
+            return False
+        with connection, contextlib.suppress(EOFError, OSError):
+            return connection.poll() and connection.recv() is not None
+        return False
 
 
 class Supervisor:
@@ -78,7 +93,7 @@ class Supervisor:
         return self._stop(request)
 
     def _is_wanted(self, child: Child) -> bool:
-        return child.is_alive or (self._replaces and child.quick_deaths < QUICK_DEATH_LIMIT)
+        return child.is_alive or (self._replaces and child.failed_starts < FAILED_START_LIMIT)
 
     def _watch(self, request: StopRequest) -> None:
         """Wait for a death, a stop request, or the time to start a child again."""
@@ -104,15 +119,17 @@ class Supervisor:
         if not self._replaces or process is None:
             return
         self._say(f"Worker process {process.pid} ended with exit code {process.exitcode}; replacing it.")
-        if child.quick_deaths >= QUICK_DEATH_LIMIT:
-            self._say(f"A worker process died {QUICK_DEATH_LIMIT} times right after its start: giving up.")
+        if child.failed_starts >= FAILED_START_LIMIT:
+            self._say(f"A worker process could not start {FAILED_START_LIMIT} times in a row: giving up.")
             self._has_given_up = True
 
     def _start(self, child: Child) -> None:
+        child.has_started, tells_start = self._context.Pipe(duplex=False)
         child.process = self._context.Process(
-            target=_child_main, args=(self._main, self._arguments), name=f"graphile-worker-{child.place}"
+            target=_child_main, args=(self._main, self._arguments, tells_start), name=f"graphile-worker-{child.place}"
         )
         child.process.start()
+        tells_start.close()
         child.started_at = self._clock()
 
     def _stop(self, request: StopRequest) -> int:
@@ -128,7 +145,8 @@ class Supervisor:
         codes = [child.process.exitcode for child in self.children if child.process]
         if self._has_given_up:
             return CANNOT_START
-        return exit_code(request, was_clean=all(code == 0 for code in codes))
+        # A child that the signal met before it could listen had not begun anything.
+        return exit_code(request, was_clean=all(code in (0, -number) for code in codes))
 
     def _signal_all(self, number: int) -> None:
         for child in self.children:
@@ -137,13 +155,14 @@ class Supervisor:
                     os.kill(child.process.pid, number)
 
 
-def _child_main(main: ChildMain, arguments: dict[str, Any]) -> None:
+def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connection) -> None:
     """In the new process: apart from the terminal's signals, which the parent passes on."""
     os.setpgid(0, 0)
-    django.setup()
     request = StopRequest()
-    _stop_with_parent(request)
+    request.on_started = lambda: tells_start.send("started")
     with handled_signals(request):
+        django.setup()
+        _stop_with_parent(request)
         code = main(request, arguments)
     raise SystemExit(code)
 
