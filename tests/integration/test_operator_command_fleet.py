@@ -12,7 +12,7 @@ from django.core.management import CommandError
 from django.utils import timezone
 
 from django_graphile_worker import signals
-from django_graphile_worker.management.operator import fleet
+from django_graphile_worker.sql import roster
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.operating import execute, job_row, make_worker, operate
 
@@ -71,8 +71,8 @@ def test_queues__tell_holder_and_depth() -> None:
 
 
 def test_queues__are_counted_up_to_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    list_queues = fleet.roster.list_queues
-    monkeypatch.setattr(fleet.roster, "list_queues", lambda *args, **options: list_queues(*args, **options, cap=2))
+    list_queues = roster.list_queues
+    monkeypatch.setattr(roster, "list_queues", lambda *args, **options: list_queues(*args, **options, cap=2))
     for _ in range(3):
         make_job("a", queue_name="deep")
     assert "2+" in operate("queues").out.split()

@@ -63,13 +63,14 @@ def test_jobs__that_are_ready_come_in_the_order_of_the_claim() -> None:
 
 @pytest.mark.parametrize("state", ["ready", "scheduled", "running", "retrying", "failed"])
 def test_jobs__of_a_queue_are_those_and_no_others(state: str) -> None:
-    columns: dict[str, Any] = {
+    states: dict[str, dict[str, Any]] = {
         "ready": {"run_at": minutes_ago(1)},
         "scheduled": {"run_at": minutes_ago(-1)},
         "running": {"locked_by": "worker-1"},
         "retrying": {"run_at": minutes_ago(-1), "attempts": 1},
         "failed": {"attempts": 25, "max_attempts": 25},
-    }[state]
+    }
+    columns = states[state]
     make_job("a", **columns)
     make_job("a", queue_name="other", **columns)
     wanted = [make_job("a", queue_name="mail", **columns), make_job("b", queue_name="mail", **columns)]
@@ -253,6 +254,11 @@ def test_add__says_whether_a_keyed_job_was_replaced() -> None:
     assert operate("add", "send_receipt", "--key", "k").out.startswith("Added ")
     assert operate("add", "send_receipt", "--key", "k").out.startswith("Replaced ")
     assert operate("add", "send_receipt", "--key", "k", "--key-mode", "unsafe_dedupe").out.startswith("Was there")
+
+
+def test_add__tells_of_the_job_without_looking_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("django_graphile_worker.management.operator.desk.Desk.reading")
+    assert operate("add", "send_receipt").out.startswith("Added ")
 
 
 @pytest.mark.parametrize(

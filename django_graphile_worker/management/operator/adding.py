@@ -52,8 +52,7 @@ class Add(Verb):
         if desk.is_json:
             desk.dump(job_as_dict(job))
             return
-        with desk.reading() as (_, _, now):
-            desk.say(desk.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, now)}"))
+        desk.say(desk.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, desk.now())}"))
 
     def _add(self, desk: Desk, options: Options) -> Job:
         return api.add_job(

@@ -38,12 +38,9 @@ class ChangeByIds(Verb):
         if desk.is_json:
             desk.dump([job_as_dict(job) for job in changed])
             return
-        with desk.reading() as (_, _, now):
-            for job in changed:
-                desk.say(desk.style.SUCCESS(self.line(job_line(job, now))))
-
-    def line(self, job: str) -> str:
-        return f"{self.done} {job}"
+        now = desk.now()
+        for job in changed:
+            desk.say(desk.style.SUCCESS(f"{self.done} {job_line(job, now)}"))
 
     def _complaint(self, desk: Desk, job_ids: Sequence[int], left: Sequence[int]) -> str:
         with desk.reading() as (cursor, schema, _):
@@ -138,9 +135,9 @@ class Remove(Verb):
             raise CommandError(f"Expected a job with each key, got none with {', '.join(missing)}.")
 
     def _tell(self, desk: Desk, jobs: Sequence[Job]) -> None:
-        with desk.reading() as (_, _, now):
-            for job in jobs:
-                desk.say(desk.style.SUCCESS(f"Removed {job_line(job, now)}"))
-                # A row that comes back without its key is still there, in its worker's hands.
-                if job.key is None:
-                    desk.note(f"#{job.id} is running and goes on to its end; it has lost its key, and is not retried.")
+        now = desk.now()
+        for job in jobs:
+            desk.say(desk.style.SUCCESS(f"Removed {job_line(job, now)}"))
+            # A row that comes back without its key is still there, in its worker's hands.
+            if job.key is None:
+                desk.note(f"#{job.id} is running and goes on to its end; it has lost its key, and is not retried.")

@@ -61,6 +61,11 @@ class Desk:
         """How many places a line has; a file or a pipe has as many as it takes."""
         return shutil.get_terminal_size().columns if self.out.isatty() else None
 
+    def now(self) -> datetime:
+        """The database's time; also for roles that may add jobs and see none."""
+        with open_queue(self.using) as queue:
+            return crontabs.database_now(queue.cursor)
+
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """Look at the queue: for a limited time, and not with eyes that see nothing."""

@@ -23,8 +23,8 @@ from django_graphile_worker.sql.roster import ListedWorker
 MOST_RECOVERED = 1_000_000
 
 RISK = (
-    "A job whose worker still runs it would run a second time, at the same time, and the two jobs of a queue that "
-    "may never overlap would."
+    "A job whose worker still runs it would be run a second time, at the same time, and beside it the next job of "
+    "its queue."
 )
 
 
