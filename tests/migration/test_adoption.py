@@ -1,0 +1,164 @@
+"""A schema that somebody else made: graphile-worker's objects, and functions with other texts.
+
+Against a schema that the real graphile-worker made, see tests/node.
+"""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connections
+
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.sql.schema import ddl
+from tests.migration.catalog import catalog
+from tests.migration.conftest import Site
+from tests.migration.test_install import SNAPSHOT
+from tests.worker_sql import WorkerSql
+
+FOREIGN_FUNCTIONS = """
+create function {schema}.add_job(identifier text, payload json default null, queue_name text default null,
+  run_at timestamptz default null, max_attempts integer default null, job_key text default null,
+  priority integer default null, flags text[] default null, job_key_mode text default 'replace')
+  returns {schema}._private_jobs language plpgsql as $$ begin raise 'Not ours: 100%%'; end $$;
+create function {schema}.add_jobs(specs {schema}.job_spec[], job_key_preserve_run_at boolean default false)
+  returns setof {schema}._private_jobs language plpgsql as $body$ begin raise 'Not "ours"\\'; end $body$;
+create function {schema}.remove_job(job_key text)
+  returns {schema}._private_jobs language plpgsql strict as $$ begin raise 'Not ours'; end $$;
+create function {schema}.complete_jobs(job_ids bigint[])
+  returns setof {schema}._private_jobs language sql as $$ select * from {schema}._private_jobs $$;
+create function {schema}.permanently_fail_jobs(job_ids bigint[], error_message text default null)
+  returns setof {schema}._private_jobs language sql as $$ select * from {schema}._private_jobs $$;
+create function {schema}.reschedule_jobs(job_ids bigint[], run_at timestamptz default null,
+  priority integer default null, attempts integer default null, max_attempts integer default null)
+  returns setof {schema}._private_jobs language sql as $$ select * from {schema}._private_jobs $$;
+create function {schema}.force_unlock_workers(worker_ids text[])
+  returns void language sql as $$ select $$;
+"""
+
+
+@pytest.fixture
+def foreign(site: Site, worker: WorkerSql) -> WorkerSql:
+    """The schema as somebody else left it, with a job waiting and one running."""
+    worker.query("create schema {schema}")
+    worker.connection.execute(ddl("worker_schema.sql", site.schema).encode())
+    worker.query(FOREIGN_FUNCTIONS)
+    worker.query("insert into {schema}._private_tasks (identifier) values ('task')")
+    for name in ("waiting", "running"):
+        worker.query("insert into {schema}._private_jobs (task_id, key, payload) values (1, %s, '[1]')", name)
+    worker.lock(2)
+    return worker
+
+
+def test_adopts_it_with_every_job(site: Site, foreign: WorkerSql) -> None:
+    jobs = foreign.jobs()
+    ledger = foreign.query("select * from {schema}.migrations order by id")
+
+    site.migrate()
+
+    assert foreign.jobs() == jobs
+    assert foreign.query("select * from {schema}.migrations order by id") == ledger
+    assert catalog(foreign.connection, site.schema) == SNAPSHOT.read_text(encoding="utf-8")
+    assert foreign.add_job(job_key="waiting", payload=[2])["payload"] == [1, 2]
+
+
+def test_back_to_zero_leaves_it_as_it_was_found(site: Site, foreign: WorkerSql) -> None:
+    foreign.query("grant execute on function {schema}.remove_job to public")
+    foreign.query("comment on function {schema}.add_jobs is 'Somebody wrote this.'")
+    before, jobs = site.dump(), foreign.jobs()
+
+    site.migrate()
+    assert site.dump() != before
+    site.migrate("zero")
+
+    assert site.dump() == before
+    # Nothing is dropped, so jobs may wait.
+    assert foreign.jobs() == jobs
+    assert foreign.value("select obj_description(%s::regproc)", f'"{site.schema}".add_jobs') == "Somebody wrote this."
+
+
+def test_back_to_zero_leaves_functions_that_somebody_has_replaced_since(site: Site, foreign: WorkerSql) -> None:
+    site.migrate()
+    foreign.query(
+        "create or replace function {schema}.complete_jobs(job_ids bigint[]) returns setof {schema}._private_jobs"
+        " language sql as $$ select * from {schema}._private_jobs where false /* newer */ $$"
+    )
+
+    site.migrate("zero")
+
+    assert "/* newer */" in site.dump()
+    assert "Not ours: 100%%" in site.dump()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "delete from {schema}.migrations where id > 19",
+            r"older graphile-worker: expected its migration 20, got 19\.",
+        ),
+        ("delete from {schema}.migrations", r"expected its migration 20, got 0\."),
+        (
+            "insert into {schema}.migrations values (21, now(), true), (22, now(), false)",
+            r"newer graphile-worker: expected no breaking migration after 20, got 21\. Upgrade django-graphile-worker",
+        ),
+        ("drop table {schema}._private_known_crontabs", "got one without _private_known_crontabs"),
+        (
+            "create function {schema}.add_jobs(specs {schema}.job_spec[]) returns void language sql as $$ select $$",
+            "Expected add_jobs in the schema .* with the arguments that graphile-worker 0.18 gives them, got others",
+        ),
+    ],
+    ids=["ledger 19", "empty ledger", "breaking ledger", "missing table", "overload"],
+)
+def test_refuses_what_it_does_not_know_and_changes_nothing(
+    site: Site, foreign: WorkerSql, change: str, message: str
+) -> None:
+    foreign.query(change)
+    before = site.dump()
+
+    with pytest.raises(SchemaError, match=message):
+        site.migrate()
+
+    assert site.dump() == before
+
+
+def test_refuses_a_ledger_from_before_breaking_migrations_were_marked(site: Site, foreign: WorkerSql) -> None:
+    foreign.query("delete from {schema}.migrations where id > 13")
+    foreign.query("alter table {schema}.migrations drop column breaking")
+
+    with pytest.raises(SchemaError, match=r"expected its migration 20, got 13\."):
+        site.migrate()
+
+
+def test_says_how_to_upgrade_an_older_one(site: Site, foreign: WorkerSql) -> None:
+    foreign.query("delete from {schema}.migrations where id > 18")
+
+    with pytest.raises(
+        SchemaError, match=f"npx graphile-worker@0.18 --schema-only --schema {site.schema} --connection"
+    ):
+        site.migrate()
+
+
+def test_goes_on_with_a_warning_when_the_ledger_is_newer_but_breaks_nothing(site: Site, foreign: WorkerSql) -> None:
+    foreign.query("insert into {schema}.migrations (id) values (21)")
+
+    with pytest.warns(RuntimeWarning, match=r"at migration 21 of graphile-worker; .* knows those up to 20\."):
+        site.migrate()
+
+    assert foreign.add_job(job_key="waiting")["revision"] == 1
+
+
+def test_a_role_that_does_not_own_it_is_told_so(site: Site, foreign: WorkerSql) -> None:
+    role = f"gw_stranger_{foreign.connection.info.backend_pid}"
+    foreign.query(f"create role {role} login")
+    try:
+        foreign.query(f"grant all on all tables in schema {{schema}} to {role}")
+        foreign.query(f"grant all on schema {{schema}}, public to {role}")
+        before = site.dump()
+        connections[site.alias].settings_dict["USER"] = role
+        with pytest.raises(SchemaError, match=f"database user '{role}' may not change the schema .*must be owner of"):
+            site.migrate()
+        connections[site.alias].close()
+        assert site.dump() == before
+    finally:
+        foreign.query(f"drop owned by {role}")
+        foreign.query(f"drop role {role}")

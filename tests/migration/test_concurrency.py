@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings as django_settings
+from django.db import connections
+from django.test import override_settings
+
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.sql import migration_locks
+from tests.migration.conftest import Site
+from tests.worker_sql import WorkerSql
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    with override_settings(GRAPHILE_WORKER={**django_settings.GRAPHILE_WORKER, "MIGRATION_LOCK_TIMEOUT": 0.05}):
+        yield
+
+
+@pytest.fixture
+def holder(site: Site) -> Iterator[psycopg.Connection[Any]]:
+    """A session in the middle of a transaction."""
+    with site.connect(autocommit=False, application_name="the holder") as connection:
+        yield connection
+
+
+def test_two_migrates_at_once_both_succeed(site: Site, worker: WorkerSql) -> None:
+    environment = os.environ | {"DATABASE_URL": site.url, "GRAPHILE_WORKER_SCHEMA": site.schema}
+    # Django itself cannot make its own table twice at once.
+    site.migrate("zero")
+    command = [sys.executable, "testproject/manage.py", "migrate", "graphile_worker"]
+
+    def migrate(_: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor() as threads:
+        done = list(threads.map(migrate, range(3)))
+
+    assert [process.returncode for process in done] == [0, 0, 0], done
+    worker.add_job()
+    parts = worker.query("select part, is_adopted from {schema}._private_installation")
+    assert {part["is_adopted"] for part in parts} == {False}
+
+
+def test_a_second_migrate_waits_for_the_first(site: Site, worker: WorkerSql, wait_until: Callable[..., None]) -> None:
+    with site.connect(autocommit=False) as first, ThreadPoolExecutor() as threads, first.cursor() as cursor:
+        migration_locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
+
+        def migrate() -> None:
+            try:
+                site.migrate()
+            finally:
+                connections[site.alias].close()
+
+        second = threads.submit(migrate)
+        blocked = "select exists (select from pg_stat_activity where %s = any(pg_blocking_pids(pid)))"
+        wait_until(lambda: worker.value(blocked, first.info.backend_pid))
+        assert not second.done()
+        first.rollback()
+        second.result()
+
+    worker.add_job()
+
+
+@pytest.mark.usefixtures("impatient")
+class TestALockThatSomebodyHolds:
+    def test_makes_migrate_give_up_and_say_who(
+        self, site: Site, holder: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(migration_locks, "SECONDS_FOR_ANOTHER_MIGRATION", 0.05)
+        with holder.cursor() as cursor:
+            migration_locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
+
+        with pytest.raises(SchemaError) as caught:
+            site.migrate()
+
+        message = str(caught.value)
+        assert message.startswith(
+            f"Could not get a lock in the worker schema {site.schema!r} within 0.05 seconds, and nothing was changed."
+        )
+        assert (
+            f"pid {holder.info.backend_pid} (user 'postgres', application 'the holder', idle in transaction" in message
+        )
+        assert 'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"]' in message
+
+    @pytest.mark.parametrize("statement", ["select 1 from {schema}._private_jobs", "select {schema}.add_job('task')"])
+    def test_makes_dropping_give_up_and_change_nothing(
+        self, site: Site, holder: psycopg.Connection[Any], statement: str
+    ) -> None:
+        site.migrate()
+        site.migrate("0001")
+        before = site.dump()
+        WorkerSql(holder, site.schema).query(statement)
+
+        with pytest.raises(SchemaError, match=rf"pid {holder.info.backend_pid} .*{statement[:6]}"):
+            site.migrate("zero")
+        assert site.dump() == before
+
+        holder.rollback()
+        site.migrate("zero")
+
+    def test_makes_adopting_give_up_and_change_nothing(
+        self, site: Site, worker: WorkerSql, holder: psycopg.Connection[Any]
+    ) -> None:
+        site.migrate()
+        site.migrate("0001")
+        worker.query("drop table {schema}._private_installation")
+        site.migrate("zero", fake=True)
+        before = site.dump()
+        WorkerSql(holder, site.schema).query("insert into {schema}.migrations (id) values (21)")
+
+        with pytest.raises(SchemaError, match=f"pid {holder.info.backend_pid} "):
+            site.migrate()
+
+        assert site.dump() == before
+        holder.rollback()
+        site.migrate()

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connections
+from django.test import override_settings
+
+from django_graphile_worker import migrations
+from django_graphile_worker.exceptions import SchemaError
+from tests.migration.catalog import catalog
+from tests.migration.conftest import Site
+from tests.worker_sql import WorkerSql
+
+SNAPSHOT = Path(__file__).with_name("worker_schema.txt")
+CHECKOUT = Path(__file__).parents[2]
+CUSTOM = "Custom_Schema"
+MIGRATIONS = sorted(module.name for module in pkgutil.iter_modules(migrations.__path__))
+
+
+def settings(**changes: object) -> override_settings:
+    return override_settings(GRAPHILE_WORKER={**django_settings.GRAPHILE_WORKER, **changes})
+
+
+def test_a_fresh_schema_is_graphile_workers_object_for_object(site: Site) -> None:
+    """The snapshot was taken of a schema that graphile-worker 0.18.0 had made."""
+    site.migrate()
+
+    with site.connect() as connection:
+        assert catalog(connection, site.schema) == SNAPSHOT.read_text(encoding="utf-8")
+
+
+def test_a_schema_of_another_name_is_the_same(site: Site) -> None:
+    with settings(SCHEMA=CUSTOM), site.connect() as connection:
+        site.migrate()
+
+        assert catalog(connection, CUSTOM) == SNAPSHOT.read_text(encoding="utf-8")
+        worker = WorkerSql(connection, CUSTOM)
+        assert worker.add_job("task", queue_name="queue", job_key="key")["id"] == 1
+        assert connection.execute("select count(*) from pg_namespace where nspname = 'graphile_worker'").fetchone() == (
+            0,
+        )
+
+
+def test_two_schemas_live_in_one_database(site: Site) -> None:
+    site.migrate()
+    site.migrate("zero", fake=True)
+    with settings(SCHEMA=CUSTOM), site.connect() as connection:
+        site.migrate()
+        WorkerSql(connection, CUSTOM).add_job("theirs")
+        WorkerSql(connection, site.schema).add_job("ours")
+
+        assert WorkerSql(connection, CUSTOM).value("select task_identifier from {schema}.jobs") == "theirs"
+        assert WorkerSql(connection, site.schema).value("select task_identifier from {schema}.jobs") == "ours"
+
+
+@pytest.mark.parametrize("schema", ["graphile_worker", CUSTOM])
+def test_models_and_migrations_agree_under_any_schema_name(schema: str, site: Site) -> None:
+    # Tables get their names when models are imported: a process for each schema.
+    environment = os.environ | {"GRAPHILE_WORKER_SCHEMA": schema, "DATABASE_URL": site.url}
+    command = [sys.executable, "testproject/manage.py", "makemigrations", "--check", "--dry-run", "graphile_worker"]
+    made = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+
+    assert made.returncode == 0, made.stdout + made.stderr
+
+
+def test_goes_into_an_empty_schema_that_somebody_made_before__and_leaves_it_there(
+    site: Site, worker: WorkerSql
+) -> None:
+    worker.query("create schema {schema}")
+
+    site.migrate()
+    site.migrate("zero")
+
+    assert worker.value("select count(*) from pg_namespace where nspname = %s", site.schema) == 1
+    assert worker.value("select count(*) from pg_class where relnamespace = %s::regnamespace", f'"{site.schema}"') == 0
+
+
+def test_refuses_a_schema_with_tables_of_somebody_else(site: Site, worker: WorkerSql) -> None:
+    worker.query("create schema {schema}")
+    worker.query("create table {schema}.jobs (id integer)")
+
+    with pytest.raises(SchemaError, match="absent, empty, or made by graphile-worker, got one with jobs"):
+        site.migrate()
+    assert worker.value("select count(*) from pg_class where relnamespace = %s::regnamespace", f'"{site.schema}"') == 1
+
+
+def test_migrating_twice_changes_nothing(site: Site) -> None:
+    site.migrate()
+    before = site.dump()
+
+    site.migrate()
+    site.migrate("zero", fake=True)
+    site.migrate()
+
+    assert site.dump() == before
+
+
+def test_back_to_zero_leaves_nothing(site: Site, worker: WorkerSql) -> None:
+    site.migrate()
+    job = worker.add_job("task", max_attempts=1)
+    worker.call("permanently_fail_jobs", job_ids=[job["id"]])
+
+    site.migrate("zero")
+
+    assert worker.value("select count(*) from pg_namespace where nspname = %s", site.schema) == 0
+    site.migrate()
+    assert worker.jobs() == []
+
+
+@pytest.mark.parametrize("state", ["waiting", "running"])
+def test_back_to_zero_refuses_to_lose_jobs(site: Site, worker: WorkerSql, state: str) -> None:
+    site.migrate()
+    job = worker.add_job()
+    if state == "running":
+        worker.lock(job["id"])
+    before = site.dump()
+
+    with pytest.raises(SchemaError, match=r"Expected no waiting jobs.*got 1;.*\"DROP_WAITING_JOBS\"\] = True"):
+        site.migrate("zero")
+
+    # Not even the later migrations were undone.
+    assert site.dump() == before
+    with settings(DROP_WAITING_JOBS=True):
+        site.migrate("zero")
+    assert worker.value("select count(*) from pg_namespace where nspname = %s", site.schema) == 0
+
+
+def test_back_to_zero_keeps_what_somebody_else_put_there(site: Site, worker: WorkerSql) -> None:
+    site.migrate()
+    worker.query("create table {schema}.mine (id integer)")
+
+    site.migrate("zero")
+
+    rows = worker.query("select relname from pg_class where relnamespace = %s::regnamespace", f'"{site.schema}"')
+    assert [row["relname"] for row in rows] == ["mine"]
+
+
+def test_sqlmigrate_prints_what_can_be_run_as_it_is(site: Site, worker: WorkerSql) -> None:
+    with settings(SCHEMA=CUSTOM):
+        forwards = [site.sqlmigrate(name) for name in MIGRATIONS]
+        backwards = [site.sqlmigrate(name, backwards=True) for name in reversed(MIGRATIONS)]
+    assert all(f'"{CUSTOM}".' in text and ":SCHEMA" not in text for text in (*forwards, *backwards))
+
+    for text in forwards:
+        worker.connection.execute(text.encode())
+    assert catalog(worker.connection, CUSTOM) == SNAPSHOT.read_text(encoding="utf-8")
+
+    for text in backwards:
+        worker.connection.execute(text.encode())
+    assert worker.value("select count(*) from pg_namespace where nspname = %s", CUSTOM) == 0
+
+
+def test_what_sqlmigrate_printed_counts_as_installed(site: Site, worker: WorkerSql) -> None:
+    for name in MIGRATIONS:
+        worker.connection.execute(site.sqlmigrate(name).encode())
+    before = site.dump()
+
+    site.migrate()
+
+    assert site.dump() == before
+    assert not connections[site.alias].in_atomic_block
