@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import IO, Any
 
 from django.contrib.auth import get_user_model
-from django.core.management import CommandError, CommandParser, call_command, get_commands
+from django.core.management import CommandError, CommandParser, call_command
 from django.core.management.base import BaseCommand
 from django.db import connection
 from django.db.models import Min
@@ -67,8 +67,6 @@ class Command(BaseCommand):
     def _drain(self) -> None:
         """Run what is due, and what falls due soon after: retries and scheduled jobs."""
         deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        if "runworker" not in get_commands():
-            return
         call_command("runworker", once=True)
         while (pause := _seconds_until_next_job()) is not None and time.monotonic() + pause < deadline:
             time.sleep(pause)
@@ -82,8 +80,7 @@ class Command(BaseCommand):
             site = processes.manage("runserver", "--noreload", f"127.0.0.1:{port}", output=output)
             children = {"web site": stack.enter_context(site)}
             _wait_for_site(children["web site"], port, output)
-            if "runworker" in get_commands():
-                children["worker"] = stack.enter_context(processes.manage("runworker"))
+            children["worker"] = stack.enter_context(processes.manage("runworker"))
             self._say(f"Admin: http://127.0.0.1:{port}/admin/  (login {LOGIN}, password {LOGIN})")
             self._say(f"Shop:  http://127.0.0.1:{port}/  (place an order, watch its jobs here)")
             self._say("Ctrl-C ends it all.")
