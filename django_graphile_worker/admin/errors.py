@@ -1,0 +1,62 @@
+"""Errors: jobs that fail in the same way, together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_lazy
+
+from django_graphile_worker.admin import databases, moments
+from django_graphile_worker.admin.chips import Chip, join
+from django_graphile_worker.admin.jobs.actions import ACTIONS
+from django_graphile_worker.admin.pages import Page, page
+from django_graphile_worker.admin.redaction import redact_text
+from django_graphile_worker.models import Job
+from django_graphile_worker.sql import error_groups
+from django_graphile_worker.sql.criteria import State
+
+GROUP_ACTIONS = ("run", "fail")
+
+
+class ErrorGroupAdmin(Page):
+    """Groups by task and exception; a whole group is retried or given up at once."""
+
+    page_title = gettext_lazy("Errors")
+
+    @page
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        self.require(self.has_view_permission(request))
+        with databases.reading(databases.alias_of(request)) as (cursor, schema):
+            groups = error_groups.error_groups(cursor, schema=schema)
+        jobs = self.admin_site._registry.get(Job)
+        sees_jobs = jobs is not None and jobs.has_view_permission(request)
+        actions = [ACTIONS[name] for name in GROUP_ACTIONS if sees_jobs and ACTIONS[name].is_allowed(jobs, request)]
+        context = {
+            "groups": [self._line(request, group) for group in groups],
+            "actions": actions,
+            "state": State.FAILING.value,
+            "act_url": self.url(request, "job", "act"),
+            "back": self.url(request, "errorgroup"),
+            "is_cut": len(groups) >= error_groups.MOST_GROUPS,
+            "most": error_groups.MOST_GROUPS,
+        }
+        return self.render(request, "errors.html", context)
+
+    def _line(self, request: HttpRequest, group: error_groups.ErrorGroup) -> dict[str, Any]:
+        message = group.latest_error.split("\n", 1)[0]
+        query = join([Chip("task", group.task_identifier), Chip("exception", group.name)])
+        return {
+            "task": group.task_identifier,
+            "name": group.name,
+            "number": f"{group.number:,}{'+' if group.is_more else ''}",
+            "failed": f"{group.failed:,}",
+            "retrying": f"{group.retrying:,}",
+            "first_seen": moments.moment(group.first_seen),
+            "last_seen": moments.moment(group.last_seen),
+            "message": message if self.may(request, "view_payload") else redact_text(message),
+            "latest_id": group.latest_id,
+            "latest_url": self.url(request, "job", "change", group.latest_id),
+            "jobs_url": self.url(request, "job", q=query),
+            "query": query,
+        }

@@ -1,0 +1,22 @@
+"""Jobs: the list, a job, what can be done with them, and adding one."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, path
+from django.utils.translation import gettext_lazy
+
+from django_graphile_worker.admin.jobs.acting import ActingPage
+from django_graphile_worker.admin.jobs.adding import AddingPage
+
+__all__ = ["JobAdmin"]
+
+
+class JobAdmin(ActingPage, AddingPage):
+    """All about jobs. A subclass whose `get_queryset` shows less restricts every page and action here."""
+
+    page_title = gettext_lazy("Jobs")
+
+    def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
+        act = self.admin_site.admin_view(self.act_view)
+        own = [path("act/", act, name="graphile_worker_job_act")]
+        return [*own, *super().get_urls()]

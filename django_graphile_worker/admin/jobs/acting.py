@@ -1,0 +1,166 @@
+"""Doing something with one job, with some, or with all that match."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_graphile_worker.admin import audit, databases, moments
+from django_graphile_worker.admin.jobs.actions import ACTIONS, Action
+from django_graphile_worker.admin.jobs.listing import ListingPage
+from django_graphile_worker.admin.jobs.states import name_of
+from django_graphile_worker.admin.pages import page, posted
+from django_graphile_worker.models import Job
+from django_graphile_worker.sql import bulk, search
+from django_graphile_worker.sql.criteria import Criteria, State
+
+MOST_SELECTED = 1_000
+EXAMPLES = 10
+
+
+class ActingPage(ListingPage):
+    """Every change of jobs goes through here: POST, with its own permission, once asked for, and noted."""
+
+    @page
+    @posted
+    def act_view(self, request: HttpRequest) -> HttpResponse:
+        self.require(self.has_view_permission(request))
+        action = ACTIONS.get(request.POST.get("action", ""))
+        if action is None:
+            messages.warning(request, _("Choose an action."))
+            return self._back(request)
+        self.require(action.is_allowed(self, request))
+        alias = databases.alias_of(request)
+        criteria = self._chosen(request, alias)
+        if criteria is None:
+            messages.warning(request, _("Choose jobs, or all that match."))
+            return self._back(request)
+        is_asked = "confirmed" in request.POST
+        form = action.form(request.POST if is_asked else None) if action.form else None
+        takes_all = not criteria.ids or "all" in request.POST
+        if not is_asked and (action.needs_asking or takes_all):
+            return self._ask(request, action, criteria, form, alias)
+        if form is not None and not form.is_valid():
+            return self._ask(request, action, criteria, form, alias)
+        return self._do(request, action, criteria, form.cleaned_data if form else {}, alias)
+
+    def _chosen(self, request: HttpRequest, alias: str) -> Criteria | None:
+        """The jobs that are meant, and of them only those that the user may see."""
+        within = self.within(request, alias)
+        if "all" not in request.POST:
+            ids = _ids(request.POST.getlist("id"))
+            return Criteria(ids=ids, within=within) if ids else None
+        with databases.reading(alias) as session:
+            query = self.read_query(request, session, request.POST.get("q", ""))
+        if query.mistakes:
+            # All that match must never mean more than what was on the page.
+            messages.error(request, " ".join(query.mistakes))
+            return None
+        return replace(query.criteria, state=self.state_asked(request.POST.get("state"), query.criteria), within=within)
+
+    def _ask(self, request: HttpRequest, action: Action, criteria: Criteria, form: Any, alias: str) -> HttpResponse:
+        with databases.reading(alias) as (cursor, schema):
+            found = search.find(cursor, criteria, schema=schema, limit=EXAMPLES)
+            rows = search.rows(cursor, found.ids, schema=schema)
+            counts = {} if criteria.ids else search.count_states(cursor, criteria, schema=schema)
+        is_all = "all" in request.POST
+        sees = self.has_view_payload_permission(request)
+        context = {
+            "title": str(action.label).rstrip("…"),
+            "action": action,
+            "form": form,
+            "number": self._number(criteria, counts, found),
+            "description": self._description(request, criteria) if is_all else "",
+            "examples": [self._line(request, row, sees) for row in rows],
+            "has_more": len(criteria.ids) > EXAMPLES or found.next_token is not None,
+            "hidden": self._repeated(request),
+            "act_url": self.url(request, "job", "act"),
+            "back_url": self._back_url(request),
+            "most": f"{bulk.MOST_CHANGED:,}",
+            "is_all": is_all,
+        }
+        return self.render(request, "confirm.html", context)
+
+    def _number(self, criteria: Criteria, counts: dict[State, search.Count], found: search.Found) -> str:
+        if criteria.ids and criteria.state is State.ANY:
+            return f"{len(criteria.ids):,}"
+        if found.next_token is None:
+            return f"{len(found.ids):,}"
+        return moments.count(counts.get(criteria.state)) or _("more than %(number)s") % {"number": len(found.ids)}
+
+    def _description(self, request: HttpRequest, criteria: Criteria) -> str:
+        state = "" if criteria.state is State.ANY else f"{name_of(criteria.state)} "
+        return f"{state}{request.POST.get('q', '')}".strip() or _("all jobs")
+
+    def _repeated(self, request: HttpRequest) -> list[tuple[str, str]]:
+        """The fields that say what is meant, to be sent again with the answer."""
+        names = ("action", "all", "q", "state", "back", databases.PARAMETER)
+        pairs = [(name, request.POST[name]) for name in names if name in request.POST]
+        if "all" in request.POST:
+            return pairs
+        return pairs + [("id", str(each)) for each in _ids(request.POST.getlist("id"))]
+
+    def _do(
+        self, request: HttpRequest, action: Action, criteria: Criteria, given: dict[str, Any], alias: str
+    ) -> HttpResponse:
+        with databases.writing(alias) as session:
+            changed = action.perform(session, criteria, given)
+            self._note(request, action, criteria, given, changed)
+        self._tell(request, action, criteria, changed)
+        return self._back(request)
+
+    def _note(
+        self, request: HttpRequest, action: Action, criteria: Criteria, given: dict[str, Any], changed: bulk.Changed
+    ) -> None:
+        if not changed.changed:
+            return
+        said = ", ".join(f"{name}={value}" for name, value in given.items() if value not in (None, ""))
+        where = f" {self._description(request, criteria)}" if "all" in request.POST else ""
+        message = f"{str(action.label).rstrip('…')}{where}{f' ({said})' if said else ''}."
+        audit.note_many(request, Job, changed.ids, changed.changed, message, action.flag)
+
+    def _tell(self, request: HttpRequest, action: Action, criteria: Criteria, changed: bulk.Changed) -> None:
+        if changed.changed:
+            messages.success(request, str(action.done) % {"jobs": moments.jobs(changed.changed)})
+        if changed.left_alone:
+            left = ngettext(
+                "%(number)s job was left alone, because a worker is running it.",
+                "%(number)s jobs were left alone, because workers are running them.",
+                changed.left_alone,
+            )
+            messages.warning(request, left % {"number": f"{changed.left_alone:,}"})
+        missing = len(set(criteria.ids)) - changed.found if "all" not in request.POST else 0
+        if missing > 0:
+            gone = ngettext("%(number)s job is no longer there.", "%(number)s jobs are no longer there.", missing)
+            messages.warning(request, gone % {"number": f"{missing:,}"})
+        if changed.found >= bulk.MOST_CHANGED:
+            messages.warning(request, _("There may be more: do it again for the next ones."))
+        if not changed.found and not missing:
+            messages.warning(request, _("No job matched."))
+
+    def _back(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponseRedirect(self._back_url(request))
+
+    def _back_url(self, request: HttpRequest) -> str:
+        back = request.POST.get("back", "")
+        hosts = {request.get_host()}
+        if back.startswith("/") and url_has_allowed_host_and_scheme(back, hosts, require_https=request.is_secure()):
+            return back
+        query, state = request.POST.get("q", ""), request.POST.get("state")
+        return self.url(request, "job", q=query, state=None if state == State.ANY else state)
+
+
+def _ids(values: list[str]) -> tuple[int, ...]:
+    try:
+        ids = tuple(
+            dict.fromkeys(int(value) for value in values[:MOST_SELECTED] if value.isascii() and len(value) < 20)
+        )
+    except ValueError:
+        raise Http404 from None
+    return tuple(each for each in ids if 0 < each < 2**63)

@@ -1,0 +1,172 @@
+"""What actions ask for, and the form that adds a job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_graphile_worker import conf
+from django_graphile_worker.admin.moments import NOTHING
+from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError
+from django_graphile_worker.jobs import (
+    LARGEST_MAX_ATTEMPTS,
+    LARGEST_PRIORITY,
+    MAX_JOB_KEY_LENGTH,
+    MAX_QUEUE_NAME_LENGTH,
+    SMALLEST_PRIORITY,
+    JobKeyMode,
+    valid_flags,
+    valid_run_at,
+)
+from django_graphile_worker.payloads import encode
+
+
+class MomentInput(forms.DateTimeInput):
+    """The browser's own picker of a time."""
+
+    input_type = "datetime-local"
+
+    def __init__(self) -> None:
+        super().__init__(attrs={"step": "1"}, format="%Y-%m-%dT%H:%M:%S")
+
+
+class MomentField(forms.DateTimeField):
+    """A time that a job can have."""
+
+    widget = MomentInput
+
+    def clean(self, value: Any) -> Any:
+        moment = super().clean(value)
+        try:
+            return valid_run_at(moment)
+        except GraphileWorkerError as error:
+            raise forms.ValidationError(str(error)) from None
+
+
+def _number(label: Any, smallest: int, largest: int, **options: Any) -> forms.IntegerField:
+    return forms.IntegerField(label=label, required=False, min_value=smallest, max_value=largest, **options)
+
+
+class RescheduleForm(forms.Form):
+    """When and how jobs run."""
+
+    run_at = MomentField(label=gettext_lazy("Run at"), required=False)
+    priority = _number(
+        gettext_lazy("Priority"),
+        SMALLEST_PRIORITY,
+        LARGEST_PRIORITY,
+        help_text=gettext_lazy("Lower numbers run first."),
+    )
+    attempts = _number(
+        gettext_lazy("Attempts so far"),
+        0,
+        LARGEST_MAX_ATTEMPTS,
+        help_text=gettext_lazy("0 lets a permanently failed job start afresh."),
+    )
+    max_attempts = _number(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if not self.errors and all(value is None for value in cleaned.values()):
+            raise forms.ValidationError(_("Expected at least one change, got none."))
+        return cleaned
+
+
+class FailForm(forms.Form):
+    """Why jobs are given up."""
+
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"),
+        required=False,
+        max_length=2_000,
+        help_text=gettext_lazy("Kept as the error, for whoever looks at it later."),
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+    )
+
+
+class PayloadField(forms.CharField):
+    """JSON text; the value is what it stands for."""
+
+    widget = forms.Textarea(attrs={"rows": 10, "cols": 80, "class": "gw-code", "spellcheck": "false"})
+
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value)
+        if not text:
+            return None
+        try:
+            payload = json.loads(text)
+            encode(payload, max_size=conf.current().max_payload_size)
+        except json.JSONDecodeError as error:
+            message = _("Expected JSON, got %(got)s at line %(line)s, column %(column)s: %(problem)s.") % {
+                "got": repr(text[error.pos : error.pos + 20]) if error.pos < len(text) else _("the end"),
+                "line": error.lineno,
+                "column": error.colno,
+                "problem": error.msg,
+            }
+            raise forms.ValidationError(message) from None
+        except PayloadError as error:
+            raise forms.ValidationError(str(error)) from None
+        except (ValueError, RecursionError) as error:
+            raise forms.ValidationError(_("Expected JSON that can be read back, got: %s.") % error) from None
+        return payload
+
+
+class AddJobForm(forms.Form):
+    """A job to add."""
+
+    task = forms.ChoiceField(label=gettext_lazy("Task"))
+    payload = PayloadField(
+        label=gettext_lazy("Payload"),
+        required=False,
+        strip=False,
+        help_text=gettext_lazy("JSON. Left empty it is {}."),
+    )
+    queue_name = forms.CharField(
+        label=gettext_lazy("Queue"),
+        required=False,
+        max_length=MAX_QUEUE_NAME_LENGTH,
+        help_text=gettext_lazy("Jobs of one queue run one after the other."),
+    )
+    run_at = MomentField(label=gettext_lazy("Run at"), required=False, help_text=gettext_lazy("Left empty it is now."))
+    priority = _number(
+        gettext_lazy("Priority"),
+        SMALLEST_PRIORITY,
+        LARGEST_PRIORITY,
+        help_text=gettext_lazy("Lower numbers run first."),
+    )
+    max_attempts = _number(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
+    job_key = forms.CharField(
+        label=gettext_lazy("Job key"),
+        required=False,
+        max_length=MAX_JOB_KEY_LENGTH,
+        help_text=gettext_lazy("A waiting job with the same key is replaced."),
+    )
+    job_key_mode = forms.ChoiceField(
+        label=gettext_lazy("Job key mode"),
+        required=False,
+        choices=[("", NOTHING), *((mode.value, mode.value) for mode in JobKeyMode)],
+    )
+    flags = forms.CharField(label=gettext_lazy("Flags"), required=False, help_text=gettext_lazy("Separated by commas."))
+
+    def __init__(self, *args: Any, tasks: Sequence[Any], hides_payload: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["task"].choices = [("", NOTHING), *tasks]  # type: ignore[attr-defined]
+        if hides_payload:
+            del self.fields["payload"]
+
+    def clean_flags(self) -> list[str] | None:
+        names = [name.strip() for name in self.cleaned_data["flags"].split(",") if name.strip()]
+        try:
+            return list(valid_flags(names) or ()) or None
+        except GraphileWorkerError as error:
+            raise forms.ValidationError(str(error)) from None
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of add_job."""
+        names = ("queue_name", "run_at", "max_attempts", "job_key", "job_key_mode", "priority", "flags")
+        return {name: self.cleaned_data[name] if self.cleaned_data[name] != "" else None for name in names}

@@ -1,0 +1,69 @@
+"""The states of jobs, in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Protocol
+
+from django.utils.translation import gettext as _
+
+from django_graphile_worker.sql.criteria import State
+
+
+class Placed(Protocol):
+    """What tells a job's state."""
+
+    @property
+    def locked_at(self) -> Any: ...
+    @property
+    def is_available(self) -> bool: ...
+    @property
+    def is_due(self) -> bool: ...
+    @property
+    def attempts(self) -> int: ...
+
+
+def state_of(job: Placed) -> State:
+    """The one state that a job is in."""
+    if job.locked_at is not None:
+        return State.RUNNING
+    if not job.is_available:
+        return State.FAILED
+    if job.is_due:
+        return State.READY
+    return State.RETRYING if job.attempts else State.SCHEDULED
+
+
+def name_of(state: State) -> str:
+    return {
+        State.ANY: _("All"),
+        State.READY: _("Ready"),
+        State.SCHEDULED: _("Scheduled"),
+        State.RUNNING: _("Running"),
+        State.RETRYING: _("Retrying"),
+        State.FAILED: _("Permanently failed"),
+        State.FAILING: _("Failing"),
+        State.WAITING: _("Waiting"),
+    }[state]
+
+
+def hint_of(state: State) -> str:
+    return {
+        State.ANY: _("The newest first."),
+        State.READY: _("In the order in which they run: by priority, then by time."),
+        State.SCHEDULED: _("The soonest first."),
+        State.RUNNING: _("In the hand of a worker: the longest held first."),
+        State.RETRYING: _("Failed before, and will be tried again: the soonest first."),
+        State.FAILED: _("No attempts left: the latest first."),
+        State.FAILING: _("Failed, whether or not they will be tried again: the latest first."),
+        State.WAITING: _("The soonest first."),
+    }[state]
+
+
+def flags_of(text: str | None) -> list[str]:
+    """The names in a flags column, whatever is in it."""
+    try:
+        flags = json.loads(text) if text else {}
+    except ValueError:
+        return [str(text)]
+    return sorted(map(str, flags)) if isinstance(flags, dict | list) else [str(flags)]

@@ -1,0 +1,66 @@
+"""A payload as a tree that folds, without a script."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import ngettext
+
+# Beyond these a branch is shown as plain text.
+MOST_LEVELS = 30
+MOST_NODES = 2_000
+OPEN_LEVELS = 3
+LONGEST_LEAF = 5_000
+
+
+class Tree:
+    """Draws one payload, and counts what it has drawn."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+
+    def draw(self, value: Any, level: int = 0) -> SafeString:
+        self._nodes += 1
+        if isinstance(value, dict | list) and value:
+            if level >= MOST_LEVELS or self._nodes > MOST_NODES:
+                return _leaf("text", _written(value))
+            return self._branch(value, level)
+        if isinstance(value, str):
+            return _leaf("string", json.dumps(value, ensure_ascii=False))
+        return _leaf(
+            "number" if isinstance(value, int | float) and not isinstance(value, bool) else "word", _written(value)
+        )
+
+    def _branch(self, value: dict[str, Any] | list[Any], level: int) -> SafeString:
+        pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+        items = format_html_join(
+            "",
+            '<li><span class="gw-json-key">{}</span> {}</li>',
+            (
+                (json.dumps(key, ensure_ascii=False) if isinstance(key, str) else key, self.draw(item, level + 1))
+                for key, item in pairs
+            ),
+        )
+        number = ngettext("%(count)s item", "%(count)s items", len(pairs)) % {"count": len(pairs)}
+        return format_html(
+            '<details class="gw-json"{}><summary>{} <span class="gw-quiet">{}</span></summary><ul>{}</ul></details>',
+            " open" if level < OPEN_LEVELS and len(pairs) <= 100 else "",
+            "{…}" if isinstance(value, dict) else "[…]",
+            number,
+            items,
+        )
+
+
+def _leaf(kind: str, text: str) -> SafeString:
+    shown = text if len(text) <= LONGEST_LEAF else f"{text[:LONGEST_LEAF]}…"
+    return format_html('<span class="gw-json-{}">{}</span>', kind, shown)
+
+
+def _written(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return "…"

@@ -1,0 +1,49 @@
+"""Hiding secrets: values whose keys look like it, at any depth, unless the user may see payloads."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django_graphile_worker import conf
+from django_graphile_worker.payloads import RawPayload
+
+HIDDEN = "••••••"
+MOST_LEVELS = 200
+
+# `name = value` and `"name": value` inside a text.
+_PAIR = re.compile(
+    r"""(?P<name>[\w.-]+)(?P<between>["']?\s*(?:=|:)\s*)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,;&)}\]]+)""",
+)
+_EXCEPTION = re.compile(r"(?:Error|Exception|Warning|Failure|Interrupt)$")
+# user:password@host in an address.
+_LOGIN = re.compile(r"(?P<before>\w+://[^\s:/@]*:)[^\s@/]+(?=@)")
+
+
+def is_secret(key: object) -> bool:
+    """Tell whether a key's value must not be seen."""
+    return any(pattern.search(str(key)) for pattern in conf.current().redact)
+
+
+def redact(value: Any, level: int = 0) -> Any:
+    """The value with everything under a secret key hidden."""
+    if isinstance(value, RawPayload) or level > MOST_LEVELS:
+        return HIDDEN
+    if isinstance(value, dict):
+        return {key: HIDDEN if is_secret(key) else redact(item, level + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [redact(item, level + 1) for item in value]
+    return value
+
+
+def redact_text(text: str) -> str:
+    """A text with what looks like `secret=value` hidden; the names of exceptions are no keys."""
+    text = _LOGIN.sub(rf"\g<before>{HIDDEN}", text)
+    return _PAIR.sub(_hide, text)
+
+
+def _hide(found: re.Match[str]) -> str:
+    name = found["name"]
+    if _EXCEPTION.search(name) or not is_secret(name):
+        return found[0]
+    return f"{name}{found['between']}{HIDDEN}"

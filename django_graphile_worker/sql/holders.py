@@ -1,0 +1,81 @@
+"""Who holds jobs and queues: registered workers, and those that never said who they are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.schema import statement
+
+MOST_WORKERS = 500
+MOST_LOCKS = 20_000
+
+HOLDERS = f"""/* gw:holders */
+with job_lock as materialized (
+    select locked_by, locked_at from :SCHEMA._private_jobs where locked_at is not null
+    order by locked_at limit {MOST_LOCKS}),
+queue_lock as materialized (
+    select locked_by, locked_at from :SCHEMA._private_job_queues where locked_at is not null
+    order by locked_at limit {MOST_LOCKS}),
+lock as (
+    select locked_by, count(*) filter (where is_job) as jobs, count(*) filter (where not is_job) as queues,
+        min(locked_at) as oldest_lock
+    from (select locked_by, locked_at, true as is_job from job_lock
+        union all select locked_by, locked_at, false from queue_lock) as each
+    group by locked_by),
+worker as (
+    select id, started_at, last_heartbeat_at, metadata from :SCHEMA._private_workers
+    order by last_heartbeat_at desc limit {MOST_WORKERS})
+select coalesce(worker.id, lock.locked_by), {readable("worker.started_at")}, {readable("worker.last_heartbeat_at")},
+    extract(epoch from now() - worker.last_heartbeat_at)::float8, worker.metadata::text,
+    coalesce(lock.jobs, 0), coalesce(lock.queues, 0), {readable("lock.oldest_lock")},
+    extract(epoch from now() - lock.oldest_lock)::float8
+from worker full join lock on lock.locked_by = worker.id
+order by worker.started_at desc nulls last, 1
+limit {2 * MOST_WORKERS}"""
+
+
+class Holder(NamedTuple):
+    """A worker, or a name that locks are held under; without `started_at` it is only that."""
+
+    id: str | None
+    started_at: Any
+    last_heartbeat_at: Any
+    silent_seconds: float | None
+    metadata_text: str | None
+    jobs: int
+    queues: int
+    oldest_lock: Any
+    oldest_lock_seconds: float | None
+
+
+def holders(cursor: Any, *, schema: str) -> list[Holder]:
+    """Everybody who is registered or holds something."""
+    cursor.execute(statement(HOLDERS, schema))
+    return [Holder._make(row) for row in cursor.fetchall()]
+
+
+HELD = f"""/* gw:held */
+select 'job', job.id::text, task.identifier, {readable("job.locked_at")}
+from :SCHEMA._private_jobs as job left join :SCHEMA._private_tasks as task on task.id = job.task_id
+where job.locked_at is not null and job.locked_by = %(holder)s
+union all
+select 'queue', queue.id::text, queue.queue_name, {readable("queue.locked_at")}
+from :SCHEMA._private_job_queues as queue
+where queue.locked_at is not null and queue.locked_by = %(holder)s
+limit %(most)s"""
+
+
+class Held(NamedTuple):
+    """A job (with its task) or a queue in somebody's hand."""
+
+    kind: str
+    id: str
+    name: str
+    since: Any
+
+
+def held_by(cursor: Any, holder: str, *, schema: str, most: int = 200) -> list[Held]:
+    """What somebody holds."""
+    cursor.execute(statement(HELD, schema), {"holder": holder, "most": most})
+    return [Held._make(row) for row in cursor.fetchall()]

@@ -1,0 +1,81 @@
+"""Everything about one job, and about what it waits for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.schema import statement
+
+# A larger payload is shown in part, and not taken apart.
+LONGEST_PAYLOAD = 200_000
+MOST_AHEAD = 1_000
+
+DETAIL = f"""/* gw:job-detail */
+select job.id, task.identifier, queue.queue_name, left(job.payload::text, %(longest)s), octet_length(job.payload::text),
+    job.priority, {readable("job.run_at")}, job.attempts, job.max_attempts, job.last_error,
+    {readable("job.created_at")}, {readable("job.updated_at")}, job.key, {readable("job.locked_at")}, job.locked_by,
+    job.revision, job.flags::text, job.is_available, job.run_at <= now(), recovery.recoveries,
+    queue.locked_by, {readable("queue.locked_at")}, running.id, running.identifier, ahead.number,
+    {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8
+from :SCHEMA._private_jobs as job
+left join :SCHEMA._private_tasks as task on task.id = job.task_id
+left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
+left join :SCHEMA._private_workers as worker on worker.id = job.locked_by
+left join :SCHEMA._private_job_recoveries as recovery on recovery.job_id = job.id
+left join lateral (
+    select other.id, other_task.identifier from :SCHEMA._private_jobs as other
+    left join :SCHEMA._private_tasks as other_task on other_task.id = other.task_id
+    where other.locked_at >= queue.locked_at and other.job_queue_id = queue.id and other.locked_by = queue.locked_by
+    order by other.locked_at limit 1) as running on queue.locked_at is not null and job.locked_at is null
+left join lateral (
+    select count(*) as number from (
+        select from :SCHEMA._private_tasks as each_task
+        cross join lateral (
+            select from :SCHEMA._private_jobs as other
+            where other.task_id = each_task.id and other.job_queue_id = queue.id and other.is_available
+                and (other.priority, other.run_at, other.id) < (job.priority, job.run_at, job.id)
+                and other.run_at <= now()
+            limit %(most)s) as other
+        limit %(most)s) as counted) as ahead on queue.id is not null and job.is_available
+where job.id = %(id)s"""
+
+
+class JobDetail(NamedTuple):
+    """A job with its surroundings; the payload is text, perhaps not all of it."""
+
+    id: int
+    task_identifier: str
+    queue_name: str | None
+    payload_text: str
+    payload_size: int
+    priority: int
+    run_at: Any
+    attempts: int
+    max_attempts: int
+    last_error: str | None
+    created_at: Any
+    updated_at: Any
+    key: str | None
+    locked_at: Any
+    locked_by: str | None
+    revision: int
+    flags_text: str | None
+    is_available: bool
+    is_due: bool
+    recoveries: int | None
+    queue_locked_by: str | None
+    queue_locked_at: Any
+    queue_running_id: int | None
+    queue_running_task: str | None
+    ahead: int | None
+    holder_last_heartbeat_at: Any
+    holder_silent_seconds: float | None
+
+
+def job_detail(cursor: Any, job_id: int, *, schema: str) -> JobDetail | None:
+    """The job with this id."""
+    parameters = {"id": job_id, "longest": LONGEST_PAYLOAD, "most": MOST_AHEAD + 1}
+    cursor.execute(statement(DETAIL, schema), parameters)
+    row = cursor.fetchone()
+    return None if row is None else JobDetail._make(row)

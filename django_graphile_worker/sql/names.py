@@ -1,0 +1,29 @@
+"""Names of tasks and queues, and what a word may be the name of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_graphile_worker.sql.schema import statement
+
+MOST_NAMES = 2_000
+
+TASKS = "/* gw:known-tasks */ select identifier from :SCHEMA._private_tasks order by identifier limit %s"
+
+MEANING = """/* gw:meaning */
+select exists (select from :SCHEMA._private_tasks where identifier = %(word)s),
+    exists (select from :SCHEMA._private_job_queues where queue_name = %(word)s),
+    exists (select from :SCHEMA._private_jobs where key = %(word)s)"""
+
+
+def known_tasks(cursor: Any, *, schema: str) -> list[str]:
+    """The identifiers that jobs have had, or workers know."""
+    cursor.execute(statement(TASKS, schema), [MOST_NAMES])
+    return [row[0] for row in cursor.fetchall()]
+
+
+def meaning(cursor: Any, word: str, *, schema: str) -> tuple[bool, bool, bool]:
+    """Whether a word is a task's identifier, a queue's name, a job's key."""
+    cursor.execute(statement(MEANING, schema), {"word": word})
+    is_task, is_queue, is_key = cursor.fetchone()
+    return is_task, is_queue, is_key

@@ -1,0 +1,89 @@
+"""Named queues: how much waits in them, since when, and who has them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.schema import statement
+
+MOST_COUNTED = 1_000
+MOST_TASKS = 2_000
+
+# A queue's jobs lie side by side for each task, so one range for each task is counted.
+_DEPTHS = f"""
+select queue.id, queue.queue_name, {readable("queue.locked_at")}, queue.locked_by, depth.number,
+    {readable("depth.oldest")}, extract(epoch from now() - depth.oldest)::float8, running.id, running.identifier
+from chosen as queue
+cross join lateral (
+    select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as oldest
+    from (
+        select job.run_at from (select id from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
+        cross join lateral (
+            select job.run_at from :SCHEMA._private_jobs as job
+            where job.task_id = task.id and job.job_queue_id = queue.id and job.is_available
+            order by job.priority, job.run_at limit %(most)s) as job
+        limit %(most)s) as job) as depth
+left join lateral (
+    select job.id, task.identifier from :SCHEMA._private_jobs as job
+    left join :SCHEMA._private_tasks as task on task.id = job.task_id
+    where job.locked_at >= queue.locked_at and job.job_queue_id = queue.id and job.locked_by = queue.locked_by
+    order by job.locked_at limit 1) as running on queue.locked_at is not null"""
+
+PAGE = f"""/* gw:queues */
+with chosen as materialized (
+    select id, queue_name, locked_at, locked_by from :SCHEMA._private_job_queues
+    where queue_name > %(after)s and (%(search)s = '' or position(lower(%(search)s) in lower(queue_name)) > 0)
+        and (not %(only_held)s or locked_at is not null)
+    order by queue_name limit %(limit)s)
+{_DEPTHS}
+order by queue.queue_name"""
+
+# The queues of the jobs that run next, and those that somebody has.
+BUSIEST = f"""/* gw:busiest-queues */
+with next_job as materialized (
+    select job.job_queue_id from (select id from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
+    cross join lateral (
+        select job.job_queue_id from :SCHEMA._private_jobs as job
+        where job.task_id = task.id and job.is_available and job.job_queue_id is not null
+        order by job.priority, job.run_at, job.id limit 100) as job
+    limit 2000),
+held as materialized (
+    select id from :SCHEMA._private_job_queues where locked_at is not null order by locked_at limit 20),
+chosen as materialized (
+    select id, queue_name, locked_at, locked_by from :SCHEMA._private_job_queues
+    where id in (
+        (select job_queue_id from next_job group by job_queue_id order by count(*) desc limit 20)
+        union select id from held))
+{_DEPTHS}
+order by depth.number desc, queue.queue_name
+limit %(limit)s"""
+
+
+class QueueDepth(NamedTuple):
+    """A queue; the number of waiting jobs is at most one more than is counted."""
+
+    id: int
+    queue_name: str
+    locked_at: Any
+    locked_by: str | None
+    number: int
+    oldest: Any
+    oldest_seconds: float | None
+    running_id: int | None
+    running_task: str | None
+
+
+def queues(
+    cursor: Any, *, schema: str, limit: int, after: str = "", search: str = "", only_held: bool = False
+) -> list[QueueDepth]:
+    """A page of queues, by name."""
+    parameters = {"after": after, "search": search, "only_held": only_held, "limit": limit, "most": MOST_COUNTED + 1}
+    cursor.execute(statement(PAGE, schema), parameters)
+    return [QueueDepth._make(row) for row in cursor.fetchall()]
+
+
+def busiest_queues(cursor: Any, *, schema: str, limit: int = 10) -> list[QueueDepth]:
+    """Some of the queues that have most to do."""
+    cursor.execute(statement(BUSIEST, schema), {"limit": limit, "most": MOST_COUNTED + 1})
+    return [QueueDepth._make(row) for row in cursor.fetchall()]

@@ -1,0 +1,195 @@
+"""Finding jobs for people: pages of any size of table, at one price."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.criteria import NOT_TRIED, Clauses, Criteria, State, where_looked_at, where_named
+from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.walks import ORDERS, TYPES, Walk, walk
+
+# How many jobs a page looks at when each has to be looked at.
+MOST_EXAMINED = 5_000
+# Counts end here: "10,000+" tells as much, and costs as little, with ten million.
+MOST_COUNTED = 10_000
+
+TOKEN = re.compile(r"[-+0-9: .~a-zA-Z]{1,120}")
+
+
+class Found(NamedTuple):
+    """The ids of a page, and where the next one begins (None: this was the last)."""
+
+    ids: list[int]
+    next_token: str | None
+    # Nothing more was found among this many jobs, but there are others; None when all were looked at.
+    examined: int | None
+
+
+def find(cursor: Any, criteria: Criteria, *, schema: str, limit: int, after: str | None = None) -> Found:
+    """The first jobs that meet the criteria, in their order."""
+    looked_at = _looked_at(criteria)
+    most = MOST_EXAMINED if looked_at.conditions else limit + 1
+    text, parameters = _statement(criteria, looked_at, most=most, wanted=limit + 1, after=after)
+    cursor.execute(statement(text, schema), parameters)
+    *matches, (_, examined, last_token) = cursor.fetchall()
+    ids = [job_id for _, job_id, _ in matches]
+    if len(ids) > limit:
+        return Found(ids[:limit], matches[limit - 1][2], None)
+    is_cut_off = bool(looked_at.conditions) and examined >= most
+    return Found(ids, last_token if is_cut_off else None, examined if is_cut_off else None)
+
+
+def ids_of_all(criteria: Criteria, *, most: int) -> tuple[str, dict[str, Any]]:
+    """A select of the ids that meet the criteria, at most so many, to stand inside a larger statement."""
+    looked_at = _looked_at(criteria)
+    # When jobs have to be looked at, there may be any number of others between them.
+    examined = 10 * most if looked_at.conditions else most
+    ctes, parameters = _common(criteria, looked_at, examined, None)
+    text = f"with recursive {ctes} select matched.id from matched limit %(wanted)s"
+    return text, parameters | {"wanted": most}
+
+
+def _looked_at(criteria: Criteria) -> Clauses:
+    clauses = where_looked_at(criteria)
+    if not walk(criteria).covers_names:
+        named = where_named(criteria)
+        clauses.conditions += named.conditions
+        clauses.parameters |= named.parameters
+    return clauses
+
+
+def _common(
+    criteria: Criteria, looked_at: Clauses, most: int, place: dict[str, str] | None
+) -> tuple[str, dict[str, Any]]:
+    order = ORDERS[criteria.state]
+    way = walk(criteria, has_place=place is not None)
+    ctes = f"""{way.ctes + "," if way.ctes else ""}
+    candidate as materialized (
+        select * from ({way.body}) as candidate order by {order.by("candidate")} limit %(most)s),
+    matched as (
+        select candidate.* from candidate
+        join :SCHEMA._private_jobs as job on job.id = candidate.id
+        where {looked_at.text()} order by {order.by("candidate")})"""
+    if not looked_at.conditions:
+        ctes = ctes.replace("join :SCHEMA._private_jobs as job on job.id = candidate.id", "")
+    return ctes, way.parameters | looked_at.parameters | (place or {}) | {"most": most}
+
+
+def _statement(
+    criteria: Criteria, looked_at: Clauses, *, most: int, wanted: int, after: str | None
+) -> tuple[str, dict[str, Any]]:
+    order = ORDERS[criteria.state]
+    ctes, parameters = _common(criteria, looked_at, most, place_of(criteria.state, after))
+    last = f"select {order.token('candidate')} from candidate order by {_reversed(criteria.state)} limit 1"
+    text = f"""/* gw:find-jobs */
+    with recursive {ctes},
+    page as (select matched.*, {order.token("matched")} as token from matched limit %(wanted)s)
+    (select 'match', page.id, page.token from page order by {order.by("page")})
+    union all
+    select 'end', (select count(*) from candidate), ({last})"""
+    return text, parameters | {"wanted": wanted}
+
+
+def _reversed(state: State) -> str:
+    order = ORDERS[state]
+    return order._replace(is_descending=not order.is_descending).by("candidate")
+
+
+def place_of(state: State, token: str | None) -> dict[str, str] | None:
+    """The values of a token, or None when it is none of ours."""
+    columns = ORDERS[state].columns
+    parts = token.split("~") if token and TOKEN.fullmatch(token) else []
+    if len(parts) != len(columns):
+        return None
+    if not all(_PLACES[TYPES[column]].fullmatch(part) for column, part in zip(columns, parts, strict=True)):
+        return None
+    return {f"after_{column}": part for column, part in zip(columns, parts, strict=True)}
+
+
+_PLACES = {
+    "int": re.compile(r"-?[0-9]{1,5}"),
+    "bigint": re.compile(r"[0-9]{1,18}"),
+    "timestamptz": re.compile(
+        r"-?infinity|[0-9]{4,6}-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+        r"[-+][0-9]{2}(:[0-9]{2}){0,2}( BC)?"
+    ),
+}
+
+
+class Count(NamedTuple):
+    """A number of jobs, or the least that it is."""
+
+    number: int
+    is_more: bool
+
+
+def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MOST_COUNTED) -> dict[State, Count]:
+    """How many of the jobs are in which state, counting no further than `most`; in one statement.
+
+    A state is left out when each of its jobs would have to be looked at, as that has no bound.
+    """
+    parts: dict[State, str] = {}
+    parameters: dict[str, Any] = {"most": most + 1}
+    for state in (State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED):
+        each = dataclasses.replace(criteria, state=state)
+        if _looked_at(each).conditions not in ([], [NOT_TRIED]):
+            continue
+        way = walk(each, ordered=False)
+        parts[state] = _count(way, looks=state is State.SCHEDULED)
+        parameters |= way.parameters
+    if not parts:
+        return {}
+    cursor.execute(statement(f"/* gw:count-jobs */ select {', '.join(parts.values())}", schema), parameters)
+    found = zip(parts, cursor.fetchone(), strict=True)
+    return {state: Count(min(number, most), examined > most) for state, (number, examined) in found}
+
+
+def _count(way: Walk, *, looks: bool) -> str:
+    """The number of jobs, and of those that were looked at for it."""
+    ctes = f"with recursive {way.ctes}" if way.ctes else ""
+    candidates = f"(select candidate.id from ({way.body}) as candidate limit %(most)s) as candidate"
+    if not looks:
+        return f"({ctes} select array[count(*), count(*)] from {candidates})"
+    return f"""({ctes} select array[count(*) filter (where {NOT_TRIED}), count(*)] from {candidates}
+        join :SCHEMA._private_jobs as job on job.id = candidate.id)"""
+
+
+class JobRow(NamedTuple):
+    """A job as a list shows it: neither the payload nor the whole error is read."""
+
+    id: int
+    task_identifier: str
+    queue_name: str | None
+    priority: int
+    run_at: Any
+    attempts: int
+    max_attempts: int
+    created_at: Any
+    key: str | None
+    locked_at: Any
+    locked_by: str | None
+    flags_text: str | None
+    error: str | None
+    is_available: bool
+    is_due: bool
+
+
+ROWS = f"""/* gw:job-rows */
+select job.id, task.identifier, queue.queue_name, job.priority, {readable("job.run_at")}, job.attempts,
+    job.max_attempts, {readable("job.created_at")}, job.key, {readable("job.locked_at")}, job.locked_by,
+    left(job.flags::text, 1000), left(job.last_error, 300), job.is_available, job.run_at <= now()
+from :SCHEMA._private_jobs as job
+left join :SCHEMA._private_tasks as task on task.id = job.task_id
+left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
+where job.id = any (%(ids)s::bigint[])"""
+
+
+def rows(cursor: Any, ids: Sequence[int], *, schema: str) -> list[JobRow]:
+    """What a list shows of these jobs, in this order; those that are gone are left out."""
+    cursor.execute(statement(ROWS, schema), {"ids": list(ids)})
+    found = {row[0]: JobRow._make(row) for row in cursor.fetchall()}
+    return [found[job_id] for job_id in ids if job_id in found]

@@ -1,0 +1,227 @@
+"""How jobs are found in their order without reading those that are not asked for.
+
+A walk goes through the index that has the jobs in the order in which they are
+shown, from the place where the page begins, and ends after as many rows as the
+page needs. Where no single index has that order, the walk takes the same number
+from each range that has (each task, each level of priority) and sorts those few.
+So a page costs the same with a hundred jobs as with ten million.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
+
+# Three indexes hold the available jobs, each those of one kind, each led by the task.
+PARTS = {
+    1: "job.is_available and job.job_queue_id is null and job.flags is null",
+    2: "job.is_available and job.job_queue_id is null and job.flags is not null",
+    3: "job.is_available and job.job_queue_id is not null",
+}
+# Of tasks and of priorities in use there are few. These limits only keep a table that somebody filled with
+# names of his own from making a page slow.
+MOST_TASKS = 2_000
+MOST_QUEUES = 200
+MOST_LEVELS = 5_000
+
+
+class Order(NamedTuple):
+    """The columns that a state is sorted by; the last of them is always the id."""
+
+    columns: tuple[str, ...]
+    is_descending: bool = False
+
+    def by(self, source: str) -> str:
+        direction = " desc" if self.is_descending else ""
+        return ", ".join(f"{source}.{column}{direction}" for column in self.columns)
+
+    @property
+    def operator(self) -> str:
+        return "<" if self.is_descending else ">"
+
+    def after(self, source: str) -> str:
+        """The condition for what comes after the place where the last page ended."""
+        left = ", ".join(f"{source}.{column}" for column in self.columns)
+        right = ", ".join(f"%(after_{column})s::{TYPES[column]}" for column in self.columns)
+        return f"({left}) {self.operator} ({right})"
+
+    def token(self, source: str) -> str:
+        """The place of a row, as text."""
+        return f"concat_ws('~', {', '.join(f'{source}.{column}::text' for column in self.columns)})"
+
+
+TYPES = {"priority": "int", "run_at": "timestamptz", "locked_at": "timestamptz", "id": "bigint"}
+
+ORDERS = {
+    State.READY: Order(("priority", "run_at", "id")),
+    State.SCHEDULED: Order(("run_at", "id")),
+    State.WAITING: Order(("run_at", "id")),
+    State.RUNNING: Order(("locked_at", "id")),
+    State.RETRYING: Order(("run_at", "id")),
+    State.FAILED: Order(("run_at", "id"), is_descending=True),
+    State.FAILING: Order(("run_at", "id"), is_descending=True),
+    State.ANY: Order(("id",), is_descending=True),
+}
+
+
+class Walk(NamedTuple):
+    """A statement for candidates: `with` clauses, a body with the columns of the order, and its parameters.
+
+    The body has the parameter `most`, and `covers_names` says that it has seen to tasks, queues and error names.
+    """
+
+    ctes: str
+    body: str
+    parameters: dict[str, Any]
+    covers_names: bool
+
+
+TASKS = f"""task as materialized (
+    select id from :SCHEMA._private_tasks
+    where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[])
+    order by id limit {MOST_TASKS})"""
+
+QUEUES = f"""queue as materialized (
+    select id from :SCHEMA._private_job_queues where queue_name = any (%(queues)s::text[]) order by id
+    limit {MOST_QUEUES})"""
+
+
+def walk(criteria: Criteria, *, ordered: bool = True, has_place: bool = False) -> Walk:
+    """The way to a state's jobs; unordered when they are only counted."""
+    order = ORDERS[criteria.state]
+    clauses = where_in_order(criteria)
+    conditions = [CONDITIONS[criteria.state], clauses.text()]
+    if has_place:
+        conditions += [order.after("job"), *_bounds_of_place(criteria)]
+    parameters = clauses.parameters | {"tasks": list(criteria.tasks) or None}
+    if criteria.ids or criteria.keys:
+        return _straight(criteria, order, conditions, clauses.parameters)
+    if criteria.state in (State.READY, State.SCHEDULED, State.WAITING):
+        if criteria.queues:
+            parameters["queues"] = list(criteria.queues)
+            return _by_queue(criteria, order, conditions, parameters, ordered)
+        return _by_level(criteria, order, conditions, parameters, ordered)
+    if criteria.state in (State.RETRYING, State.FAILED, State.FAILING):
+        return _by_task(criteria, order, conditions, parameters, ordered)
+    if criteria.state is State.RUNNING:
+        # Few: no more than the workers have slots and what they fetched ahead.
+        named = where_named(criteria)
+        return _plain(order, [*conditions, *named.conditions], clauses.parameters | named.parameters, ordered, True)
+    return _plain(order, conditions, clauses.parameters, ordered, False)
+
+
+def _bounds_of_place(criteria: Criteria) -> list[str]:
+    """A walk by level begins inside the level where the last page ended, and at the beginning of the others."""
+    if criteria.state is not State.READY or criteria.ids or criteria.keys:
+        return []
+    return [
+        "range.priority >= %(after_priority)s",
+        (
+            "job.run_at >= case when range.priority = %(after_priority)s then %(after_run_at)s::timestamptz"
+            " else '-infinity' end"
+        ),
+    ]
+
+
+def _select(order: Order, conditions: list[str], *, ordered: bool) -> str:
+    columns = ", ".join(f"job.{column}" for column in order.columns)
+    sorting = f"order by {order.by('job')}" if ordered else ""
+    return f"""
+        select {columns} from :SCHEMA._private_jobs as job
+        where {" and ".join(conditions)} {sorting} limit %(most)s"""
+
+
+def _straight(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
+    """By id or key: a lookup each."""
+    ids = "job.id = any (%(ids)s::bigint[])"
+    keys = "job.key = any (%(keys)s::text[])"
+    named = [condition for condition, given in ((ids, criteria.ids), (keys, criteria.keys)) if given]
+    parameters = parameters | {"ids": list(criteria.ids), "keys": list(criteria.keys)}
+    return Walk("", _select(order, [*named, *conditions], ordered=True), parameters, covers_names=False)
+
+
+def _plain(order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool, covers_names: bool) -> Walk:
+    """Along one index: the primary key, or that of the locked jobs."""
+    return Walk("", _select(order, conditions, ordered=ordered), parameters, covers_names)
+
+
+def _by_task(
+    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool
+) -> Walk:
+    """Jobs that have failed are few enough to have an index of their own, led by the task."""
+    ranges = "task"
+    conditions = ["job.task_id = task.id", *conditions]
+    if criteria.state is State.FAILING and not criteria.error_names:
+        # The index has the two halves apart; each is in order.
+        ranges = "task cross join unnest(array[true, false]) as half(is_available)"
+        conditions.append("job.is_available = half.is_available")
+    if criteria.error_names:
+        ranges = "task cross join unnest(%(error_names)s::text[]) as error(name)"
+        conditions.append(":SCHEMA._private_error_name(job.last_error) = error.name")
+        parameters = parameters | {"error_names": list(criteria.error_names)}
+    body = f"""
+        select found.* from {ranges}
+        cross join lateral ({_select(order, conditions, ordered=ordered)}) as found"""
+    return Walk(TASKS, body, parameters, covers_names=not criteria.queues)
+
+
+def _by_level(
+    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool
+) -> Walk:
+    """Available jobs: on each level of priority every task has its own range of an index."""
+    first = " union all ".join(
+        f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in PARTS.items()
+    )
+    further = " ".join(
+        f"when {part} then ({_next_level(condition, 'level.task_id', above='level.priority')})"
+        for part, condition in PARTS.items()
+    )
+    ctes = f"""{TASKS},
+    level (part, task_id, priority) as (
+        {first}
+        union all
+        select level.part, level.task_id, (case level.part {further} end)::smallint
+        from level where level.priority is not null),
+    range as materialized (select * from level where priority is not null limit {MOST_LEVELS})"""
+    range_conditions = ["job.task_id = range.task_id", "job.priority = range.priority", *conditions]
+    bodies = (
+        f"""select found.* from range cross join lateral (
+            {_select(order, [condition, *range_conditions], ordered=ordered)}) as found where range.part = {part}"""
+        for part, condition in PARTS.items()
+    )
+    covers_names = not criteria.error_names
+    return Walk(ctes, " union all ".join(bodies), parameters, covers_names)
+
+
+def _next_level(condition: str, task_id: str, *, above: str | None = None, queue_id: str | None = None) -> str:
+    further = f"and job.priority > {above}" if above else ""
+    queue = f"and job.job_queue_id = {queue_id}" if queue_id else ""
+    return f"""select job.priority from :SCHEMA._private_jobs as job
+            where job.task_id = {task_id} {queue} and {condition} {further}
+            order by job.priority limit 1"""
+
+
+def _by_queue(
+    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool
+) -> Walk:
+    """Available jobs of some queues: each task has a range for each queue and level."""
+    queued = PARTS[3]
+    ctes = f"""{TASKS}, {QUEUES},
+    level (task_id, queue_id, priority) as (
+        select task.id, queue.id, ({_next_level(queued, "task.id", queue_id="queue.id")}) from task cross join queue
+        union all
+        select level.task_id, level.queue_id, (
+            {_next_level(queued, "level.task_id", above="level.priority", queue_id="level.queue_id")})
+        from level where level.priority is not null),
+    range as materialized (select * from level where priority is not null limit {MOST_LEVELS})"""
+    range_conditions = [
+        queued,
+        "job.task_id = range.task_id",
+        "job.job_queue_id = range.queue_id",
+        "job.priority = range.priority",
+        *conditions,
+    ]
+    body = f"""select found.* from range
+        cross join lateral ({_select(order, range_conditions, ordered=ordered)}) as found"""
+    return Walk(ctes, body, parameters, covers_names=not criteria.error_names)
