@@ -390,9 +390,9 @@ class TestInsideATest:
             transaction.atomic().__enter__()
             execute("create table only_here ()")
 
-        depth = len(connection.savepoint_ids)
+        depth = len(connection.savepoint_ids), len(connection.atomic_blocks)
         assert "an atomic block open" in self.run(executor, dirty).error
-        assert len(connection.savepoint_ids) == depth
+        assert (len(connection.savepoint_ids), len(connection.atomic_blocks)) == depth
         assert execute("select to_regclass('only_here')") == (None,)
         with transaction.atomic():
             execute("select 1")
@@ -413,7 +413,7 @@ class TestWithAPool:
         connection.close()
         monkeypatch.setitem(settings, "CONN_MAX_AGE", 0)
         monkeypatch.setitem(settings, "CONN_HEALTH_CHECKS", request.param)
-        monkeypatch.setitem(settings, "OPTIONS", {**settings["OPTIONS"], "pool": {"min_size": 1, "max_size": 2}})
+        monkeypatch.setitem(settings, "OPTIONS", {**settings["OPTIONS"], "pool": {"min_size": 1, "max_size": 1}})
         yield
         connection.close()
         connection.close_pool()  # type: ignore[attr-defined]
