@@ -81,7 +81,7 @@ def one_job() -> dict[str, Callable[[], Any]]:
     return {
         "Model.objects.create()": lambda: Row.objects.create(name="send_email", payload=PAYLOAD),
         "add_job()": lambda: add_job("send_email", PAYLOAD),
-        "add_job(queue_name=, priority=, run_at=)": lambda: add_job(
+        "add_job(queue_name=, priority=, flags=)": lambda: add_job(
             "send_email", PAYLOAD, queue_name="mail", priority=5, flags=["slow"]
         ),
         "add_job(job_key=)": lambda: add_job("send_email", PAYLOAD, job_key="the same"),
