@@ -179,8 +179,13 @@ def _fact(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return shown(", ".join(str(item) for item in value) or "none")
+        return shown(", ".join(map(_word, value)) or "none")
     return shown(value)
+
+
+def _word(item: object) -> str:
+    """A thing's name: a crontab item has one, and a payload, which is nobody's business here."""
+    return str(getattr(item, "name", item))
 
 
 def _extra(facts: dict[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import logs, signals
+from django_graphile_worker.crontab import parse_crontab
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.signals import Event
 
@@ -174,6 +175,13 @@ def test_a_line_of_a_worker(caplog: pytest.LogCaptureFixture) -> None:
     assert [(record.name, record.getMessage()) for record in caplog.records] == [
         ("django_graphile_worker.worker", "worker w-1 started on default: 10 at a time, tasks: a, b\\n")
     ]
+
+
+def test_crontab_items_are_told_by_name__never_with_their_payload(caplog: pytest.LogCaptureFixture) -> None:
+    items = parse_crontab('0 4 * * * report {"password": "swordfish"}\n@daily tidy ?id=evening {}')
+    send("cron_started", worker_id="w", items=items)
+    assert caplog.messages == ["cron started: report, evening"]
+    assert "swordfish" not in str(vars(caplog.records[0]))
 
 
 def test_an_argument_that_is_not_sent_leaves_a_gap__not_an_error(caplog: pytest.LogCaptureFixture) -> None:
