@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 
@@ -21,13 +22,14 @@ Run = Callable[[Claim], Outcome]
 class Stretch:
     """Jobs that one slot runs in order; all of one queue, or just one job."""
 
-    __slots__ = ("claims", "queue_id", "submitted_at")
+    __slots__ = ("claims", "has_begun", "queue_id", "submitted_at")
 
     def __init__(self, claims: list[Claim], queue_id: int | None, submitted_at: float) -> None:
         # The next one last: taking it is one step that no other thread can split.
         self.claims = claims
         self.queue_id = queue_id
         self.submitted_at = submitted_at
+        self.has_begun = False
 
     def take_back(self) -> list[Claim]:
         """Whatever has not been started yet."""
@@ -59,6 +61,8 @@ class Slots:
         self._on_hungry = on_hungry
         self._on_thread_end = on_thread_end
         self._waiting: SimpleQueue[Stretch | None] = SimpleQueue()
+        # The same line for the one who fills it: who has waited longest is seen without taking them out.
+        self._line: deque[Stretch] = deque()
         self._current: list[Stretch | None] = [None] * concurrency
         # Jobs, not stretches: one that is on its way from the queue to a slot is seen in neither.
         self._submitted = 0
@@ -100,6 +104,7 @@ class Slots:
 
     def submit(self, stretch: Stretch) -> None:
         self._submitted += len(stretch.claims)
+        self._line.append(stretch)
         self._waiting.put(stretch)
         if len(self._threads) < self.concurrency and not self._idle.acquire(blocking=False):
             self._add_thread()
@@ -117,7 +122,11 @@ class Slots:
         return taken
 
     def _drain(self, horizon: float) -> list[Stretch]:
-        taken = []
+        taken: list[Stretch] = []
+        while self._line and self._line[0].has_begun:
+            self._line.popleft()
+        if not self._line or self._line[0].submitted_at > horizon:
+            return taken
         for _ in range(self.backlog):
             try:
                 stretch = self._waiting.get_nowait()
@@ -128,6 +137,7 @@ class Slots:
                 self._waiting.put(stretch)
                 break
             self._idle.release()
+            stretch.has_begun = True
             taken.append(stretch)
         return taken
 
@@ -169,6 +179,7 @@ class Slots:
         try:
             while (stretch := waiting.get()) is not None:
                 current[place] = stretch
+                stretch.has_begun = True
                 if not self.is_hungry and waiting.qsize() <= self.low_water:
                     self.is_hungry = True
                     self._on_hungry()
