@@ -61,6 +61,9 @@ JOB_COLUMNS = f"""
     job.attempts, job.max_attempts, job.last_error, {readable("job.created_at")}, {readable("job.updated_at")},
     job.key, {readable("job.locked_at")}, job.locked_by, job.revision, job.flags::text"""
 
+# Where JOB_COLUMNS has it; it is zero until somebody adds a job with the same key.
+_REVISION = 14
+
 # Seconds rather than an interval: a day is 24 hours here, also where the session's time zone has summer time.
 _MOMENT = "coalesce(%s::timestamptz, now() + %s::float8 * interval '1 second')"
 
@@ -86,7 +89,9 @@ def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str | None, *, sch
     cursor.execute(statement(ADD_JOB_UNLESS_KNOWN[notify], schema), _add_job_parameters(spec, payload))
     row = cursor.fetchone()
     _require(row[0], schema)
-    return jobs_from(cursor, [row], schema=schema)[0]
+    if row[_REVISION] > 0:
+        return jobs_from(cursor, [row], schema=schema)[0]
+    return _job(row, {("task", row[1]): spec.identifier, ("queue", row[2]): spec.queue_name or ""})
 
 
 def _add_job_parameters(spec: JobSpec, payload: str | None) -> tuple[Any, ...]:
@@ -263,7 +268,7 @@ def _job(row: Row, names: dict[tuple[str, int], str]) -> Job:
     return Job(
         id=row[0],
         task_identifier=names.get(("task", row[1]), ""),
-        queue_name=names.get(("queue", row[2])),
+        queue_name=None if row[2] is None else names.get(("queue", row[2])),
         payload=decode_leniently(row[3]),
         priority=row[4],
         run_at=row[5],

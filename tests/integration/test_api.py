@@ -216,10 +216,14 @@ class TestJobKeys:
             frozenset("a"),
         )
 
-    def test_unsafe_dedupe_adds_a_job_that_is_not_there(self) -> None:
-        job = add_job("send_sms", {"n": 2}, job_key="k", queue_name="sms", job_key_mode="unsafe_dedupe")
+    @pytest.mark.parametrize("queue_name", ["sms", None])
+    def test_unsafe_dedupe_adds_a_job_that_is_not_there__in_one_statement(
+        self, queue_name: str | None, django_assert_num_queries: Any
+    ) -> None:
+        with django_assert_num_queries(1):
+            job = add_job("send_sms", {"n": 2}, job_key="k", queue_name=queue_name, job_key_mode="unsafe_dedupe")
         assert job == as_job(stored(job))
-        assert (job.task_identifier, job.queue_name, job.revision) == ("send_sms", "sms", 0)
+        assert (job.task_identifier, job.queue_name, job.revision) == ("send_sms", queue_name, 0)
 
     def test_unsafe_dedupe_returns_a_job_that_python_cannot_read(self) -> None:
         digits = "9" * 5000
