@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from tests.operating import execute, operate
 pytestmark = pytest.mark.django_db
 
 MANAGE = str(Path(testproject.__file__ or "").parent / "manage.py")
-LISTS = [verb.name for verb in VERBS if verb.has_usual_options]
 
 
 def _help(*arguments: str) -> str:
@@ -81,6 +80,20 @@ def test_database__chooses_where_to_look_and_to_write() -> None:
     assert operate("jobs", "--json").json == []
     operate("complete", str(there), "--database", "other")
     assert execute("select count(*) from {schema}._private_jobs", using="other") == [(1,)]
+
+
+@pytest.mark.parametrize("arguments", [("jobs",), ("status", "--check"), ("workers",), ("queues",), ("sweep",)])
+def test_role_that_sees_nothing__is_told_so_instead_of_an_empty_queue(
+    arguments: tuple[str, ...],
+) -> None:
+    make_job("hidden")
+    role = f"blind_{os.getpid()}"
+    execute(f"create role {role}")
+    execute(f"grant usage on schema {{schema}} to {role}")
+    execute(f"grant select on all tables in schema {{schema}} to {role}")
+    execute(f"set local role {role}")
+    with pytest.raises(CommandError, match=f"got '{role}', to whom _private_job_queues.* look empty"):
+        operate(*arguments)
 
 
 def test_control_characters__never_reach_the_terminal() -> None:
@@ -181,9 +194,7 @@ def test_run__takes_every_option_of_runworker() -> None:
     assert options("graphile_worker", "run") == options("runworker") - {"--version"}
 
 
-def test_database_that_does_not_answer__is_told_without_a_traceback(
-    fresh_database: Callable[[], str], subprocess_environment: dict[str, str]
-) -> None:
+def test_database_that_does_not_answer__is_told_without_a_traceback(subprocess_environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, MANAGE, "graphile_worker", "status"],
         env=subprocess_environment | {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing"},
