@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker.worker.outcome import Succeeded
 from tests.conftest import RawConnection
-from tests.slot import Slot, open_slot
+from tests.slot import Slot, make_claim, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -363,6 +363,33 @@ def test_query_log__begins_anew_with_each_job(slot: Slot, settings: Any, persist
     assert counts == [1, 1]
 
 
+@pytest.mark.usefixtures("persistent")
+def test_health_check__is_due_again_with_each_job(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "CONN_HEALTH_CHECKS", True)
+    were_done: list[bool] = []
+
+    def looks(payload: Any) -> None:
+        were_done.append(connection.health_check_done)  # type: ignore[attr-defined]
+        backend_pid()
+
+    for _ in range(3):
+        slot.run(looks)
+    assert were_done[1:] == [False, False]
+
+
+@pytest.mark.usefixtures("persistent")
+def test_queries_that_a_test_counts__are_not_forgotten() -> None:
+    """A job on the test's own thread, outside any transaction."""
+    slot = Slot()
+    claim = make_claim(task_id=slot.task_id(lambda payload: execute("select 1")))
+    with CaptureQueriesContext(connection) as queries:
+        slot.executor.run(claim)
+        slot.executor.run(claim)
+    assert len(queries) == 2
+    slot.executor.thread_finished()
+    slot.close()
+
+
 @pytest.mark.django_db(transaction=False, databases=["default"])
 class TestInsideATest:
     """A job that runs on a test's own thread, inside the test's transaction."""
@@ -375,8 +402,6 @@ class TestInsideATest:
         slot.close()
 
     def run(self, slot: Slot, function: Callable[..., Any]) -> Any:
-        from tests.slot import make_claim
-
         return slot.executor.run(make_claim(task_id=slot.task_id(function)))
 
     def test_connection__stays_open(self, executor: Slot) -> None:

@@ -266,6 +266,21 @@ def test_abort__is_seen_by_running_and_by_future_jobs(slot: Slot) -> None:
     assert isinstance(slot.run(awaits), Succeeded)
 
 
+def test_abort__wakes_a_coroutine_that_awaits_it(slot: Slot) -> None:
+    started = threading.Event()
+
+    async def awaits(payload: Any, helpers: Any) -> None:
+        waiting = asyncio.ensure_future(helpers.abort)
+        await asyncio.sleep(0)
+        started.set()
+        assert await asyncio.wait_for(waiting, 10)
+
+    future = slot.start(awaits)
+    assert started.wait(10)
+    slot.executor.abort()
+    assert isinstance(future.result(20), Succeeded)
+
+
 def test_cancel__starts_nothing_more(slot: Slot) -> None:
     started: list[Any] = []
     slot.executor.cancel()
