@@ -363,13 +363,25 @@ class TestInstallation:
             )
         ]
 
-    def test_a_role_with_policies_is_not_blind(self, worker_schema: str) -> None:
+    @pytest.mark.parametrize(
+        ("policy", "is_blind"),
+        [
+            ("to seeing_role using (true)", False),
+            ("to public using (true)", False),
+            ("for select to group_role using (true)", False),
+            ("for insert to seeing_role with check (true)", True),
+            ("to another_role using (true)", True),
+        ],
+    )
+    def test_a_role_sees_by_policies_of_its_own(self, policy: str, is_blind: bool, worker_schema: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute("create role seeing_role")
+            cursor.execute("create role group_role; create role another_role")
+            cursor.execute("create role seeing_role in role group_role")
             for table in ("_private_jobs", "_private_job_queues", "_private_tasks"):
-                cursor.execute(f"create policy seen on {in_quotes(worker_schema)}.{table} to seeing_role using (true)")
+                cursor.execute(f"create policy seen on {in_quotes(worker_schema)}.{table} {policy}")
             cursor.execute("set local role seeing_role")
-        assert found(databases=["default"]) == []
+        expected = ["graphile_worker.E015"] if is_blind else []
+        assert [message.id for message in found(databases=["default"])] == expected
 
     def test_databases_are_looked_at_only_when_asked(self, django_assert_num_queries: Any) -> None:
         with django_assert_num_queries(0):
