@@ -82,7 +82,7 @@ def _examples(verb: Verb) -> str:
 
 
 def _filled(text: str) -> str:
-    return textwrap.fill(text, 78)
+    return textwrap.fill(text, 78, break_on_hyphens=False)
 
 
 def _suggest_verbs(parser: CommandParser) -> None:
