@@ -1,7 +1,8 @@
 /* gw:install */
--- A key given twice in one batch: the last spec wins; its payload is what adding
--- one after the other would have left. Keys whose specs hold anything but an
--- array must not be merged with a waiting job: they come back as fresh keys.
+-- A key given twice in one batch: the last spec wins, in the place of the first;
+-- its payload is what adding one after the other would have left. Keys whose specs
+-- hold anything but an array must not be merged with a waiting job: they come back
+-- as fresh keys. Specs without a key come through as they are.
 create or replace function :SCHEMA._private_fold_specs(
   specs :SCHEMA.job_spec[],
   job_key_preserve_run_at boolean,
@@ -13,31 +14,33 @@ begin
   with given as (
     select
       spec.*,
+      -- A spec without a key is alone under its place.
+      coalesce('k' || spec.job_key, 'p' || spec.ordinality) as name,
       spec.ordinality as place,
       json_typeof(coalesce(spec.payload, '{}')) = 'array' as is_array
     from unnest(specs) with ordinality as spec
-    where spec.job_key is not null
   ), kept as (
     -- What an object, number or null before it had left is overwritten.
     select
       given.*,
-      max(given.place) over same_key = given.place as is_last,
-      min(given.place) over same_key as first_place,
-      coalesce(max(given.place) filter (where not given.is_array) over same_key, 0) as overwritten_at
+      max(given.place) over same_name = given.place as is_last,
+      min(given.place) over same_name as first_place,
+      coalesce(max(given.place) filter (where not given.is_array) over same_name, 0) as overwritten_at
     from given
-    window same_key as (partition by given.job_key)
+    window same_name as (partition by given.name)
   ), merged as (
     select
-      kept.job_key,
+      kept.name,
       '[' || coalesce(
         string_agg(
           substr(left(btrim(kept.payload::text, E' \t\n\r'), -1), 2), ', ' order by kept.place
         ) filter (where kept.is_array and kept.place > kept.overwritten_at and json_array_length(kept.payload) > 0),
         ''
       ) || ']' as payload,
-      bool_or(not kept.is_array) as is_fresh
+      bool_or(not kept.is_array) as is_fresh,
+      (array_agg(kept.run_at order by kept.place))[1] as first_run_at
     from kept
-    group by kept.job_key
+    group by kept.name
   )
   select
     array_agg(
@@ -45,47 +48,52 @@ begin
         kept.identifier,
         case when kept.is_array then merged.payload::json else kept.payload end,
         kept.queue_name,
-        case when job_key_preserve_run_at then specs[kept.first_place].run_at else kept.run_at end,
+        case when job_key_preserve_run_at then merged.first_run_at else kept.run_at end,
         kept.max_attempts, kept.job_key, kept.priority, kept.flags
       ):::SCHEMA.job_spec
-      order by kept.job_key collate "C"
+      order by kept.first_place
     ),
-    array_agg(kept.job_key) filter (where merged.is_fresh)
+    coalesce(array_agg(kept.job_key) filter (where merged.is_fresh and kept.job_key is not null), '{}')
   into folded, fresh_keys
   from kept
-    join merged on (merged.job_key = kept.job_key)
+    join merged on (merged.name = kept.name)
   where kept.is_last;
 end
 $function$;
 
--- Every key is taken in sorted order and by one statement, so two batches cannot
--- deadlock. A row that cannot be replaced gives up its key there and then (see
--- add_job); its spec is inserted in a second round that has nobody to wait for.
--- Returns how many of the jobs are due.
-create or replace function :SCHEMA._private_put_keyed_jobs(
+-- Ids follow the order of the specs, which is the order in which jobs of one
+-- priority and time run. But keys are taken in sorted order and by one statement, so
+-- two batches cannot deadlock. A row that cannot be replaced gives up its key there
+-- and then (see add_job); its spec is inserted in a second round that has nobody to
+-- wait for. Returns how many of the jobs are due.
+create or replace function :SCHEMA._private_put_jobs(
   specs :SCHEMA.job_spec[],
+  ids bigint[],
   fresh_keys text[],
   job_key_preserve_run_at boolean,
   task_ids jsonb,
   job_queue_ids jsonb
 ) returns bigint language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
-/* gw:put_keyed_jobs */
+/* gw:put_jobs */
 declare
   remaining :SCHEMA.job_spec[] := specs;
+  remaining_ids bigint[] := ids;
   cancelled bigint;
   due bigint;
   all_due bigint := 0;
 begin
   loop
     with written as (
-      insert into :SCHEMA._private_jobs as jobs (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
+      insert into :SCHEMA._private_jobs as jobs (id, job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
+      overriding system value
       select
-        (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
+        spec.id, (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
         coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
         coalesce(spec.max_attempts, 25), case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end, spec.job_key
-      from unnest(remaining) as spec
-      where spec.job_key is not null
-      order by spec.job_key collate "C"
+      from rows from (unnest(remaining), unnest(remaining_ids)) as spec (
+        identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
+      )
+      order by spec.job_key collate "C", spec.id
       on conflict (key) do update set
         key = case when jobs.is_available then jobs.key end,
         attempts = case when jobs.is_available then 0 else jobs.max_attempts end,
@@ -106,20 +114,28 @@ begin
         last_error = case when jobs.is_available then null else jobs.last_error end,
         flags = case when jobs.is_available then excluded.flags else jobs.flags end,
         revision = case when jobs.is_available then jobs.revision % 2147483647 + 1 else jobs.revision end
-      returning jobs.key, jobs.run_at
+      returning jobs.id, jobs.key is null and jobs.attempts > 0 as is_cancelled, jobs.run_at
     )
     select
-      count(*) filter (where written.key is null),
-      count(*) filter (where written.key is not null and :SCHEMA._private_is_due(written.run_at))
+      count(*) filter (where written.is_cancelled),
+      count(*) filter (where not written.is_cancelled and :SCHEMA._private_is_due(written.run_at))
     into cancelled, due
     from written;
 
     all_due := all_due + due;
     exit when cancelled = 0;
 
-    select array_agg(spec) into remaining
-    from unnest(remaining) as spec
-    where not exists (select from :SCHEMA._private_jobs as jobs where jobs.key = spec.job_key);
+    select
+      array_agg(row(
+        spec.identifier, spec.payload, spec.queue_name, spec.run_at, spec.max_attempts, spec.job_key, spec.priority, spec.flags
+      ):::SCHEMA.job_spec),
+      array_agg(spec.id)
+    into remaining, remaining_ids
+    from rows from (unnest(remaining), unnest(remaining_ids)) as spec (
+      identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
+    )
+    where spec.job_key is not null
+      and not exists (select from :SCHEMA._private_jobs as jobs where jobs.key = spec.job_key);
   end loop;
   return all_due;
 end
@@ -138,9 +154,9 @@ declare
   due bigint;
   task_ids jsonb;
   job_queue_ids jsonb;
-  keyed :SCHEMA.job_spec[] := specs;
+  folded :SCHEMA.job_spec[] := specs;
   fresh_keys text[] := '{}';
-  unkeyed_ids bigint[];
+  ids bigint[];
 begin
   select
     array_agg(alike.identifier),
@@ -196,25 +212,13 @@ begin
   end if;
 
   if keys > (select count(distinct spec.job_key collate "C") from unnest(specs) as spec) then
-    select * into keyed, fresh_keys from :SCHEMA._private_fold_specs(specs, job_key_preserve_run_at);
+    select * into folded, fresh_keys from :SCHEMA._private_fold_specs(specs, job_key_preserve_run_at);
   end if;
-  due := due + :SCHEMA._private_put_keyed_jobs(keyed, fresh_keys, job_key_preserve_run_at, task_ids, job_queue_ids);
-
-  with written as (
-    insert into :SCHEMA._private_jobs (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags)
-    select
-      (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
-      coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
-      coalesce(spec.max_attempts, 25), case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end
-    from unnest(specs) with ordinality as spec
-    where spec.job_key is null
-    order by spec.ordinality
-    returning id
-  )
-  select array_agg(written.id order by written.id) into unkeyed_ids from written;
+  ids := array(select nextval(':SCHEMA.jobs_id_seq1') from generate_series(1, cardinality(folded)));
+  due := :SCHEMA._private_put_jobs(folded, ids, fresh_keys, job_key_preserve_run_at, task_ids, job_queue_ids);
   perform :SCHEMA._private_notify(due);
 
-  if unkeyed_ids is null then
+  if keys = cardinality(specs) then
     return query
       select jobs.*
       from unnest(specs) with ordinality as spec
@@ -223,16 +227,25 @@ begin
     return;
   end if;
 
+  -- Specs without a key stand in the same order in both arrays.
   return query
     select jobs.*
     from (
       select
         spec.ordinality,
-        coalesce(keyed_jobs.id, unkeyed_ids[row_number() over (partition by spec.job_key is null order by spec.ordinality)]) as id
+        spec.job_key,
+        case when spec.job_key is null then row_number() over (partition by spec.job_key is null order by spec.ordinality) end as place
       from unnest(specs) with ordinality as spec
-        left join :SCHEMA._private_jobs as keyed_jobs on (keyed_jobs.key = spec.job_key)
-    ) as written
-      join :SCHEMA._private_jobs as jobs on (jobs.id = written.id)
-    order by written.ordinality;
+    ) as given
+      left join (
+        select spec.id, row_number() over (order by spec.id) as place
+        from rows from (unnest(folded), unnest(ids)) as spec (
+          identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
+        )
+        where spec.job_key is null
+      ) as unkeyed on (unkeyed.place = given.place)
+      left join :SCHEMA._private_jobs as keyed on (keyed.key = given.job_key)
+      join :SCHEMA._private_jobs as jobs on (jobs.id = coalesce(keyed.id, unkeyed.id))
+    order by given.ordinality;
 end
 $function$;

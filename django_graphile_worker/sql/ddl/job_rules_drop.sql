@@ -1,5 +1,5 @@
 /* gw:uninstall */
-drop function :SCHEMA._private_put_keyed_jobs(:SCHEMA.job_spec[], text[], boolean, jsonb, jsonb);
+drop function :SCHEMA._private_put_jobs(:SCHEMA.job_spec[], bigint[], text[], boolean, jsonb, jsonb);
 drop function :SCHEMA._private_fold_specs(:SCHEMA.job_spec[], boolean);
 drop function :SCHEMA._private_job_queue_ids(text[]);
 drop function :SCHEMA._private_task_ids(text[]);

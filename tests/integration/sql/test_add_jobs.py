@@ -68,6 +68,8 @@ def test_returns_rows_in_the_order_of_the_specs(worker: WorkerSql, keyed: str) -
     rows = worker.add_jobs(*specs)
 
     assert [row["payload"]["n"] for row in rows] == list(range(40))
+    # Jobs of one priority and time run in the order of their ids.
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     names = dict(worker.connection.execute(f'select id, task_identifier from "{worker.schema}".jobs').fetchall())
     assert [names[row["id"]] for row in rows] == [spec["identifier"] for spec in specs]
 

@@ -1,0 +1,97 @@
+"""One queue, two languages: the real graphile-worker on a schema that our migrations made."""
+
+from __future__ import annotations
+
+from tests.migration.conftest import Site
+from tests.node.conftest import NodeWorker
+from tests.worker_sql import WorkerSql
+
+
+def test_node_adds_and_we_see_it(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
+    site.migrate()
+
+    added = node_worker.add(
+        {
+            "add": [
+                "send_email",
+                {"to": "a@example.com"},
+                {
+                    "queueName": "mail",
+                    "runAt": "2099-01-01T00:00:00Z",
+                    "maxAttempts": 3,
+                    "jobKey": "welcome",
+                    "priority": -2,
+                    "flags": ["slow"],
+                },
+            ]
+        },
+        {"add": ["send_email", {"to": "b@example.com"}, {"jobKey": "welcome", "jobKeyMode": "preserve_run_at"}]},
+        {"add": ["send_email", {"to": "c@example.com"}, {"jobKey": "welcome", "jobKeyMode": "unsafe_dedupe"}]},
+        {
+            "batch": [
+                [{"identifier": "a", "payload": {"n": 1}}, {"identifier": "b", "jobKey": "k"}, {"identifier": "a"}]
+            ]
+        },
+    )
+
+    first, *batch = worker.query("select * from {schema}._private_jobs order by id")
+    assert (first["payload"], first["revision"], first["key"]) == ({"to": "b@example.com"}, 2, "welcome")
+    assert first["run_at"].year == 2099
+    assert [job["id"] for job in added] == [str(first["id"])] * 3 + [str(row["id"]) for row in sorted_as(added, batch)]
+    assert [job["task_identifier"] for job in added[3:]] == ["a", "b", "a"]
+    assert added[3]["payload"] == {"n": 1}
+
+
+def sorted_as(added: list[dict[str, object]], rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """The rows in the order in which Node got them back."""
+    by_id = {str(row["id"]): row for row in rows}
+    return [by_id[str(job["id"])] for job in added if str(job["id"]) in by_id]
+
+
+def test_we_add_and_node_runs_it(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
+    site.migrate()
+    worker.add_job("plain", payload={"n": 1})
+    worker.add_job("plain", payload={"fail": True}, queue_name="queue", max_attempts=2)
+    worker.add_job("plain", payload=[1], job_key="key")
+    worker.add_job("plain", payload=[2], job_key="key")
+    worker.add_jobs({"identifier": "other", "payload": "null"}, {"identifier": "plain", "queue_name": "queue"})
+    worker.add_job("unknown")
+    worker.add_job("plain", run_at="2099-01-01")
+    # The failing job's second attempt, without waiting for its back-off.
+    worker.query("update {schema}._private_jobs set max_attempts = 1 where (payload ->> 'fail') is not null")
+
+    ran = node_worker.work(4, "plain", "other")
+
+    assert sorted((job["task"], str(job["payload"])) for job in ran) == [
+        ("other", "None"),
+        ("plain", "[1, 2]"),
+        ("plain", "{'n': 1}"),
+        ("plain", "{}"),
+    ]
+    failed, unknown, future = worker.query("select * from {schema}.jobs order by id")
+    assert (failed["last_error"], failed["attempts"], failed["locked_by"]) == ("Failed on purpose.", 1, None)
+    assert (unknown["task_identifier"], future["attempts"]) == ("unknown", 0)
+
+
+def test_node_finds_nothing_to_migrate(site: Site, node_worker: NodeWorker) -> None:
+    site.migrate()
+    before = site.dump()
+
+    node_worker.migrate()
+
+    assert site.dump() == before
+
+
+def test_node_is_woken_by_our_notification(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
+    site.migrate()
+    process = node_worker.node.start("work.mjs", site.url, site.schema, "2", "plain")
+    assert process.stdout is not None
+    assert process.stdout.readline() == '{"ready":true}\n'
+
+    worker.add_job("plain", payload={"n": 1})
+    worker.add_job("plain", payload={"n": 2}, job_key="key")
+
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert len(output.splitlines()) == 2
+    assert worker.jobs() == []
