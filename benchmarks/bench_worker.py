@@ -1,0 +1,305 @@
+"""The worker beside the original, in interleaved runs: the ratios are what counts, the machine is what it is.
+
+python -m benchmarks.bench_worker [--rounds=3] [--only=drain,queues,backlog,latency,start,idle] [--jobs=100000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from benchmarks.database import SCHEMA, Database, scratch_database
+from benchmarks.peers import node
+
+OURS = "ours"
+NODE_TUNED = "node, tuned"
+NODE_DEFAULT = "node, defaults"
+SETTINGS: dict[str, dict[str, Any]] = {
+    OURS: {},
+    NODE_TUNED: {
+        "concurrentJobs": 10,
+        "maxPoolSize": 12,
+        "localQueue": {"size": 2000, "refetchDelay": {"durationMs": 10}},
+        "completeJobBatchDelay": 0,
+        "failJobBatchDelay": 0,
+    },
+    NODE_DEFAULT: {"concurrentJobs": 10, "maxPoolSize": 12},
+}
+BACKLOG = 500_000
+READY = 20_000
+JOBS = f"{SCHEMA}._private_jobs"
+OLD = "now() - interval '1 hour'"
+SHAPES = {
+    "empty table": "",
+    "future": f"insert into {JOBS} (task_id, run_at) select {{task}}, now() + interval '1 day' from {{series}}",
+    "permanently failed": f"insert into {JOBS} (task_id, run_at, attempts) select {{task}}, {OLD}, 25 from {{series}}",
+    "unknown task": f"insert into {JOBS} (task_id, run_at) select {{unknown}}, {OLD} from {{series}}",
+    "one busy queue": f"insert into {JOBS} (task_id, run_at, job_queue_id) select {{task}}, {OLD}, 1 from {{series}}",
+    "50,000 queues, future": f"insert into {JOBS} (task_id, run_at, job_queue_id)"
+    " select {task}, now() + interval '1 day', 1 + n % 50000 from {series}",
+    "50,000 queues, ready": f"insert into {JOBS} (task_id, run_at, job_queue_id, priority)"
+    f" select {{task}}, {OLD}, 1 + n % 50000, 1 from {{series}}",
+    "50,000 busy queues": f"insert into {JOBS} (task_id, run_at, job_queue_id)"
+    f" select {{task}}, {OLD}, 1 + n % 50000 from {{series}}",
+    "forbidden flag": f"insert into {JOBS} (task_id, run_at, flags)"
+    f""" select {{task}}, {OLD}, '{{{{"heavy": true}}}}' from {{series}}""",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--only", default="drain,queues,backlog,latency,start,idle")
+    options = parser.parse_args()
+    has_node = node.executable() is not None
+    if not has_node:
+        print("npm is not here: no peer, figures without ratios.")
+    with scratch_database() as database:
+        bench = Bench(database, options.rounds, has_node)
+        for name in options.only.split(","):
+            print(f"\n-- {name}", flush=True)
+            getattr(bench, name)(options)
+
+
+class Bench:
+    def __init__(self, database: Database, rounds: int, has_node: bool) -> None:
+        self.database = database
+        self.rounds = rounds
+        self.peers = [OURS, NODE_TUNED, NODE_DEFAULT] if has_node else [OURS]
+
+    def drain(self, options: argparse.Namespace) -> None:
+        """Trivial jobs without a queue, one process, ten at a time."""
+
+        def prepare(peer: str) -> int:
+            count = int(options.jobs if peer != NODE_DEFAULT else options.jobs // 10)
+            self.database.empty()
+            self.load(count)
+            return count
+
+        self.rates(self.peers, prepare)
+
+    def queues(self, options: argparse.Namespace) -> None:
+        for queues in (1, 500):
+            print(f"{queues} queue(s), 5,000 jobs")
+
+            def prepare(peer: str, queues: int = queues) -> int:
+                self.database.empty()
+                self.make_queues(queues)
+                self.load(5000, queue=f"(select min(id) from {SCHEMA}._private_job_queues) + n % {queues}")
+                return 5000
+
+            self.rates(self.peers, prepare, time_limit=15)
+
+    def backlog(self, options: argparse.Namespace) -> None:
+        """Twenty thousand ready jobs beside half a million others."""
+        base = None
+        for shape in SHAPES:
+
+            def prepare(peer: str, shape: str = shape) -> int:
+                self.database.empty()
+                self.make_backlog(shape)
+                self.load(READY)
+                return READY
+
+            settings = {"forbidden_flags": ["heavy"]} if shape == "forbidden flag" else {}
+            rate = self.rate(
+                OURS, prepare, settings=settings, left=f"task_id = {self.task} and payload::text <> '{{}}'"
+            )
+            base = base or rate
+            print(f"  {shape:24} {rate:10,.0f} jobs/s   {rate / base:5.2f} of the empty table", flush=True)
+
+    def latency(self, options: argparse.Namespace) -> None:
+        """From just before add_job to the task's first line, an idle worker, a job every 20 ms."""
+        peers = [peer for peer in self.peers if peer != NODE_TUNED]
+        measured: dict[str, list[float]] = {peer: [] for peer in peers}
+        for _ in range(self.rounds):
+            for peer in peers:
+                self.database.empty()
+                measured[peer] += self.latencies(peer)
+        for peer, milliseconds in measured.items():
+            milliseconds.sort()
+            p50, p99 = milliseconds[len(milliseconds) // 2], milliseconds[int(len(milliseconds) * 0.99)]
+            print(f"  {peer:16} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms", flush=True)
+
+    def start(self, options: argparse.Namespace) -> None:
+        """From the start of the process to the first job's start."""
+        peers = [peer for peer in self.peers if peer != NODE_TUNED]
+        measured: dict[str, list[float]] = {peer: [] for peer in peers}
+        for _ in range(self.rounds):
+            for peer in peers:
+                self.database.empty()
+                self.load(1, task="stamp", payload="json_build_object('number', 0)")
+                began = time.time() * 1000
+                with self.worker(peer, "serve") as process:
+                    at = next(message["at"] for message in messages(process) if "at" in message)
+                measured[peer].append(at - began)
+        for peer, milliseconds in measured.items():
+            print(f"  {peer:16} {statistics.median(milliseconds):6.0f} ms", flush=True)
+
+    def idle(self, options: argparse.Namespace) -> None:
+        """Fifty slots with nothing to do for twenty seconds."""
+        self.database.empty()
+        settings = {OURS: {"concurrency": 50}, NODE_DEFAULT: {"concurrentJobs": 50, "maxPoolSize": 52}}
+        for peer in [peer for peer in self.peers if peer != NODE_TUNED]:
+            with self.worker(peer, "serve", settings=settings[peer]) as process:
+                next(messages(process))
+                time.sleep(3)
+                before, cpu = self.transactions(), cpu_seconds(process.pid)
+                time.sleep(20)
+                rate = (self.transactions() - before) / 20
+                share = (cpu_seconds(process.pid) - cpu) / 20 * 100
+                print(f"  {peer:16} {rate:5.2f} transactions/s   {memory(process.pid):4.0f} MB   {share:4.1f} % CPU")
+
+    # What the measurements are made of.
+
+    @property
+    def task(self) -> int:
+        return self.database.task_id("noop")
+
+    def load(self, count: int, *, queue: str = "null", task: str = "noop", payload: str = "") -> None:
+        value = payload or "json_build_object('id', n)"
+        self.database.execute(
+            f"insert into {JOBS} (task_id, payload, job_queue_id)"
+            f" select {self.database.task_id(task)}, {value}, {queue} from generate_series(1, {count}) as n"
+        )
+        self.database.settle()
+
+    def make_queues(self, count: int, *, busy: bool = False) -> None:
+        locks = "now(), 'somebody'" if busy else "null::timestamptz, null"
+        self.database.execute(f"truncate {SCHEMA}._private_job_queues restart identity")
+        self.database.execute(
+            f"insert into {SCHEMA}._private_job_queues (queue_name, locked_at, locked_by)"
+            f" select 'queue ' || n, {locks} from generate_series(1, {count}) as n"
+        )
+
+    def make_backlog(self, shape: str) -> None:
+        self.make_queues(50_000 if "50,000" in shape else 1, busy="busy" in shape)
+        if SHAPES[shape]:
+            series = f"generate_series(1, {BACKLOG}) as n"
+            text = SHAPES[shape].format(task=self.task, unknown=self.database.task_id("unknown"), series=series)
+            self.database.execute(text)
+
+    def rates(self, peers: list[str], prepare: Callable[[str], int], time_limit: float = 60) -> None:
+        measured: dict[str, list[float]] = {peer: [] for peer in peers}
+        for _ in range(self.rounds):
+            for peer in peers:
+                measured[peer].append(self.rate(peer, prepare, time_limit=time_limit))
+        ours = statistics.median(measured[OURS])
+        for peer, rates in measured.items():
+            rate = statistics.median(rates)
+            ratio = "" if peer == OURS else f"   ours is {ours / rate:8.2f} of it"
+            print(f"  {peer:16} {rate:10,.1f} jobs/s   {min(rates):,.0f} to {max(rates):,.0f}{ratio}", flush=True)
+
+    def rate(
+        self,
+        peer: str,
+        prepare: Callable[[str], int],
+        *,
+        settings: dict[str, Any] | None = None,
+        left: str = "true",
+        time_limit: float = 60,
+    ) -> float:
+        count = prepare(peer)
+        with self.worker(peer, "drain", str(count), settings=settings, left=left, time_limit=time_limit) as process:
+            result = next(message for message in messages(process) if "seconds" in message)
+        return float(result["jobs"]) / max(float(result["seconds"]), 1e-9)
+
+    def latencies(self, peer: str, count: int = 200) -> list[float]:
+        sent: dict[int, float] = {}
+        with self.worker(peer, "serve") as process, psycopg.connect(self.database.url, autocommit=True) as adder:
+            stream = messages(process)
+            next(stream)
+            time.sleep(1)
+            for number in range(count):
+                sent[number] = time.time() * 1000
+                adder.execute(
+                    f"select {SCHEMA}.add_job('stamp', json_build_object('number', %s::int))".encode(), [number]
+                )
+                message = next(stream)
+                sent[number] = message["at"] - sent[number]
+                time.sleep(0.02)
+        return list(sent.values())[10:]
+
+    @contextmanager
+    def worker(
+        self,
+        peer: str,
+        *arguments: str,
+        settings: dict[str, Any] | None = None,
+        left: str = "true",
+        time_limit: float = 60,
+    ) -> Iterator[subprocess.Popen[str]]:
+        environment = os.environ | {
+            "DATABASE_URL": self.database.url if peer == OURS else url_for_node(self.database.url),
+            "DJANGO_SETTINGS_MODULE": "testproject.settings",
+            "DEBUG": "0",
+            "SETTINGS": json.dumps(settings if settings is not None else SETTINGS[peer]),
+            "LEFT_QUERY": f"select exists (select from {JOBS} where {left}) as left",
+            "TIME_LIMIT": str(time_limit),
+        }
+        process = subprocess.Popen(
+            [*command(peer), *arguments], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def transactions(self) -> int:
+        self.database.execute("select pg_stat_force_next_flush()")
+        return int(self.database.scalar("select xact_commit from pg_stat_database where datname = current_database()"))
+
+
+def command(peer: str) -> list[str]:
+    if peer == OURS:
+        return [sys.executable, "-m", "benchmarks.peers.ours"]
+    return [str(node.executable()), str(node.script())]
+
+
+def url_for_node(url: str) -> str:
+    """Node's driver wants a socket directory in the query of a URL."""
+    parts = {name: str(value) for name, value in psycopg.conninfo.conninfo_to_dict(url).items()}
+    host, port = parts.get("host", "127.0.0.1"), parts.get("port", "5432")
+    login = parts.get("user", "postgres") + (f":{parts['password']}" if parts.get("password") else "")
+    if host.startswith("/"):
+        return f"postgresql://{login}@/{parts['dbname']}?host={host}&port={port}"
+    return f"postgresql://{login}@{host}:{port}/{parts['dbname']}"
+
+
+def messages(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""A database to measure in: durable, fresh, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from testproject import databases, embedded
+
+SCHEMA = "graphile_worker"
+# The embedded server is quick and careless; figures are about a careful one.
+DURABLE = {"fsync": "on", "synchronous_commit": "on", "max_wal_size": "2GB", "autovacuum_naptime": "60s"}
+
+
+class Database:
+    """One scratch database with the worker schema in it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.connection = psycopg.connect(url, autocommit=True)
+
+    def execute(self, text: str, parameters: Any = None) -> Any:
+        return self.connection.execute(text.encode(), parameters)
+
+    def scalar(self, text: str, parameters: Any = None) -> Any:
+        return self.execute(text, parameters).fetchone()[0]
+
+    def task_id(self, identifier: str) -> int:
+        self.execute(
+            f"insert into {SCHEMA}._private_tasks (identifier) values (%s) on conflict do nothing", [identifier]
+        )
+        return int(self.scalar(f"select id from {SCHEMA}._private_tasks where identifier = %s", [identifier]))
+
+    def empty(self) -> None:
+        self.execute(f"truncate {SCHEMA}._private_jobs, {SCHEMA}._private_job_queues")
+
+    def settle(self) -> None:
+        """As after a while: statistics are fresh and nothing is left to write."""
+        self.execute(f"vacuum analyze {SCHEMA}._private_jobs")
+        self.execute(f"vacuum analyze {SCHEMA}._private_job_queues")
+        self.execute("checkpoint")
+
+
+@contextmanager
+def scratch_database() -> Iterator[Database]:
+    databases.ensure_running()
+    server = os.environ.get("DATABASE_URL") or databases.to_url(databases.from_url(embedded.conninfo()))
+    name = f"benchmark_{os.getpid()}"
+    with psycopg.connect(server, autocommit=True) as connection, durable(connection):
+        connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
+        url = make_conninfo(server, dbname=name)
+        try:
+            migrate(url)
+            database = Database(url)
+            yield database
+            database.connection.close()
+        finally:
+            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def durable(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    if not databases.is_embedded():
+        yield
+        return
+    for name, value in DURABLE.items():
+        connection.execute(sql.SQL("alter system set {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+    connection.execute("select pg_reload_conf()")
+    try:
+        yield
+    finally:
+        for name in DURABLE:
+            connection.execute(sql.SQL("alter system reset {}").format(sql.Identifier(name)))
+        connection.execute("select pg_reload_conf()")
+
+
+def migrate(url: str) -> None:
+    environment = os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
+    subprocess.run([sys.executable, "-m", "django", "migrate", "-v0", "graphile_worker"], env=environment, check=True)

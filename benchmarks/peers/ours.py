@@ -1,0 +1,67 @@
+"""This package as the measured peer; speaks as ``node_worker.mjs`` does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import django
+
+django.setup()
+
+import psycopg  # noqa: E402
+
+from django_graphile_worker import task  # noqa: E402
+from django_graphile_worker.worker.library import Worker  # noqa: E402
+
+COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+_numbers = iter(range(1, 10**9))
+_finished = threading.Event()
+_first_at: list[float] = []
+_started = 0
+
+
+@task
+def noop(payload: Any) -> None:
+    global _started
+    _started = number = next(_numbers)
+    if number == 1:
+        _first_at.append(time.perf_counter())
+    if number == COUNT:
+        _finished.set()
+
+
+@task
+def stamp(payload: Any) -> None:
+    say({"number": payload["number"], "at": time.time() * 1000})
+
+
+def say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    logging.getLogger("django_graphile_worker").setLevel(logging.ERROR)
+    overrides = json.loads(os.environ.get("SETTINGS", "{}"))
+    with Worker(log_success=False, **overrides) as worker:
+        say({"ready": True})
+        if sys.argv[1] == "serve":
+            sys.stdin.read()
+            return
+        _finished.wait(float(os.environ.get("TIME_LIMIT", "60")))
+        with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+            while _started >= COUNT and connection.execute(os.environ["LEFT_QUERY"].encode()).fetchone()[0]:  # type: ignore[index]
+                threading.Event().wait(0.002)
+        seconds = time.perf_counter() - (_first_at[0] if _first_at else time.perf_counter())
+        usage = time.process_time()
+        say({"seconds": seconds, "jobs": min(_started, COUNT), "cpu": usage, "worker": worker.runners[0].worker_id})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,442 @@
+"""The parts of a worker, stepped one by one on a real database."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.test import override_settings
+
+from django_graphile_worker import add_job, signals
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.models import Job, JobQueue
+from django_graphile_worker.sql import workers
+from django_graphile_worker.worker import fetcher as fetching
+from django_graphile_worker.worker.database import Database
+from django_graphile_worker.worker.deadline import Watchdog
+from django_graphile_worker.worker.listener import announces_jobs
+from tests.factories import make_job, make_queue, minutes_ago
+from tests.integration.worker.parts import Gate, SteppedRunner, build, own_tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Build = Callable[..., SteppedRunner]
+Wait = Callable[..., None]
+
+ran: list[Any] = []
+
+
+def quick(payload: Any) -> None:
+    ran.append(payload.get("n"))
+
+
+def failing(payload: Any) -> None:
+    raise ValueError("It does not work")
+
+
+gate = Gate()
+
+
+def slow(payload: Any) -> None:
+    gate(payload)
+
+
+@pytest.fixture
+def runner() -> Iterator[Build]:
+    ran.clear()
+    gate.__init__()  # type: ignore[misc]
+    made: list[SteppedRunner] = []
+    with own_tasks(quick, failing, slow) as registry:
+
+        def make(**overrides: Any) -> SteppedRunner:
+            made.append(build(registry, **overrides).prepare())
+            return made[-1]
+
+        yield make
+        gate.may_end.set()
+        for each in made:
+            each.close()
+
+
+def run_all(runner: SteppedRunner, wait_until: Wait) -> None:
+    """Claim and release until nothing is left to do."""
+    while True:
+        was_quiet = runner.slots.is_idle and runner.releaser.in_hand == 0
+        runner.fetcher.step()
+        wait_until(lambda: runner.slots.is_idle)
+        runner.releaser.step()
+        if was_quiet and runner.fetcher.last_claim_was_empty:
+            return
+
+
+class TestFetcher:
+    def test_claims_no_more_than_the_slots_before_it_knows_how_long_jobs_take(self, runner: Build) -> None:
+        for _ in range(10):
+            make_job("slow")
+        worker = runner(concurrency=3)
+        assert worker.fetcher.step() == 0.0
+        assert Job.objects.filter(locked_by=worker.worker_id).count() == 3
+
+    def test_claims_ahead_once_jobs_turn_out_short(self, runner: Build, wait_until: Wait) -> None:
+        for number in range(300):
+            make_job("quick", {"n": number})
+        worker = runner(concurrency=2, local_queue_size=50)
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        worker.fetcher.step()
+        assert worker.fetcher._pace.ahead(50) == 50
+        run_all(worker, wait_until)
+        assert sorted(ran) == list(range(300))
+        assert not Job.objects.exists()
+
+    def test_never_claims_ahead_of_long_jobs(self, runner: Build) -> None:
+        worker = runner()
+        worker.slots._finished[0], worker.slots._busy_seconds[0] = 10, 10.0
+        assert worker.fetcher._pace.ahead(1000) == 0
+        assert worker.fetcher._pace.stretch(1000) == 1
+
+    def test_large_payloads_are_not_hoarded(self, runner: Build) -> None:
+        worker = runner()
+        worker.slots._finished[0], worker.slots._busy_seconds[0] = 1000, 0.01
+        worker.fetcher._pace._characters = fetching.CHARACTERS_AHEAD // 10
+        assert worker.fetcher._pace.ahead(1000) == 10
+
+    def test_sleeps_until_the_next_job_is_due(self, runner: Build) -> None:
+        worker = runner(poll_interval=8)
+        assert worker.fetcher.step() == 8
+        make_job("quick", run_at=minutes_ago(-5 / 60))
+        assert worker.fetcher.step() == pytest.approx(5, abs=0.5)
+
+    def test_a_retry_is_awaited(self, runner: Build, wait_until: Wait) -> None:
+        make_job("failing")
+        worker = runner(poll_interval=30)
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        worker.releaser.step()
+        assert worker.fetcher.step() == pytest.approx(math.e, abs=0.5)
+
+    def test_gives_back_what_waits_too_long_for_a_slot(self, runner: Build, wait_until: Wait) -> None:
+        for _ in range(4):
+            make_job("slow")
+        worker = runner(concurrency=1, local_queue_size=10)
+        worker.slots._finished[0], worker.slots._busy_seconds[0] = 0, 0.0
+        worker.fetcher._pace._seconds = 0.001
+        worker.fetcher.step()
+        assert gate.has_begun.acquire(timeout=5)
+        assert Job.objects.filter(locked_by=worker.worker_id).count() == 4
+        wait_until(lambda: worker.slots._line[-1].submitted_at < time.monotonic() - fetching.PATIENCE)
+        worker.fetcher.step()
+        worker.releaser.step()
+        assert Job.objects.filter(locked_by=worker.worker_id).count() == 1
+        assert sorted(Job.objects.values_list("attempts", flat=True)) == [0, 0, 0, 1]
+
+    def test_claims_nothing_without_the_lease(self, runner: Build) -> None:
+        make_job("quick")
+        worker = runner()
+        worker.heartbeat._last_beat = -math.inf
+        worker.fetcher.step()
+        assert Job.objects.get().locked_by is None
+
+    def test_forbidden_flags_may_be_asked_for_asynchronously(self, runner: Build, wait_until: Wait) -> None:
+        async def forbidden() -> list[str]:
+            return ["heavy"]
+
+        make_job("quick", {"n": 1}, flags={"heavy": True})
+        make_job("quick", {"n": 2})
+        run_all(runner(forbidden_flags=forbidden), wait_until)
+        assert ran == [2]
+
+    def test_only_the_chosen_tasks_run(self, runner: Build, wait_until: Wait) -> None:
+        make_job("quick", {"n": 1})
+        make_job("failing")
+        run_all(runner(tasks=["q*", "failing"], exclude_tasks=["f*"]), wait_until)
+        assert ran == [1]
+        assert Job.objects.get().attempts == 0
+
+    def test_a_task_name_that_was_cleaned_away_is_found_again(
+        self, runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        worker = runner()
+        raw_connection().execute(f'delete from "{worker_schema}"._private_tasks'.encode())
+        add_job("quick", {"n": 7})
+        worker.claimer._reviewed_at = -math.inf
+        run_all(worker, wait_until)
+        assert ran == [7]
+
+    def test_jobs_before_the_place_of_resumption_are_not_forgotten(self, runner: Build, wait_until: Wait) -> None:
+        for number in range(20):
+            make_job("quick", {"n": number})
+        worker = runner(concurrency=5)
+        worker.fetcher.step()
+        make_job("quick", {"n": 99}, run_at=minutes_ago(60))
+        wait_until(lambda: worker.slots.is_idle)
+        run_all(worker, wait_until)
+        assert sorted(ran) == [*range(20), 99]
+
+
+class TestReleaser:
+    def test_a_failure_keeps_its_error(self, runner: Build, wait_until: Wait) -> None:
+        make_job("failing")
+        run_all(runner(), wait_until)
+        job = Job.objects.get()
+        assert job.last_error is not None
+        assert "It does not work" in job.last_error
+        assert (job.attempts, job.locked_by) == (1, None)
+
+    def test_one_that_the_database_refuses_keeps_no_other(
+        self, runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        stubborn = make_job("quick", {"n": 0})
+        for number in range(1, 6):
+            make_job("quick", {"n": number})
+        connection = raw_connection()
+        connection.execute(
+            f"""create function "{worker_schema}".refuse() returns trigger language plpgsql as $$
+            begin if old.id = {stubborn} then raise exception 'not this one'; end if; return old; end $$;
+            create trigger refuse before delete on "{worker_schema}"._private_jobs
+            for each row execute function "{worker_schema}".refuse()""".encode()
+        )
+        try:
+            worker = runner()
+            worker.fetcher.step()
+            wait_until(lambda: worker.slots.is_idle)
+            worker.releaser.step()
+            assert list(Job.objects.values_list("id", flat=True)) == [stubborn]
+            assert worker.releaser.in_hand == 1
+        finally:
+            connection.execute(f'drop function "{worker_schema}".refuse() cascade'.encode())
+        worker.releaser.step()
+        assert not Job.objects.exists()
+        assert worker.releaser.in_hand == 0
+
+    def test_a_row_that_the_site_is_changing_holds_nobody_up(
+        self, runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        held = make_job("quick", {"n": 0})
+        make_job("quick", {"n": 1})
+        worker = runner()
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        other = raw_connection(autocommit=False)
+        other.execute(f'select from "{worker_schema}"._private_jobs where id = {held} for update'.encode())
+        assert worker.releaser.step() > 0
+        assert list(Job.objects.values_list("id", flat=True)) == [held]
+        other.rollback()
+        worker.releaser.step()
+        assert not Job.objects.exists()
+
+    def test_a_lost_claim_is_told_once_and_changes_nothing(self, runner: Build, wait_until: Wait) -> None:
+        make_job("quick", {"n": 1})
+        worker = runner()
+        lost: list[Any] = []
+
+        def hear(job: Any, **kwargs: Any) -> None:
+            lost.append(job.id)
+
+        signals.claim_lost.connect(hear)
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        with_new_holder = Job.objects.get().id
+        worker.worker_id, real = "django-worker-other", worker.worker_id
+        worker.releaser.step()
+        worker.announcer.step()
+        worker.worker_id = real
+        signals.claim_lost.disconnect(hear)
+        assert lost == [with_new_holder]
+        assert Job.objects.get().locked_by == real
+        assert worker.releaser.in_hand == 0
+
+    def test_survives_its_connection_and_is_not_fooled_by_what_it_did_before(
+        self, runner: Build, wait_until: Wait, raw_connection: Callable[..., Any]
+    ) -> None:
+        for number in range(3):
+            make_job("quick", {"n": number})
+        worker = runner()
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        database = worker.releaser._ledger._database  # type: ignore[attr-defined]
+        pid = database.connection().info.backend_pid
+        raw_connection().execute("select pg_terminate_backend(%s)", [pid])
+        with pytest.raises(psycopg.OperationalError):
+            worker.releaser.step()
+        assert worker.releaser.in_hand == 3
+        worker.releaser.step()
+        assert worker.releaser.in_hand == 0
+        assert not Job.objects.exists()
+
+    def test_frees_a_queue_after_its_last_job(self, runner: Build, wait_until: Wait) -> None:
+        for number in range(5):
+            make_job("quick", {"n": number}, queue_name="q")
+        run_all(runner(), wait_until)
+        assert ran == list(range(5))
+        assert JobQueue.objects.get().locked_by is None
+
+
+class TestHeartbeat:
+    def test_registers_beats_and_leaves(
+        self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        connection = raw_connection()
+
+        def registered() -> list[Any]:
+            rows = connection.execute(f'select id, metadata from "{worker_schema}"._private_workers'.encode())
+            return list(rows.fetchall())
+
+        worker = runner(concurrency=4)
+        ((worker_id, metadata),) = registered()
+        assert worker_id == worker.worker_id
+        assert metadata["concurrency"] == 4
+        assert metadata["tasks"] == ["failing", "quick", "slow"]
+        assert 0 < worker.heartbeat.step() <= worker.settings.heartbeat_interval
+        worker.heartbeat.deregister()
+        assert registered() == []
+
+    def test_a_worker_with_jobs_in_hand_does_not_leave(
+        self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        worker = runner()
+        make_job("quick", locked_by=worker.worker_id)
+        worker.heartbeat.deregister()
+        rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
+        assert rows == [(worker.worker_id,)]
+
+    def test_a_forgotten_worker_comes_back_as_another(
+        self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        worker = runner()
+        before = worker.worker_id
+        raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
+        worker.heartbeat.step()
+        assert worker.worker_id != before
+        assert worker.worker_id.startswith(workers.WORKER_PREFIX)
+        rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
+        assert rows == [(worker.worker_id,)]
+
+    def test_carries_the_statistics(
+        self, runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        make_job("quick", {"n": 1})
+        make_job("failing")
+        worker = runner()
+        run_all(worker, wait_until)
+        worker.heartbeat.step()
+        rows = raw_connection().execute(
+            f"""select task_identifier, sum(succeeded), sum(failed) from "{worker_schema}"._private_statistics
+            where period_seconds = 60 group by 1 order by 1""".encode()
+        )
+        assert rows.fetchall() == [("failing", 0, 1), ("quick", 1, 0)]
+
+
+class TestRecovery:
+    def test_frees_what_a_dead_worker_held_and_wakes_the_others(
+        self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        listener = raw_connection()
+        listener.execute('listen "jobs:insert"')
+        dead = f"{workers.WORKER_PREFIX}dead"
+        with raw_connection().cursor() as cursor:
+            workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
+        make_job("quick", queue_name="q", locked_by=dead, attempts=1)
+        make_queue("q", locked_by=dead)
+        worker = runner()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.step()
+        job = Job.objects.get()
+        assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
+        assert [notice.channel for notice in listener.notifies(timeout=5, stop_after=1)] == ["jobs:insert"]
+
+    def test_looks_again_within_a_quarter_of_the_timeout(self, runner: Build) -> None:
+        assert 0 < runner().recovery.step() <= 15
+
+
+class TestListener:
+    def test_hears_of_jobs_and_proves_itself(self, runner: Build, wait_until: Wait) -> None:
+        worker = runner()
+        listener = worker.listener
+        assert listener is not None
+        listener.start()
+        try:
+            wait_until(lambda: worker.heartbeat.was_woken())
+            assert not listener.is_healthy
+            worker.heartbeat.step()
+            wait_until(lambda: listener.is_healthy)
+            worker.fetcher.forget_wake()
+            add_job("quick")
+            wait_until(lambda: worker.fetcher.was_woken())
+        finally:
+            listener.stop()
+            assert listener.join(10)
+
+    def test_silence_is_a_loss(self, runner: Build) -> None:
+        worker = runner()
+        listener = worker.listener
+        assert listener is not None
+        now = [0.0]
+        heard: list[Exception] = []
+        listener._clock = lambda: now[0]
+        listener._on_lost = lambda error, delay: heard.append(error)
+        listener._listening_connection()
+        listener.is_healthy = True
+        now[0] += 26
+        with pytest.raises(Exception, match="heard none"):
+            listener._insist_on_proof()
+        assert listener._lose(RuntimeError("gone")) > 0
+        assert not listener.is_healthy
+        assert len(heard) == 1
+
+    @pytest.mark.parametrize(
+        ("payload", "is_about_jobs"),
+        [('{"r":0.1,"count":2}', True), ('{"count":-1}', False), ('{"count":0}', False), ("", True), ("[]", True)],
+    )
+    def test_understands_the_original_s_payloads(self, payload: str, is_about_jobs: bool) -> None:
+        assert announces_jobs(payload) is is_about_jobs
+
+
+class TestDatabase:
+    def test_a_statement_past_its_deadline_is_cancelled(self, runner: Build) -> None:
+        worker = runner(statement_timeout=0.2)
+        database = Database("default", worker.settings, part="test")
+        with pytest.raises(psycopg.OperationalError), database.cursor() as cursor:
+            cursor.execute("select pg_sleep(20)")
+        with database.cursor() as cursor:
+            assert cursor.execute("select 1").fetchone() == (1,)
+        database.close()
+
+    def test_what_cannot_be_cancelled_is_cut(self, runner: Build) -> None:
+        worker = runner()
+        database = Database("default", worker.settings, part="test")
+        now = [0.0]
+        watchdog = Watchdog(clock=lambda: now[0])
+        connection = database.connection()
+        with watchdog.watch(connection, 1.0):
+            now[0] = 2.0
+            watchdog.bark()
+            watchdog.bark()
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("select 1")
+        database.close()
+
+    def test_a_read_only_server_is_left(self, runner: Build) -> None:
+        worker = runner()
+        database = Database("default", worker.settings, part="test")
+        with database.cursor() as cursor:
+            cursor.execute("set default_transaction_read_only = on")
+        first = database.connection()
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), database.cursor() as cursor:
+            cursor.execute("create table somewhere (id int)")
+        assert database.connection() is not first
+        database.close()
+
+
+class TestStarting:
+    @override_settings(GRAPHILE_WORKER={"SCHEMA": "nowhere"})
+    def test_says_what_to_do_without_a_schema(self) -> None:
+        with own_tasks(quick) as registry:
+            worker = build(registry)
+            with pytest.raises(SchemaError, match=r"manage\.py migrate graphile_worker"):
+                worker.prepare()
+            worker.close()

@@ -1,0 +1,135 @@
+"""One unit of work, again and again: the loop that every part of a worker has."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from django_graphile_worker.worker.announcer import Announcer
+from django_graphile_worker.worker.service import LAST_RETRY, Service
+
+
+class Counter(Service):
+    name = "counter"
+
+    def __init__(self, delays: list[float | Exception], **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self.delays = delays
+        self.steps = 0
+        self.stepped = threading.Semaphore(0)
+        self.was_closed = threading.Event()
+
+    def step(self) -> float:
+        self.steps += 1
+        self.stepped.release()
+        delay = self.delays.pop(0) if self.delays else math.inf
+        if isinstance(delay, Exception):
+            raise delay
+        return delay
+
+    def close(self) -> None:
+        self.was_closed.set()
+
+
+def test_steps_again_at_once_after_zero() -> None:
+    service = Counter([0.0, 0.0])
+    service.start()
+    for _ in range(3):
+        assert service.stepped.acquire(timeout=5)
+    service.stop()
+    assert service.join(5)
+    assert service.steps == 3
+
+
+def test_a_wake_up_ends_the_pause_and_one_during_a_step_is_not_lost() -> None:
+    service = Counter([])
+    service.start()
+    assert service.stepped.acquire(timeout=5)
+    service.wake()
+    assert service.stepped.acquire(timeout=5)
+    service.stop()
+    assert service.join(5)
+
+
+def test_an_error_is_told_and_tried_again_with_growing_patience() -> None:
+    troubles: list[tuple[str, str, float]] = []
+    service = Counter(
+        [ValueError("first"), ValueError("second"), math.inf],
+        on_trouble=lambda name, error, delay: troubles.append((name, str(error), delay)),
+    )
+    service.start()
+    for _ in range(3):
+        assert service.stepped.acquire(timeout=5)
+    service.stop()
+    assert service.join(5)
+    assert [(name, text) for name, text, _ in troubles] == [("counter", "first"), ("counter", "second")]
+    assert 0 < troubles[0][2] <= 0.1 < troubles[1][2] * 2 <= 0.4
+
+
+def test_back_off_is_bounded_and_jittered() -> None:
+    service = Counter([])
+    delays = [service._retry_delay() for _ in range(40)]
+    assert max(delays) <= LAST_RETRY
+    assert len(set(delays[-10:])) > 1
+
+
+def test_stopping_before_the_start_twice_or_from_itself_is_harmless() -> None:
+    early = Counter([])
+    early.stop()
+    early.start()
+    assert early.join(1)
+    assert early.steps == 0
+    service = Counter([])
+    service.start()
+    service.start()
+    service.stop()
+    service.stop()
+    assert service.join(5)
+    assert service.was_closed.is_set()
+
+
+def test_start_and_stop_from_many_threads_leave_no_thread_behind() -> None:
+    def hammer(service: Service) -> None:
+        for _ in range(20):
+            service.start()
+            service.wake()
+        service.stop()
+
+    for _ in range(10):
+        service = Counter([])
+        threads = [threading.Thread(target=hammer, args=(service,)) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(5)
+        assert service.join(5)
+    assert not [thread for thread in threading.enumerate() if thread.name == "graphile-worker-counter"]
+
+
+def test_a_receiver_that_raises_harms_nobody() -> None:
+    from django.dispatch import Signal
+
+    heard: list[int] = []
+    happened = Signal()
+
+    def bad(**kwargs: object) -> None:
+        raise RuntimeError("a receiver")
+
+    def good(number: int, **kwargs: object) -> None:
+        heard.append(number)
+
+    happened.connect(bad)
+    happened.connect(good)
+    announcer = Announcer(object)
+    announcer.announce(happened, number=1)
+    announcer.announce(happened, number=2)
+    announcer.step()
+    assert heard == [1, 2]
+
+
+def test_nothing_is_kept_when_nobody_listens() -> None:
+    from django.dispatch import Signal
+
+    announcer = Announcer(object)
+    announcer.announce(Signal(), number=1)
+    assert not announcer._notes
