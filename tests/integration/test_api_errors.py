@@ -110,6 +110,20 @@ class TestErrors:
         with pytest.raises(SchemaError, match="got: new row violates row-level security"), transaction.atomic():
             add_job("a")
 
+    def test_a_function_that_returns_nothing_is_not_ours(self, worker_schema: str) -> None:
+        """As the original's may, under contention: the request would be lost without a word."""
+        (definition,) = query("select pg_get_functiondef(%s::regproc)", f"{in_quotes(worker_schema)}.add_job")[0]
+        head = definition.partition("AS $function$")[0]
+        with connection.cursor() as cursor:
+            cursor.execute(f"{head} AS $function$ begin return null; end $function$")
+        for mode in ("replace", "unsafe_dedupe"):
+            with pytest.raises(SchemaError) as refused:
+                add_job("a", job_key="k", job_key_mode=mode)
+            assert str(refused.value) == (
+                f"add_job: expected the job back, got nothing: the functions in the schema '{worker_schema}' are "
+                'not those of django-graphile-worker. Run "manage.py migrate graphile_worker".'
+            )
+
     def test_other_database_errors_are_left_alone(self) -> None:
         from django.db import OperationalError
 

@@ -63,6 +63,11 @@ class TestChangingJobs:
         (failed,) = permanently_fail_jobs([job.id])
         assert failed.last_error == "Manually marked as failed"
 
+    def test_an_error_message_is_text(self) -> None:
+        with pytest.raises(InvalidTypeError) as refused:
+            permanently_fail_jobs([1], ValueError("no"))  # type: ignore[arg-type]
+        assert str(refused.value) == "error_message: expected a string, got ValueError('no')."
+
     def test_reschedule_jobs_changes_what_is_given(self) -> None:
         job = add_job("a", priority=3, max_attempts=4)
         (moved,) = reschedule_jobs([job.id], run_at=timedelta(hours=1))
