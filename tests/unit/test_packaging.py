@@ -48,7 +48,9 @@ def test_wheel__contains_every_file_of_the_package(wheel: zipfile.ZipFile) -> No
 def test_wheel__contains_more_than_python(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     assert "django_graphile_worker/py.typed" in names
-    assert any(name.startswith("django_graphile_worker/sql/ddl/") and name.endswith(".sql") for name in names)
+    for folder, suffix in [("sql/ddl/", ".sql"), ("templates/admin/", ".html"), ("static/graphile_worker/", ".css")]:
+        found = [name for name in names if name.startswith(f"django_graphile_worker/{folder}")]
+        assert any(name.endswith(suffix) for name in found), (folder, found)
 
 
 def test_wheel__contains_nothing_else(wheel: zipfile.ZipFile) -> None:
