@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from django_graphile_worker.api import (
     CleanupResult,
     aadd_job,
@@ -34,6 +36,10 @@ from django_graphile_worker.exceptions import (
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
 from django_graphile_worker.registry import Task, task
 
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.context import Helpers
+    from django_graphile_worker.worker.library import Worker, run_once, run_worker
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -41,6 +47,7 @@ __all__ = [
     "CronItem",
     "CrontabError",
     "GraphileWorkerError",
+    "Helpers",
     "InvalidJobError",
     "Job",
     "JobKeyMode",
@@ -50,6 +57,7 @@ __all__ = [
     "RetryLater",
     "SchemaError",
     "Task",
+    "Worker",
     "aadd_job",
     "aadd_jobs",
     "acleanup",
@@ -68,5 +76,23 @@ __all__ = [
     "permanently_fail_jobs",
     "remove_job",
     "reschedule_jobs",
+    "run_once",
+    "run_worker",
     "task",
 ]
+
+# A web process adds jobs and never runs one: it need not load the worker.
+_OF_THE_WORKER = {
+    "Helpers": "django_graphile_worker.worker.context",
+    "Worker": "django_graphile_worker.worker.library",
+    "run_once": "django_graphile_worker.worker.library",
+    "run_worker": "django_graphile_worker.worker.library",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_THE_WORKER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_OF_THE_WORKER[name]), name)

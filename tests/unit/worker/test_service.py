@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 
 from django_graphile_worker.worker.announcer import Announcer
@@ -133,3 +135,13 @@ def test_nothing_is_kept_when_nobody_listens() -> None:
     announcer = Announcer(object)
     announcer.announce(Signal(), number=1)
     assert not announcer._notes
+
+
+def test_the_worker_is_public_but_not_loaded_by_those_who_only_add_jobs() -> None:
+    script = (
+        "import sys, django_graphile_worker as package\n"
+        "assert 'django_graphile_worker.worker.runner' not in sys.modules\n"
+        "assert package.run_worker and package.run_once and package.Worker and package.Helpers\n"
+        "assert not hasattr(package, 'nothing_of_the_kind')\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
