@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, LiteralString, cast
+from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
@@ -40,7 +40,7 @@ class WorkerSql:
 
     def query(self, text: str, *parameters: Any) -> list[Row]:
         """Run a statement with {schema} in it; its rows as dicts, or none."""
-        statement = cast(LiteralString, text.replace("{schema}", f'"{self.schema}"'))
+        statement = text.replace("{schema}", f'"{self.schema}"').encode()
         with self.connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(statement, parameters or None, binary=self.is_binary)
             return cursor.fetchall() if cursor.description else []

@@ -72,8 +72,10 @@ def _install() -> None:
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--prefix", str(HOME), *packages]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS_TO_INSTALL)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise NodeMissingError(f"npm could not install graphile-worker: {error.stderr or error}") from error
+    except subprocess.CalledProcessError as error:
+        raise NodeMissingError(f"npm could not install graphile-worker: {error.stderr!s}") from error
+    except subprocess.TimeoutExpired as error:
+        raise NodeMissingError(f"npm did not install graphile-worker in {SECONDS_TO_INSTALL} seconds") from error
 
 
 def _executable() -> str:

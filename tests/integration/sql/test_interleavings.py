@@ -55,7 +55,7 @@ class World:
 
     def add_batch(self, request: int) -> Step:
         def step(connection: Connection) -> Row:
-            specs = [{"payload": [request], "job_key": "key"}, {"payload": [-request]}]
+            specs: list[Row] = [{"payload": [request], "job_key": "key"}, {"payload": [-request]}]
             rows = self.sql(connection).add_jobs(*specs)
             assert len(rows) == 2, "Expected a row for each spec."
             assert request in rows[0]["payload"]
