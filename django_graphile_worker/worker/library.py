@@ -71,11 +71,11 @@ class Worker:
 
 
 def build_runners(databases: Sequence[str], settings: conf.Settings, *, with_cron: bool = True) -> list[Runner]:
-    """One runner per database, each with everything of its own."""
+    """One runner per database; recurring tasks belong to the first, or each would fire once per database."""
     items = collect(settings) if with_cron else ()
     return [
-        Runner(settings, alias, cron_items=items, version=installed_version())
-        for alias in databases or (queue_alias(),)
+        Runner(settings, alias, cron_items=() if place else items, version=installed_version())
+        for place, alias in enumerate(databases or (queue_alias(),))
     ]
 
 
