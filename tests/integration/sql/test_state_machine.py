@@ -121,7 +121,7 @@ class Model:
             self.put(replace(found, key=None, attempts=found.max_attempts))
 
     def free(self, ids: list[int]) -> Iterator[Job]:
-        yield from [self.jobs[job_id] for job_id in ids if job_id in self.jobs and self.jobs[job_id].is_free]
+        yield from [self.jobs[job_id] for job_id in set(ids) if self.jobs[job_id].is_free]
 
 
 class Histories(RuleBasedStateMachine):
@@ -243,7 +243,7 @@ class Histories(RuleBasedStateMachine):
 @pytest.mark.django_db
 def test_any_history_leaves_what_the_model_says(worker_connection: psycopg.Connection[Any], worker_schema: str) -> None:
     Histories.connection, Histories.schema = worker_connection, worker_schema
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Histories,
         settings=settings(
             max_examples=40,
