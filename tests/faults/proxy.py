@@ -34,6 +34,7 @@ class Rule:
     """What happens to the next statements with this tag.
 
     ``cut before``: they never reach the server. ``cut after``: the server has done them, the client never hears.
+    ``blackhole`` and ``blackhole after``: the same two, but nobody tells the client that the connection is dead.
     ``hold``: they wait until ``release()``.
     """
 
@@ -66,14 +67,21 @@ class Link:
     async def serve(self) -> None:
         try:
             if await self._greet() and self.server is not None:
-                await asyncio.wait(
-                    [asyncio.ensure_future(self._forward_requests()), asyncio.ensure_future(self._forward_answers())],
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-        except (OSError, EOFError):
+                await self._forward()
+        except (OSError, EOFError, asyncio.CancelledError):
             pass
         finally:
             self.cut()
+
+    async def _forward(self) -> None:
+        """Both ways, until one of them ends."""
+        ways = [asyncio.ensure_future(way) for way in (self._forward_requests(), self._forward_answers())]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
 
     def cut(self) -> None:
         self.proxy.links.discard(self)
@@ -143,7 +151,9 @@ class Link:
             if self.is_swallowing:
                 if kind == READY:
                     self._swallowing_for.fired.set()
-                    return
+                    if self._swallowing_for.mode == "cut after":
+                        return
+                    self.is_swallowing, self.is_blackholed = False, True
                 continue
             if self.is_blackholed or (kind == NOTIFICATION and self.proxy.is_deaf):
                 continue

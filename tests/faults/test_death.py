@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.faults.processes import Fleet, Wait, pause
+from tests.faults.processes import Fleet, Wait, WorkerProcess, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
@@ -94,7 +94,7 @@ def test_poison_job__stops_after_three_deaths_and_its_neighbours_survive(world: 
     neighbours = world.add_many(20, max_attempts=3)
     for death in range(3):
         worker = fleet.start("-j", "2", is_ready=False)
-        world.wait_until(lambda: _hurried(world, poison) and not worker.is_alive, timeout=RECOVERED_WITHIN)
+        _wait_for_death(world, worker, poison)
         world.note_death(worker)
         assert world.times("start") >= death + 1
     survivor = fleet.start("-j", "2")
@@ -107,6 +107,10 @@ def test_poison_job__stops_after_three_deaths_and_its_neighbours_survive(world: 
     assert starts.count(poison) == 3
     assert {run.job_id for run in world.executions() if run.outcome == "end"} == set(neighbours)
     world.check()
+
+
+def _wait_for_death(world: World, worker: WorkerProcess, poison: int) -> None:
+    world.wait_until(lambda: _hurried(world, poison) and not worker.is_alive, timeout=RECOVERED_WITHIN)
 
 
 def _hurried(world: World, *job_ids: int) -> bool:

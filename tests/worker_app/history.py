@@ -43,9 +43,13 @@ def tell(kind: str, job: Any = None, note: str | None = None) -> None:
 
 def is_there(kind: str, note: str | None = None) -> bool:
     """Has this been told, by anybody?"""
-    found = _connection().execute(
-        "select from fault_history.event where kind = %s and note is not distinct from %s limit 1", (kind, note)
-    )
+    try:
+        found = _connection().execute(
+            "select from fault_history.event where kind = %s and note is not distinct from %s limit 1", (kind, note)
+        )
+    except psycopg.OperationalError:
+        _here.connection = None
+        return False
     return bool(found.rowcount)
 
 

@@ -1,0 +1,159 @@
+"""Every statement of the machinery, cut before it is sent and after it is done: no job is lost, none runs twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.processes import Fleet
+from tests.faults.proxy import Proxy
+from tests.faults.world import World
+
+MODES = ["cut before", "cut after"]
+RUNNING_TAGS = [
+    "claim",
+    "complete",
+    "fail",
+    "still-claimed",
+    "release-queues",
+    "complete-atomic",
+    "beat",
+    "record-statistics",
+    "listen",
+    "dead-workers",
+    "bury-workers",
+    "alive",
+    "recover",
+    "recover-queues",
+    "wake",
+    "claims-of",
+]
+# Part of the first sweep, and then of every twentieth.
+TIDYING_TAGS = ["stale-jobs", "stale-queues", "forget-recoveries", "prune-statistics"]
+STARTING_TAGS = ["relations", "register-tasks", "register-worker"]
+STOPPING_TAGS = ["return", "deregister-worker"]
+
+
+def test_running__every_statement_survives_a_cut_before_and_after(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    """One worker through all of it: each statement in turn, then everything that happened is judged at once."""
+    options = ("--no-prepared-statements", "--poll-interval", "0.2", "-j", "4")
+    worker = proxied_fleet.start(*options, settings={"WORKER_TIMEOUT": 3.0})
+    for tag in RUNNING_TAGS:
+        for mode in MODES:
+            print(f"{tag}: {mode}")  # noqa: T201 - pytest shows it with the failure
+            provoke(world, proxy, tag, mode)
+            assert worker.is_alive
+    world.wait_until_empty(timeout=60)
+    world.check()
+    assert worker.stop() == 0
+    world.check_nothing_is_held()
+    # Of all faults here only the dead worker's costs anybody a second start.
+    runs = world.executions()
+    assert max(run.attempt for run in runs) <= 2
+    effects = [row.job_id for row in world.query("select job_id from fault_history.effect")]
+    assert len(effects) == len(set(effects))
+
+
+def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
+    """Do things until the statement was met."""
+    if tag == "claims-of":
+        # Only after the answer to a claim was lost.
+        proxy.on("claim", "cut after")
+    rule = proxy.on(tag, mode)
+    if tag == "listen":
+        proxy.cut("listener")
+    world.wait_until(lambda: _busy(world) and rule.fired.wait(0.05), timeout=30)
+    world.wait_until(lambda: world.count() <= 5, timeout=30)
+
+
+def _busy(world: World) -> bool:
+    """A bit of everything: queues, failures, transactions, a dead worker, a row that is just being changed."""
+    if world.count() > 20:
+        return True
+    world.add("quick")
+    for _ in range(2):
+        world.add("quick", queue_name="q")
+    world.add("failing", {"delay": 0.0})
+    world.add("exactly_once")
+    _bury_somebody(world)
+    _hold_a_row_for_a_moment(world)
+    return True
+
+
+def _bury_somebody(world: World) -> None:
+    """A worker that died some time ago with a job and a queue in its hands."""
+    job_id = world.add("quick", queue_name="of the dead", run_at="2999-01-01")
+    worker_id = f"django-worker-dead-{job_id}"
+    world.query(
+        "insert into {schema}._private_workers (id, last_heartbeat_at) values (%s, now() - interval '1 hour')",
+        worker_id,
+    )
+    world.query(
+        "update {schema}._private_jobs set run_at = now(), attempts = 1, locked_by = %s, locked_at = now()"
+        " - interval '1 hour' where id = %s",
+        worker_id,
+        job_id,
+    )
+    world.query(
+        "update {schema}._private_job_queues set locked_by = %s, locked_at = now() - interval '1 hour'"
+        " where queue_name = 'of the dead' and locked_by is null",
+        worker_id,
+    )
+
+
+def _hold_a_row_for_a_moment(world: World) -> None:
+    """So that its end has to be looked for a second time."""
+    job_id = world.add("quick", {"seconds": 0.05})
+    world.wait_until(
+        lambda: world.query("select 1 from fault_history.event where kind = 'start' and job_id = %s", job_id)
+    )
+    with world.at_once():
+        world.query("select from {schema}._private_jobs where id = %s for update", job_id)
+        world.wait_until(
+            lambda: world.query("select 1 from fault_history.event where kind = 'end' and job_id = %s", job_id)
+        )
+
+
+@pytest.mark.parametrize("tag", TIDYING_TAGS)
+def test_tidying__is_done_again(world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str) -> None:
+    rules = [proxy.on(tag, mode) for mode in MODES]
+    worker = proxied_fleet.start("--no-prepared-statements")
+    world.wait_until(lambda: all(rule.fired.is_set() for rule in rules), timeout=20)
+    world.wait_until(lambda: proxy.seen[tag] == 3, timeout=20)
+    world.add("quick")
+    world.wait_until_empty()
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("tag", STARTING_TAGS)
+def test_starting__a_cut_ends_the_process_and_leaves_nothing(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str
+) -> None:
+    """The next start finds its way."""
+    world.add("quick")
+    rule = proxy.on(tag, mode)
+    worker = proxied_fleet.start("--no-prepared-statements", is_ready=False)
+    assert worker.wait() == 1
+    assert rule.fired.is_set()
+    assert world.locked() == 0
+    worker = proxied_fleet.start("--no-prepared-statements")
+    world.wait_until_empty()
+    world.check()
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("tag", STOPPING_TAGS)
+def test_stopping__a_cut_costs_no_attempt(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str
+) -> None:
+    worker = proxied_fleet.start("--no-prepared-statements", "-j", "1", "--grace-period", "0.2")
+    job_id = world.add("patient")
+    world.wait_for("start")
+    rule = proxy.on(tag, mode)
+    assert worker.stop() == 0
+    assert rule.fired.is_set()
+    job = world.job(job_id)
+    assert (job.locked_by, job.attempts) == (None, 0)

@@ -1,0 +1,142 @@
+"""Connections that break, hang or lie: the worker goes on, comes back, and says so."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.faults.processes import Fleet, Wait
+from tests.faults.proxy import Proxy
+from tests.faults.world import World
+
+PLAIN = "--no-prepared-statements"
+
+
+def test_terminated_backends__cost_no_job(world: World, fleet: Fleet) -> None:
+    """Any of the worker's connections, at random, while jobs of all kinds drain."""
+    fates = random.Random(11)
+    worker = fleet.start("-j", "4", "--poll-interval", "0.2")
+    world.add_many(150, payload={"seconds": 0.01})
+    for number in range(40):
+        world.add("quick", {"seconds": 0.005}, queue_name=f"q{number % 3}")
+    for _ in range(20):
+        world.add("failing", {"delay": 0.05})
+    killed: set[str] = set()
+    ends = 0
+    while world.count() > 30:
+        rows = world.query(
+            "select pid, application_name as name from pg_stat_activity where datname = current_database()"
+            " and application_name like 'graphile_worker %%'"
+        )
+        if rows:
+            victim = fates.choice(rows)
+            world.query("select pg_terminate_backend(%s)", victim.pid)
+            killed.add(victim.name)
+        ends = min(ends + 8, 200)
+        world.wait_until(lambda: world.times("end") >= ends or world.count() <= 30, timeout=30)  # noqa: B023
+    world.wait_until_empty()
+    world.check()
+    assert len(killed) >= 3
+    assert worker.is_alive
+    assert max(run.attempt for run in world.executions()) <= 2
+    assert worker.stop() == 0
+
+
+def test_listener_that_lost_its_connection__looks_at_once_when_it_is_back(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    """What was added while nobody listened is found without a poll."""
+    worker = proxied_fleet.start(PLAIN, "--poll-interval", "600")
+    worker.wait_for("is listening")
+    proxy.refuse("listener")
+    worker.wait_for("stopped listening")
+    world.add("quick")
+    proxy.accept()
+    world.wait_until_empty()
+
+
+@pytest.mark.parametrize("part", ["listener", "both directions of nothing"])
+def test_silent_listener__is_found_out_and_said(world: World, proxied_fleet: Fleet, proxy: Proxy, part: str) -> None:
+    """LISTEN is accepted and nothing arrives, on a link that died quietly or through a pooler."""
+    worker = proxied_fleet.start(PLAIN, "--poll-interval", "0.3")
+    worker.wait_for("is listening")
+    if part == "listener":
+        proxy.blackhole("listener")
+    else:
+        proxy.is_deaf = True
+    world.add("quick")
+    # By polling, meanwhile.
+    world.wait_until_empty(timeout=10)
+    worker.wait_for("stopped listening, tries again in .*Expected a notification within")
+    listening_before = worker.output().count("is listening")
+    proxy.lift_blackhole()
+    proxy.is_deaf = False
+    world.wait_until(lambda: worker.output().count("is listening") > listening_before, timeout=30)
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("part", ["fetcher", "releaser", "heartbeat"])
+def test_blackholed_statement__meets_its_deadline(world: World, proxied_fleet: Fleet, proxy: Proxy, part: str) -> None:
+    """Nothing says that the connection is dead: only the clock does."""
+    tag = {"fetcher": "claim", "releaser": "complete", "heartbeat": "beat"}[part]
+    settings = {"STATEMENT_TIMEOUT": 0.5, "WORKER_TIMEOUT": 20.0}
+    worker = proxied_fleet.start(PLAIN, "--poll-interval", "0.5", settings=settings)
+    rule = proxy.on(tag, "blackhole", part=part)
+    world.add("quick")
+    world.wait_until(rule.fired.is_set)
+    worker.wait_for(f"{part} failed, next try in", timeout=15)
+    world.wait_until_empty(timeout=15)
+    assert world.times("start") == 1
+    world.check()
+    assert worker.stop() == 0
+
+
+def test_statement_that_waits_for_a_lock__is_cancelled_at_its_deadline(world: World, fleet: Fleet) -> None:
+    worker = fleet.start(settings={"STATEMENT_TIMEOUT": 0.5, "POLL_INTERVAL": 0.3})
+    world.query("begin")
+    world.query("lock table {schema}._private_jobs in access exclusive mode")
+    worker.wait_for("fetcher failed, next try in", timeout=15)
+    world.query("commit")
+    world.add("quick")
+    world.wait_until_empty()
+    assert worker.stop() == 0
+
+
+def test_row_that_the_site_is_changing__holds_up_no_other(world: World, fleet: Fleet, wait_until: Wait) -> None:
+    fleet.start("-j", "4")
+    held, *others = world.add_many(6, "until", {"word": "go"})
+    world.wait_for("start", 4)
+    world.query("begin")
+    world.query("select from {schema}._private_jobs where id = %s for update", held)
+    world.query("insert into fault_history.event (kind, pid, note) values ('noise', 0, null)")
+    # Told on another connection: this one is inside its transaction.
+    other = World(world.url, world.schema, world.wait_until)
+    other.go("go")
+    wait_until(lambda: other.times("end") == 6)
+    wait_until(lambda: other.count() == 1)
+    world.query("commit")
+    other.wait_until_empty()
+    other.close()
+    assert others
+
+
+def test_database_that_is_away_at_the_start__is_told_in_one_line(fleet: Fleet, world: World) -> None:
+    nowhere = "postgresql://postgres@127.0.0.1:1/nowhere?connect_timeout=2"
+    worker = fleet.start(environment={"DATABASE_URL": nowhere}, is_ready=False)
+    assert worker.wait() == 1
+    assert "Traceback" not in worker.output(), worker.output()
+    assert worker.says("CommandError|Expected the database")
+
+
+def test_connection_that_breaks__costs_a_draining_worker_nothing(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    world.add_many(5)
+    rules = [proxy.on("claim", "cut before"), proxy.on("complete", "cut after")]
+    worker = proxied_fleet.start(PLAIN, "--once")
+    assert worker.wait() == 0
+    assert all(rule.fired.is_set() for rule in rules)
+    assert world.count() == 0
+    world.check()
+    world.check_nothing_is_held()

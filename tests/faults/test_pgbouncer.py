@@ -1,0 +1,121 @@
+"""Through a pooler in transaction mode: everything works, by polling, and the worker says so."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from testproject import embedded_account
+from tests.faults.conftest import environment_for
+from tests.faults.processes import Fleet, Wait, Zygote
+from tests.faults.world import World
+
+BINARY = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+
+pytestmark = pytest.mark.skipif(BINARY is None, reason="needs pgbouncer (Debian: apt-get install pgbouncer)")
+
+CONFIGURATION = """
+[databases]
+{name} = host={host} port={port} dbname={name} user={user} {password}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {listen_port}
+unix_socket_dir =
+auth_type = any
+pool_mode = {mode}
+default_pool_size = 4
+ignore_startup_parameters = extra_float_digits
+logfile = {directory}/pgbouncer.log
+pidfile = {directory}/pgbouncer.pid
+"""
+
+
+@pytest.fixture
+def pooled_fleet(
+    request: pytest.FixtureRequest, world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait
+) -> Iterator[Fleet]:
+    """Workers that reach the database through PgBouncer, in the mode that the test names."""
+    # A short path that another account may use.
+    directory = Path(tempfile.mkdtemp(prefix="dgw-pgbouncer-"))
+    directory.chmod(0o777)
+    url, process = start_pgbouncer(world.url, directory, mode=request.param)
+    wait_until(lambda: _answers(url))
+    fleet = Fleet(zygote, tmp_path, environment_for(url, world.url), wait_until)
+    yield fleet
+    fleet.close()
+    process.terminate()
+    process.wait()
+    shutil.rmtree(directory)
+
+
+def start_pgbouncer(url: str, directory: Path, *, mode: str) -> tuple[str, subprocess.Popen[bytes]]:
+    assert BINARY is not None
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        listen_port = probe.getsockname()[1]
+    parts = {**conninfo_to_dict(url)}
+    name = str(parts["dbname"])
+    configuration = directory / "pgbouncer.ini"
+    configuration.write_text(
+        CONFIGURATION.format(
+            name=name,
+            host=parts.get("host") or "localhost",
+            port=parts.get("port") or 5432,
+            user=parts.get("user") or getpass.getuser(),
+            password=f"password={parts['password']}" if parts.get("password") else "",
+            listen_port=listen_port,
+            mode=mode,
+            directory=directory,
+        )
+    )
+    # It refuses to run as root, and the server's socket may be its account's own.
+    process = subprocess.Popen(
+        [BINARY, "--quiet", str(configuration)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        **embedded_account.subprocess_options(),
+    )
+    return f"postgresql://someone@127.0.0.1:{listen_port}/{quote(name)}?sslmode=disable", process
+
+
+def _answers(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=2).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
+def test_transaction_mode__works_by_polling_and_says_so(world: World, pooled_fleet: Fleet) -> None:
+    """With prepared statements and LISTEN left on, as somebody who does not know better has them."""
+    worker = pooled_fleet.start("--poll-interval", "0.3", "-j", "4")
+    worker.wait_for("stopped listening.*pooler in transaction mode", timeout=30)
+    assert not worker.says("is listening")
+    world.add_many(60, payload={"seconds": 0.005})
+    for number in range(20):
+        world.add("quick", queue_name=f"q{number % 2}")
+    world.add("failing", {"delay": 0.1})
+    world.add_many(5, "exactly_once")
+    world.wait_until_empty()
+    world.check()
+    assert worker.stop() == 0
+    world.check_nothing_is_held()
+
+
+@pytest.mark.parametrize("pooled_fleet", ["session"], indirect=True)
+def test_session_mode__listens(world: World, pooled_fleet: Fleet) -> None:
+    worker = pooled_fleet.start("--poll-interval", "600")
+    worker.wait_for("is listening")
+    world.add("quick")
+    world.wait_until_empty()
+    assert worker.stop() == 0

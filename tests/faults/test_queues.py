@@ -1,0 +1,125 @@
+"""Named queues: one at a time in the whole fleet, in order, at speed."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.faults.processes import Fleet, Wait
+from tests.faults.proxy import Proxy
+from tests.faults.world import World
+
+
+def test_queues__never_overlap_and_run_in_order_across_three_workers(world: World, fleet: Fleet) -> None:
+    with world.at_once():
+        world.add_many(300, "quiet")
+        for number in range(180):
+            world.add("quick", {"seconds": 0.002}, queue_name=f"q{number % 6}")
+        world.add_many(60)
+    for _ in range(3):
+        fleet.start("-j", "4", is_ready=False)
+    world.wait_until_empty()
+    world.check()
+    for name in {f"q{number}" for number in range(6)}:
+        started = [run.job_id for run in world.executions() if run.queue_name == name]
+        assert started == sorted(started), f"{name} ran out of order"
+    assert len({run.pid for run in world.executions()}) > 1, "more than one worker took part"
+
+
+def test_one_queue__does_not_fall_to_poll_speed(world: World, fleet: Fleet) -> None:
+    """The original runs one job of a queue per poll interval."""
+    fleet.start("--poll-interval", "2")
+    world.add_many(200, queue_name="q")
+    world.wait_until_empty(timeout=15)
+    runs = world.executions()
+    seconds = (runs[-1].started_at - runs[0].started_at).total_seconds()
+    assert seconds < 6, f"200 jobs of a queue took {seconds} s"
+    world.check()
+    assert [run.job_id for run in runs] == world.job_ids
+
+
+def test_one_queue__two_workers_hand_it_over_without_polling(world: World, fleet: Fleet) -> None:
+    for _ in range(2):
+        fleet.start("--poll-interval", "30")
+    world.add_many(60, payload={"seconds": 0.01}, queue_name="q")
+    world.wait_until_empty(timeout=15)
+    world.check()
+
+
+def test_long_job__gives_the_rest_of_its_stretch_back_and_keeps_its_queue(
+    world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    first = fleet.start("-j", "1")
+    with world.at_once():
+        world.add_many(50, queue_name="q")
+        long_one = world.add("until", {"word": "go"}, queue_name="q")
+        rest = world.add_many(5, queue_name="q")
+    world.wait_for("start", 51)
+    wait_until(lambda: world.locked() == 1)
+    assert all(world.job(job_id).attempts == 0 for job_id in rest)
+    fleet.start()
+    assert world.value("select locked_by from {schema}._private_job_queues") in first.worker_ids()
+    world.go("go")
+    world.wait_until_empty()
+    ended = [run.job_id for run in world.executions()]
+    assert ended[-6:] == [long_one, *rest]
+    world.check()
+
+
+def test_failure__releases_the_queue(world: World, fleet: Fleet) -> None:
+    fleet.start("--poll-interval", "30")
+    world.add("failing", {"delay": 0.2}, queue_name="q")
+    world.add("quick", queue_name="q")
+    world.wait_until_empty(timeout=15)
+    assert world.times("failed") == 1
+    world.check()
+
+
+def test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
+) -> None:
+    """The answer to the release is lost; the worker has the queue again when it tries once more."""
+    proxied_fleet.start("--no-prepared-statements", "-j", "2")
+    rules = [proxy.on("release-queues", "cut after") for _ in range(6)]
+    for _ in range(40):
+        world.add("quick", {"seconds": 0.03}, queue_name="q")
+    fleet.start("-j", "2", "--poll-interval", "0.05")
+    world.wait_until_empty()
+    assert any(rule.fired.is_set() for rule in rules)
+    world.check()
+
+
+def test_jobs_given_back_in_doubt__are_not_taken_from_their_next_claim(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet, wait_until: Wait
+) -> None:
+    """The answer to giving jobs back is lost; the same worker must not claim them before it knows."""
+    proxied_fleet.start("--no-prepared-statements", "-j", "2", settings={"STATEMENT_TIMEOUT": 2.0})
+    rule = proxy.on("return", "blackhole after", part="releaser")
+    with world.at_once():
+        world.add_many(1500, "quiet")
+        world.add_many(2, "until", {"word": "first"})
+        world.add_many(10, "until", {"word": "second"})
+    wait_until(rule.fired.is_set)
+    world.go("first")
+    # The slots are free, the jobs are free, and the releaser waits for an answer that never comes.
+    world.wait_for("start", 3, timeout=30)
+    fleet.start("-j", "10", "--poll-interval", "0.05")
+    world.wait_for("start", 12, timeout=30)
+    world.go("second")
+    world.wait_until_empty()
+    world.check()
+
+
+def test_shutdown_with_queued_jobs__frees_the_queue(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("-j", "2")
+    with world.at_once():
+        world.add_many(50, queue_name="q")
+        world.add("until", {"word": "go"}, queue_name="q")
+        rest = world.add_many(20, queue_name="q")
+    world.wait_for("start", 51)
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    world.go("go")
+    assert worker.wait() == 0
+    world.check_nothing_is_held()
+    assert {job.id for job in world.jobs()} == set(rest)
+    assert all(job.attempts == 0 for job in world.jobs())

@@ -1,0 +1,138 @@
+"""The server itself goes away: restarted, gone for long, or back as one that only reads."""
+
+from __future__ import annotations
+
+import json
+
+from tests.faults.cluster import Cluster
+from tests.faults.processes import Fleet, Wait, pause
+from tests.faults.world import World
+
+
+def test_immediate_restart__under_load_loses_nothing(
+    cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
+) -> None:
+    """A crash of the server, twice, while jobs of all kinds run; no worker is started again."""
+    world = cluster_world
+    workers = [cluster_fleet.start("-j", "4", settings={"WORKER_TIMEOUT": 20.0}) for _ in range(2)]
+    world.add_many(150, payload={"seconds": 0.02})
+    for number in range(40):
+        world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 3}")
+    world.add_many(30, "exactly_once")
+    for _ in range(2):
+        world.wait_for("end", world.times("end") + 30)
+        cluster.restart("immediate")
+        world.close()
+    world.wait_until_empty(timeout=60)
+    world.check()
+    effects = world.value("select count(*) from fault_history.effect")
+    assert effects == world.value("select count(distinct job_id) from fault_history.effect") == 30
+    assert all(run.attempt == 1 for run in world.executions() if run.queue_name)
+    assert [worker.stop() for worker in workers] == [0, 0]
+
+
+def test_long_outage__workers_come_back_and_keep_what_they_run(
+    cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
+) -> None:
+    """Longer than the lease: whoever is back first must not take the others for dead."""
+    world = cluster_world
+    settings = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 1.5}
+    workers = [cluster_fleet.start("-j", "2", settings=settings) for _ in range(3)]
+    jobs = world.add_many(6, "until", {"word": "go"})
+    world.wait_for("start", 6)
+    world.close()
+    cluster.stop("fast")
+    pause(3.0)
+    cluster.start()
+    world.wait_until(lambda: all(worker.says("failed, next try in") for worker in workers))
+    added = world.add("quick")
+    # Well over another lease, in which the others would have been swept.
+    beats = world.value("select max(last_heartbeat_at) from {schema}._private_workers")
+    world.wait_until(
+        lambda: (
+            (world.value("select min(last_heartbeat_at) from {schema}._private_workers") - beats).total_seconds() > 2.0
+        ),
+        timeout=30,
+    )
+    world.go("go")
+    world.wait_until_empty(timeout=30)
+    starts = [run.job_id for run in world.executions() if run.job_id != added]
+    assert sorted(starts) == jobs, "each of them started once"
+    world.check()
+    assert not any(worker.says("lost its lease") for worker in workers)
+    # Bounded talk: a few lines for each part, not one for each try of a tight loop.
+    assert all(worker.output().count("failed, next try in") < 60 for worker in workers)
+
+
+def test_read_only_server__is_left_for_a_new_connection(
+    cluster: Cluster, cluster_world: World, cluster_fleet: Fleet, wait_until: Wait
+) -> None:
+    """After a fail-over the old address may lead to a standby. Sessions there stay read-only for ever."""
+    world = cluster_world
+    worker = cluster_fleet.start("--poll-interval", "0.2", settings={"WORKER_TIMEOUT": 30.0})
+    world.query("select pg_backend_pid()")
+    cluster.set("default_transaction_read_only", "on")
+    worker.wait_for("failed, next try in .*read-only transaction")
+    sessions = (
+        "select array_agg(pid order by pid) from pg_stat_activity where application_name = 'graphile_worker heartbeat'"
+    )
+    before = world.value(sessions)
+    wait_until(lambda: world.value(sessions) != before)
+    cluster.reset_settings()
+    world.query("set default_transaction_read_only = off")
+    world.add("quick")
+    world.wait_until_empty()
+    assert worker.stop() == 0
+
+
+def test_role_with_tight_limits__does_not_stop_a_worker(
+    cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
+) -> None:
+    """A DBA's defaults for a role: the machinery's sessions idle longer than that, and come back."""
+    world = cluster_world
+    limits = {
+        "statement_timeout": "1s",
+        "lock_timeout": "200ms",
+        "idle_session_timeout": "400ms",
+        "idle_in_transaction_session_timeout": "400ms",
+        "default_transaction_isolation": "serializable",
+        "search_path": "",
+        "datestyle": "German",
+        "timezone": "Asia/Kathmandu",
+    }
+    for name, value in limits.items():
+        world.query(f"alter role postgres set {name} = '{value}'")
+    try:
+        worker = cluster_fleet.start("--poll-interval", "0.3", "-j", "2")
+        worker.wait_for("stopped listening", timeout=15)
+        world.add_many(40, payload={"seconds": 0.05})
+        world.add_many(20, payload={"seconds": 0.01}, queue_name="q")
+        world.wait_until_empty(timeout=30)
+        world.check()
+        assert worker.stop() == 0
+    finally:
+        world.query("alter role postgres reset all")
+
+
+def test_django_connections__work_again_after_a_restart(
+    cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
+) -> None:
+    """CONN_MAX_AGE=None keeps a thread's connection for ever; the next job finds a good one all the same."""
+    world = cluster_world
+    options = {"FAULT_DATABASE_OPTIONS": json.dumps({"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": False})}
+    worker = cluster_fleet.start("-j", "1", environment=options, settings={"WORKER_TIMEOUT": 20.0})
+    for _ in range(2):
+        world.add("uses_the_orm_connection", max_attempts=1)
+    world.wait_until_empty()
+    kept = {event.note for event in world.events("end")}
+    assert len(kept) == 1, "the connection was kept between jobs"
+    cluster.restart("immediate")
+    world.close()
+    world.add("uses_the_orm_connection", max_attempts=1)
+    world.wait_for("end", 3)
+    world.wait_until_empty()
+    world.add("leaves_a_transaction_open", max_attempts=1)
+    world.wait_until(lambda: any("transaction open" in (job.last_error or "") for job in world.jobs()))
+    world.add("uses_the_orm_connection", max_attempts=1)
+    world.wait_for("end", 4)
+    assert worker.stop() == 0

@@ -1,0 +1,186 @@
+"""One worker, several databases; which tasks and which flags; workers inside another program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.database_server import DatabaseServer
+from tests.faults.conftest import migrate
+from tests.faults.processes import Fleet, Wait
+from tests.faults.world import World
+
+
+@pytest.fixture(scope="module")
+def other_database(database_server: DatabaseServer) -> Iterator[str]:
+    name = database_server.create_database()
+    migrate(database_server.url(name))
+    yield database_server.url(name)
+    database_server.drop_database(name)
+
+
+@pytest.fixture
+def other_world(other_database: str, worker_schema: str, wait_until: Wait) -> Iterator[World]:
+    world = World(other_database, worker_schema, wait_until)
+    world.prepare()
+    world.clean()
+    yield world
+    world.close()
+
+
+def test_several_databases__are_served_and_left_by_one_worker(world: World, other_world: World, fleet: Fleet) -> None:
+    both = {"FAULT_OTHER_DATABASE_URL": other_world.url}
+    worker = fleet.start("--database", "default", "--database", "other", environment=both)
+    world.wait_until(lambda: world.workers() and other_world.workers())
+    world.add_many(5)
+    other_world.add_many(5)
+    world.wait_until_empty()
+    other_world.wait_until_empty()
+    # The history is one; each database's jobs have ids of their own.
+    world.wait_for("end", 10)
+    assert worker.stop() == 0
+    world.check_nothing_is_held()
+    other_world.check_nothing_is_held()
+
+
+def test_several_databases__one_that_is_away_stops_no_other(
+    world: World, other_world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    both = {"FAULT_OTHER_DATABASE_URL": other_world.url}
+    worker = fleet.start("--database", "default", "--database", "other", environment=both)
+    wait_until(lambda: world.workers() and other_world.workers())
+    other_world.query("alter table {schema}._private_workers rename to gone")
+    try:
+        worker.wait_for("failed, next try in")
+        world.add("quick")
+        world.wait_until_empty()
+    finally:
+        other_world.query("alter table {schema}.gone rename to _private_workers")
+    assert worker.stop() == 0
+
+
+def test_once__serves_several_databases(world: World, other_world: World, fleet: Fleet) -> None:
+    world.add("quick")
+    other_world.add("quick")
+    both = {"FAULT_OTHER_DATABASE_URL": other_world.url}
+    worker = fleet.start("--once", "--database", "default", "--database", "other", environment=both)
+    assert worker.wait() == 0
+    assert (world.count(), other_world.count()) == (0, 0)
+
+
+def test_tasks_and_exclude_tasks__decide_what_a_worker_runs(world: World, fleet: Fleet) -> None:
+    wanted = world.add("quick")
+    excluded = world.add("quiet")
+    unwanted = world.add("branching")
+    worker = fleet.start("--once", "--tasks", "qui*", "--exclude-tasks", "quiet")
+    assert worker.wait() == 0
+    assert [job.id for job in world.jobs()] == [excluded, unwanted]
+    assert {run.job_id for run in world.executions()} == {wanted}
+    assert all(job.attempts == 0 for job in world.jobs())
+
+
+def test_forbidden_flags__as_a_list(world: World, fleet: Fleet) -> None:
+    red = world.add("quick", flags=["red", "blue"])
+    world.add("quick", flags=["blue"])
+    world.add("quick")
+    assert fleet.start("--once", "--forbid-flag", "red").wait() == 0
+    assert [job.id for job in world.jobs()] == [red]
+
+
+def test_forbidden_flags__as_an_async_callable(world: World, fleet: Fleet) -> None:
+    red = world.add("quick", flags=["red"], queue_name="q")
+    world.add("quick", flags=["blue"], queue_name="q")
+    settings = {"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_async"}
+    assert fleet.start("--once", settings=settings).wait() == 0
+    assert [job.id for job in world.jobs()] == [red]
+
+
+def test_forbidden_flags__as_a_callable_are_asked_at_every_claim_and_may_lose_their_connection(
+    world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    settings = {"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_now"}
+    world.tell("forbid", "red")
+    worker = fleet.start("--poll-interval", "0.2", settings=settings)
+    red = world.add("quick", flags=["red"])
+    world.add("quick", flags=["blue"])
+    wait_until(lambda: world.count() == 1)
+    assert world.job(red) is not None
+    # Django's connection on the claiming thread dies; nobody would ever replace it but the worker.
+    world.query(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+        " and pid <> pg_backend_pid()"
+    )
+    world.query("delete from fault_history.event where kind = 'forbid'")
+    world.wait_until_empty()
+    assert worker.stop() == 0
+
+
+def test_forbidden_flags__that_raise_even_system_exit_do_not_end_the_worker(world: World, fleet: Fleet) -> None:
+    settings = {"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_wrongly"}
+    job_id = world.add("quick")
+    worker = fleet.start(settings=settings)
+    worker.wait_for("fetcher failed, next try in .*SystemExit: a callable that wants to end the worker")
+    worker.wait_for("(?s)(fetcher failed.*){2}")
+    assert world.job(job_id).attempts == 0, "who cannot tell what is forbidden claims nothing"
+    assert worker.stop() == 0
+
+
+EMBEDDED = """
+import threading
+import django
+django.setup()
+from django_graphile_worker.worker.library import Worker, run_once, run_worker
+from django_graphile_worker.worker.process import StopRequest
+from tests.worker_app import history
+
+with Worker(concurrency=2):
+    while not history.is_there("go", "with"):
+        threading.Event().wait(0.01)
+
+stop = StopRequest()
+codes = []
+thread = threading.Thread(target=lambda: codes.append(run_worker(stop=stop, concurrency=2)))
+thread.start()
+while not history.is_there("go", "thread"):
+    threading.Event().wait(0.01)
+stop("enough")
+thread.join()
+
+thread = threading.Thread(target=lambda: codes.append(run_once()))
+thread.start()
+thread.join()
+left = [t.name for t in threading.enumerate() if t.name.startswith("graphile-worker") and "watchdog" not in t.name]
+print("codes", codes, "threads", left, flush=True)
+"""
+
+
+def test_worker_as_a_library__runs_in_threads_without_signal_handlers(
+    world: World, tmp_path: Path, wait_until: Wait
+) -> None:
+    import subprocess
+    import sys
+
+    from tests.faults.conftest import environment_for
+    from tests.faults.processes import CHECKOUT
+
+    script = tmp_path / "program.py"
+    script.write_text(EMBEDDED)
+    program = subprocess.Popen(
+        [sys.executable, str(script)],
+        cwd=CHECKOUT,
+        env=environment_for(world.url) | {"PYTHONPATH": str(CHECKOUT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    for word in ("with", "thread"):
+        world.add("quick")
+        world.wait_until_empty()
+        world.go(word)
+        wait_until(lambda: world.workers() == [] or program.poll() is not None)
+    output, _ = program.communicate(timeout=30)
+    assert "codes [0, 0] threads []" in output, output
+    assert program.returncode == 0
+    world.check_nothing_is_held()

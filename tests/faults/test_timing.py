@@ -1,0 +1,73 @@
+"""When jobs start: at their moment, not at the next poll."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.faults.processes import Fleet
+from tests.faults.world import World
+
+# Some 5 ms on an idle machine; tests share theirs with others.
+ON_TIME = 0.25
+NO_POLL = ("--poll-interval", "600")
+
+
+def late(world: World, job_id: int) -> float:
+    """Seconds from the moment a job fell due, as it was last planned, to its start."""
+    starts = [run for run in world.executions() if run.job_id == job_id]
+    (planned,) = world.query("select at from fault_history.event where kind = 'planned' and note = %s", str(job_id))
+    return float((starts[-1].started_at - planned.at).total_seconds())
+
+
+def plan(world: World, seconds: float, **options: object) -> int:
+    """Add a job for so many seconds from now, and remember when that is."""
+    run_at = world.value("select clock_timestamp() + %s", timedelta(seconds=seconds))
+    job_id = world.add("quick", run_at=run_at, **options)
+    world.query(
+        "insert into fault_history.event (kind, pid, note, at) values ('planned', 0, %s, %s)", str(job_id), run_at
+    )
+    return job_id
+
+
+def test_scheduled_job__starts_at_its_moment(world: World, fleet: Fleet) -> None:
+    fleet.start(*NO_POLL).wait_for("is listening")
+    job_ids = [plan(world, 0.4), plan(world, 0.8, queue_name="q"), plan(world, 1.2, priority=5)]
+    world.wait_until_empty()
+    delays = [late(world, job_id) for job_id in job_ids]
+    assert all(0 <= delay < ON_TIME for delay in delays), delays
+
+
+def test_retry__starts_at_its_moment(world: World, fleet: Fleet) -> None:
+    fleet.start(*NO_POLL).wait_for("is listening")
+    world.add("failing", {"delay": 0.5})
+    world.wait_until_empty()
+    (failed,) = world.events("failed")
+    second = world.executions()[-1]
+    delay = (second.started_at - failed.at).total_seconds()
+    assert 0.5 <= delay < 0.5 + ON_TIME
+
+
+def test_notification__wakes_an_idle_worker(world: World, fleet: Fleet) -> None:
+    fleet.start(*NO_POLL).wait_for("is listening")
+    for _ in range(5):
+        added_at = world.value("select clock_timestamp()")
+        world.add("quick")
+        world.wait_until_empty()
+        delay = (world.executions()[-1].started_at - added_at).total_seconds()
+        assert delay < ON_TIME
+
+
+def test_without_listening__polling_finds_jobs(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("--no-listen", "--poll-interval", "0.2")
+    world.add("quick")
+    world.wait_until_empty()
+    listening = world.value("select count(*) from pg_stat_activity where application_name = 'graphile_worker listener'")
+    assert listening == 0
+    assert worker.stop() == 0
+
+
+def test_without_notifications__polling_finds_jobs(world: World, fleet: Fleet) -> None:
+    fleet.start("--poll-interval", "0.2").wait_for("is listening")
+    world.query("set graphile_worker.notify = 'off'")
+    world.add("quick")
+    world.wait_until_empty()
