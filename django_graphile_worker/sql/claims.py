@@ -46,6 +46,9 @@ where job.locked_by = %(holder)s and (
     job.attempts = ended.attempts
     or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))"""
 
+CLAIMS_OF = """/* gw:claims-of */
+select id, attempts, job_queue_id from :SCHEMA._private_jobs where locked_at is not null and locked_by = %(holder)s"""
+
 # Whoever waits for the queue hears of it when there is something left to run. A
 # holder that cannot tell whether it let go already must not do so under jobs that
 # it has claimed since.
@@ -208,7 +211,7 @@ def fail_jobs(
     return dict(cursor.fetchall())
 
 
-def return_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str, holder: str) -> set[int]:
+def return_jobs(cursor: Any, claims: Sequence[Claim | HeldJob], *, schema: str, holder: str) -> set[int]:
     """Give jobs back as if they had never been claimed; the ids of those that were still ours."""
     cursor.execute(statement(RETURN_JOBS, schema), _ended(claims, holder))
     return {row[0] for row in cursor.fetchall()}
@@ -236,6 +239,20 @@ def release_queues(
     return {row[0] for row in cursor.fetchall()}
 
 
+class HeldJob(NamedTuple):
+    """A job that the database says a worker has."""
+
+    id: int
+    attempts: int
+    queue_id: int | None
+
+
+def claims_of(cursor: Any, *, schema: str, holder: str) -> list[HeldJob]:
+    """Everything that this holder has claimed."""
+    cursor.execute(statement(CLAIMS_OF, schema), {"holder": holder})
+    return [HeldJob._make(row) for row in cursor.fetchall()]
+
+
 def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str, holder: str) -> bool:
     """Delete a job inside the task's own transaction; False when the claim was lost."""
     cursor.execute(
@@ -245,7 +262,7 @@ def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str, holder: s
     return bool(cursor.rowcount == 1)
 
 
-def _ended(claims: Sequence[Claim], holder: str) -> dict[str, Any]:
+def _ended(claims: Sequence[Claim | HeldJob], holder: str) -> dict[str, Any]:
     return {
         "holder": holder,
         "ids": _array(claim.id for claim in claims),

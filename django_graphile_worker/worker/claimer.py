@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import psycopg
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
@@ -22,6 +23,8 @@ from django_graphile_worker.worker.database import Database
 
 # Task names are looked up again now and then: somebody may have cleaned them away.
 REVIEW_INTERVAL = 60.0
+# After a claim whose answer was lost, how often to look whether it came through after all.
+LOST_CLAIM_INTERVAL = 1.0
 # Under a long backlog, how often to look at all of it: a job that sorts before the
 # ones just taken waits this long at most.
 WHOLE_LOOK_INTERVAL = 0.1
@@ -37,8 +40,14 @@ class Claimer:
         tasks: Mapping[str, Task[Any, Any]],
         *,
         holder: Callable[[], str],
+        notify: bool = True,
     ) -> None:
         self._database = database
+        self._notify = notify
+        # What this process knows to have, as (job id, attempt).
+        self.in_hand: set[tuple[int, int]] = set()
+        self._look_for_lost_at = time.monotonic() + REVIEW_INTERVAL
+        self._in_doubt_until = 0.0
         self._settings = settings
         self._tasks = tasks
         self._holder = holder
@@ -58,8 +67,17 @@ class Claimer:
 
     def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> claims.Claimed:
         """Take jobs: while the claims are full, each goes on where the last one ended."""
+        if time.monotonic() > self._look_for_lost_at:
+            self.return_lost()
         resume_after = self._resume_after()
-        claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
+        try:
+            claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
+        except psycopg.Error:
+            # The answer is lost, the claim perhaps not: it may even be still under way.
+            self._look_for_lost_at = 0.0
+            self._in_doubt_until = time.monotonic() + 2 * self._settings.statement_timeout
+            raise
+        self.in_hand.update([(claim.id, claim.attempts) for claim in claimed.claims])
         self._last = claimed.claims[-1] if claimed.claims and claimed.was_full else None
         if resume_after is None:
             self._looked_at_all_at = time.monotonic()
@@ -72,9 +90,7 @@ class Claimer:
         is_due = time.monotonic() - self._looked_at_all_at > WHOLE_LOOK_INTERVAL
         return None if is_due else self._last
 
-    def _claim(
-        self, max_jobs: int, max_queues: int, stretch: int, resume_after: claims.Claim | None
-    ) -> claims.Claimed:
+    def _claim(self, max_jobs: int, max_queues: int, stretch: int, resume_after: claims.Claim | None) -> claims.Claimed:
         if time.monotonic() - self._reviewed_at > REVIEW_INTERVAL:
             self._review_tasks()
         with self._database.cursor() as cursor:
@@ -90,6 +106,37 @@ class Claimer:
                 now=self.now(),
                 resume_after=resume_after,
             )
+
+    def let_go(self, ended: Iterable[claims.Claim]) -> None:
+        """These are in hand no more."""
+        self.in_hand.difference_update([(claim.id, claim.attempts) for claim in ended])
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Was the answer to a claim lost, not long ago?"""
+        return time.monotonic() < self._in_doubt_until
+
+    def return_lost(self) -> None:
+        """Give back what the database says we have and nobody here knows of: claims whose answer was lost.
+
+        Nobody else would. To be called by the one who claims, or in its absence: a
+        claim whose answer is on its way looks just the same.
+        """
+        schema, holder = self._settings.schema, self._holder()
+        with self._database.cursor() as cursor:
+            held = claims.claims_of(cursor, schema=schema, holder=holder)
+            lost = [job for job in held if (job.id, job.attempts) not in self.in_hand]
+            # A cancelled job's attempts are no longer those it was claimed with.
+            known_ids = {job_id for job_id, _ in self.in_hand} if lost else ()
+            lost = [job for job in lost if job.id not in known_ids]
+            if lost:
+                claims.return_jobs(cursor, lost, schema=schema, holder=holder)
+                queue_ids = [job.queue_id for job in lost if job.queue_id is not None]
+                claims.release_queues(
+                    cursor, queue_ids, schema=schema, holder=holder, notify=self._notify, unless_in_use=True
+                )
+        interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else REVIEW_INTERVAL
+        self._look_for_lost_at = time.monotonic() + interval
 
     def task_of(self, task_id: int) -> Task[Any, Any] | None:
         return self._by_id.get(task_id)

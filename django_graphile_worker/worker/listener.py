@@ -19,7 +19,7 @@ from psycopg import sql
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.worker.database import Database
-from django_graphile_worker.worker.service import Service, Trouble
+from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 JOBS_CHANNEL = "jobs:insert"
 # How long one step waits for notifications before it looks at the clock.
@@ -27,6 +27,7 @@ PATIENCE = 2.0
 # A first sign of life is asked for at once, so it comes at once or not at all.
 FIRST_PROOF_WITHIN = 5.0
 LONGEST_SILENCE_BETWEEN_TRIES = 60.0
+LONGEST_WAIT_FOR_SERVER = 5.0
 
 
 class SilentListenerError(GraphileWorkerError):
@@ -130,7 +131,10 @@ class Listener(Service):
         self.is_healthy = False
         self._heard_at = None
         self._database.close()
-        delay = min(LONGEST_SILENCE_BETWEEN_TRIES, 0.1 * 4.0 ** min(self._losses, 10))
+        # A server that was away is back soon; a pooler stays what it is.
+        is_silent = isinstance(error, SilentListenerError)
+        longest = LONGEST_SILENCE_BETWEEN_TRIES if is_silent else LONGEST_WAIT_FOR_SERVER
+        delay = jittered(min(longest, 0.1 * 4.0 ** min(self._losses, 10)))
         self._losses += 1
         self._on_lost(error, delay)
         return delay

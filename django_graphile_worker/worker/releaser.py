@@ -70,6 +70,7 @@ class Releaser(Service):
         *,
         ledger: Ledger,
         on_released: Callable[[Sequence[Outcome]], None],
+        on_settled: Callable[[Sequence[Outcome]], None] = lambda outcomes: None,
         on_lost: Callable[[Outcome], None],
         on_retry: Callable[[float], None],
         on_queues_free: Callable[[set[int]], None],
@@ -80,6 +81,8 @@ class Releaser(Service):
         super().__init__(on_trouble=on_trouble)
         self._ledger = ledger
         self._on_released = on_released
+        # All that leave the hand, told or not.
+        self._on_settled = on_settled
         self._on_lost = on_lost
         self._on_retry = on_retry
         self._on_queues_free = on_queues_free
@@ -166,6 +169,7 @@ class Releaser(Service):
             elif isinstance(item, int):
                 hand.queue_ids.append(item)
             elif isinstance(item, CompletedAtomically):
+                self._on_settled([item])
                 self._on_released([item])
 
     def _release(self) -> None:
@@ -219,6 +223,7 @@ class Releaser(Service):
         done = self._each_if_need_be(outcomes, act)
         missing = [outcome for outcome in outcomes if outcome.claim.id not in done]
         if not missing:
+            self._on_settled(outcomes)
             self._on_released(outcomes)
             return []
         still = self._ledger.still_claimed([outcome.claim for outcome in missing])
@@ -226,6 +231,7 @@ class Releaser(Service):
         if not self._hand.is_in_doubt:
             for outcome in lost:
                 self._on_lost(outcome)
+        self._on_settled([outcome for outcome in outcomes if outcome.claim.id not in still])
         self._on_released([outcome for outcome in outcomes if outcome.claim.id in done])
         return [outcome for outcome in missing if outcome.claim.id in still]
 

@@ -20,7 +20,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.claimer import Claimer
 from django_graphile_worker.worker.cron import Cron
-from django_graphile_worker.worker.database import Database
+from django_graphile_worker.worker.database import POOLER_CONFUSION, Database
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.heartbeat import Heartbeat
@@ -75,6 +75,7 @@ class Runner:
         self._version = version
         self._started_at = time.monotonic()
         self._is_stopping = False
+        self._is_draining = False
         self._build()
 
     def _build(self) -> None:
@@ -82,7 +83,9 @@ class Runner:
         settings = self.settings
         self.announcer = Announcer(type(self))
         self.tally = Tally()
-        self.claimer = Claimer(self._database("fetcher"), settings, self.tasks, holder=self._holder)
+        self.claimer = Claimer(
+            self._database("fetcher"), settings, self.tasks, holder=self._holder, notify=settings.notify
+        )
         self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
         self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of)
         self.releaser = self._build_releaser()
@@ -106,6 +109,7 @@ class Runner:
         return Releaser(
             ledger=ledger,
             on_released=self._note_released,
+            on_settled=lambda outcomes: self.claimer.let_go([outcome.claim for outcome in outcomes]),
             on_lost=self.news.lost,
             on_retry=self._expect,
             on_queues_free=lambda queue_ids: self._wake_fetcher(),
@@ -157,7 +161,7 @@ class Runner:
         return Recovery(
             database=self._database("recovery"),
             timeout=self.settings.worker_timeout,
-            may_judge=lambda: self.heartbeat.is_steady,
+            may_judge=lambda: self._is_draining or self.heartbeat.is_steady,
             on_recovered=self.news.recovered,
             on_stale=self.news.stale_locks,
             statistics_retention=self.settings.statistics_retention,
@@ -191,6 +195,7 @@ class Runner:
             service.start()
         self._tell_started()
         # Where only this ever runs, nobody else frees what a run that died has left.
+        self._is_draining = True
         self.recovery.attempt()
         failures = 0
         while not should_stop() and failures < ATTEMPTS_TO_CLAIM:
@@ -230,8 +235,12 @@ class Runner:
         return [service for service in services if service is not None]
 
     def _prepare(self) -> None:
-        self.claimer.prepare()
-        self.heartbeat.register()
+        for begin in (self.claimer.prepare, self.heartbeat.register):
+            try:
+                begin()
+            except POOLER_CONFUSION:
+                # From now on without prepared statements.
+                begin()
         self.executor.start()
 
     def _let_jobs_end(self, is_forced: Question) -> None:
@@ -309,6 +318,8 @@ class Runner:
 
         def deregister() -> None:
             with contextlib.suppress(Exception):
+                if self.claimer.is_in_doubt:
+                    self.claimer.return_lost()
                 self.heartbeat.deregister()
             self.heartbeat.close()
 

@@ -4,6 +4,7 @@ import atexit
 import sys
 from typing import Any
 
+import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
@@ -38,6 +39,8 @@ class Command(BaseCommand):
             return launch.run(plan, say=self._say)
         except GraphileWorkerError as error:
             raise CommandError(str(error)) from error
+        except psycopg.OperationalError as error:
+            raise CommandError(f"Expected the database to answer, got: {error}") from error
 
     def _run_with_reloader(self, plan: launch.Plan) -> None:
         if plan.settings.processes > 1 or plan.once:
