@@ -110,16 +110,12 @@ def keep_one_database(name: str, prefix: str) -> None:
 def _release(users: IO[str], owner: int) -> None:
     if os.getpid() != owner:
         return  # a forked child inherits the hook, not the duty
-    with _exclusive("start.lock"):
-        try:
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
+    with users, _exclusive("start.lock"), suppress(BlockingIOError):
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while there is another user
         if _is_running():
             _pg_ctl("stop", "--mode=fast")
         if socket_directory() != data_directory():
             shutil.rmtree(socket_directory(), ignore_errors=True)
-        users.close()
 
 
 @contextmanager
