@@ -20,7 +20,7 @@ NOTHING = "\u2013"
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float | None, units: int = 2) -> str:
     """Two units at most: 4 min 12 s, 350 ms."""
     if seconds is None:
         return NOTHING
@@ -37,7 +37,7 @@ def duration(seconds: float | None) -> str:
         count, rest = divmod(rest, int(size))
         if count:
             parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])
+    return " ".join(parts[:units])
 
 
 def moment(value: datetime | None, now: datetime | None = None) -> SafeString | str:

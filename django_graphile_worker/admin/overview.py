@@ -115,7 +115,7 @@ class OverviewAdmin(Page):
             for state, label in states.items()
         ]
         is_late = oldest is not None and oldest > 60
-        late = Tile(_("Oldest ready job"), moments.duration(oldest), "", "gw-tile-late" if is_late else "")
+        late = Tile(_("Oldest ready job"), moments.duration(oldest, 1), "", "gw-tile-late" if is_late else "")
         workers = Tile(_("Workers alive"), str(alive), self.url(request, "worker"), "" if alive else "gw-tile-failed")
         return [tiles[0], late, *tiles[1:], workers]
 

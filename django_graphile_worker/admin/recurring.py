@@ -85,7 +85,6 @@ class RecurringTaskAdmin(Page):
             "task": item.task,
             "pattern": item.match if isinstance(item.match, str) else _("a function"),
             "words": describe(item),
-            "zone": item.zone.key if item.zone else "UTC",
             "next_runs": [(moments.moment(each, now), moments.exact(each)) for each in _next_runs(item, now)],
             "last": moments.moment(known.last_execution) if known else "",
             "known_since": moments.moment(known.known_since) if known else "",

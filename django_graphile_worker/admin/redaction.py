@@ -12,12 +12,13 @@ HIDDEN = "••••••"
 MOST_LEVELS = 200
 
 # `name = value` and `"name": value` inside a text.
+# Possessive, and only from the beginning of a name: a text of any kind is read in one pass.
 _PAIR = re.compile(
-    r"""(?P<name>[\w.-]+)(?P<between>["']?\s*(?:=|:)\s*)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,;&)}\]]+)""",
+    r"""(?<![\w.-])(?P<name>[\w.-]++)(?P<between>["']?\s*+[=:]\s*+)(?P<value>"[^"\n]*+"|'[^'\n]*+'|[^\s,;&)}\]]++)""",
 )
 _EXCEPTION = re.compile(r"(?:Error|Exception|Warning|Failure|Interrupt)$")
 # user:password@host in an address.
-_LOGIN = re.compile(r"(?P<before>\w+://[^\s:/@]*:)[^\s@/]+(?=@)")
+_LOGIN = re.compile(r"(?P<before>://[^\s:/@]*+:)[^\s@/]++(?=@)")
 
 
 def is_secret(key: object) -> bool:
@@ -39,11 +40,12 @@ def redact(value: Any, level: int = 0) -> Any:
 def redact_text(text: str) -> str:
     """A text with what looks like `secret=value` hidden; the names of exceptions are no keys."""
     text = _LOGIN.sub(rf"\g<before>{HIDDEN}", text)
-    return _PAIR.sub(_hide, text)
-
-
-def _hide(found: re.Match[str]) -> str:
-    name = found["name"]
-    if _EXCEPTION.search(name) or not is_secret(name):
-        return found[0]
-    return f"{name}{found['between']}{HIDDEN}"
+    parts: list[str] = []
+    done = 0
+    while found := _PAIR.search(text, done):
+        name = found["name"]
+        is_hidden = is_secret(name) and not _EXCEPTION.search(name)
+        parts += [text[done : found.start("value")], HIDDEN if is_hidden else ""]
+        # What belongs to a harmless name may hold another pair: "ValueError: token=...".
+        done = found.end() if is_hidden else found.start("value")
+    return "".join([*parts, text[done:]])

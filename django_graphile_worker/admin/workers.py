@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_graphile_worker.admin import alarms, databases, moments
 from django_graphile_worker.admin.pages import page, posted
@@ -87,7 +87,8 @@ class WorkerAdmin(UnlockingPage):
             held=_held(holder),
             running=running[:MOST_RUNNING],
             tasks=sorted(alarms.tasks_of(holder)),
-            can_unlock=may_unlock and bool(holder.jobs or holder.queues),
+            # A live one gives everything back when it is stopped.
+            can_unlock=may_unlock and bool(holder.jobs or holder.queues) and not alarms.is_alive(holder),
         )
 
     def _running(self, request: HttpRequest, running: Any) -> list[dict[str, Any]]:
@@ -119,7 +120,7 @@ def _status(holder: holders.Holder, about: Any) -> tuple[str, str]:
 def _held(holder: holders.Holder) -> str:
     parts = [moments.jobs(holder.jobs)] if holder.jobs else []
     if holder.queues:
-        parts.append(_("%(number)s queues") % {"number": holder.queues})
+        parts.append(ngettext("%(number)s queue", "%(number)s queues", holder.queues) % {"number": holder.queues})
     since = f" ({moments.duration(holder.oldest_lock_seconds)})" if parts else ""
     return ", ".join(parts) + since
 

@@ -27,8 +27,9 @@ cross join lateral (
 left join lateral (
     select job.id, task.identifier from :SCHEMA._private_jobs as job
     left join :SCHEMA._private_tasks as task on task.id = job.task_id
-    where job.locked_at >= queue.locked_at and job.job_queue_id = queue.id and job.locked_by = queue.locked_by
-    order by job.locked_at limit 1) as running on queue.locked_at is not null"""
+    where job.locked_at >= queue.locked_at - interval '1 second' and job.job_queue_id = queue.id
+        and job.locked_by = queue.locked_by
+    order by job.priority, job.run_at, job.id limit 1) as running on queue.locked_at is not null"""
 
 PAGE = f"""/* gw:queues */
 with chosen as materialized (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.contrib import messages
@@ -10,15 +9,16 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import api, registry
-from django_graphile_worker.admin import audit, databases, moments
+from django_graphile_worker.admin import alarms, audit, databases, moments
 from django_graphile_worker.admin.jobs.detail import DetailPage
 from django_graphile_worker.admin.jobs.forms import AddJobForm
 from django_graphile_worker.admin.jobs.states import flags_of
+from django_graphile_worker.admin.jobs.trees import written
 from django_graphile_worker.admin.pages import page
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.sql import job_detail, names, workers
+from django_graphile_worker.sql import holders, job_detail, names
 
 
 class AddingPage(DetailPage):
@@ -64,7 +64,7 @@ class AddingPage(DetailPage):
         """Tasks to choose from: this site's own, and what workers and jobs know besides."""
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
             elsewhere = set(names.known_tasks(cursor, schema=schema))
-            elsewhere |= workers.live_task_identifiers(cursor, schema=schema)
+            elsewhere |= {task for each in holders.holders(cursor, schema=schema) for task in alarms.tasks_of(each)}
         here = registry.tasks.identifiers()
         groups = [(_("Tasks of this site"), list(here)), (_("Tasks of others"), sorted(elsewhere - set(here)))]
         return [(label, [(name, name) for name in group]) for label, group in groups if group]
@@ -105,4 +105,4 @@ def _initial(pattern: job_detail.JobDetail | None, hides_payload: bool) -> dict[
 
 def _indented(text: str) -> str:
     value = decode_leniently(text)
-    return text if isinstance(value, RawPayload) else json.dumps(value, indent=2, ensure_ascii=False)
+    return text if isinstance(value, RawPayload) else written(value, indent=2)

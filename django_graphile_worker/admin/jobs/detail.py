@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pprint
 from datetime import datetime
 from typing import Any
@@ -21,7 +20,7 @@ from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.listing import ListingPage
 from django_graphile_worker.admin.jobs.states import flags_of, name_of, state_of
 from django_graphile_worker.admin.jobs.timeline import timeline
-from django_graphile_worker.admin.jobs.trees import Tree
+from django_graphile_worker.admin.jobs.trees import Tree, written
 from django_graphile_worker.admin.pages import page
 from django_graphile_worker.admin.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.models import Job
@@ -169,11 +168,11 @@ class DetailPage(ListingPage):
         """The calls that would add the job again; what is hidden stays so."""
         is_whole = len(job.payload_text) < job_detail.LONGEST_PAYLOAD
         value = decode_leniently(job.payload_text) if is_whole else RawPayload("")
-        if isinstance(value, RawPayload):
+        if isinstance(value, RawPayload) or not job.task_identifier:
             return {}
         value = value if sees else redact(value)
         try:
-            text, shown = json.dumps(value, ensure_ascii=False), pprint.pformat(value, width=88, sort_dicts=False)
+            text, shown = written(value), pprint.pformat(value, width=88, sort_dicts=False)
         except (ValueError, RecursionError):
             return {}
         run_at = job.run_at if not job.is_due and moments.FIRST < job.run_at < moments.LAST else None

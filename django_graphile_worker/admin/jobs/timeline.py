@@ -43,17 +43,18 @@ def _of_job(job: JobDetail, now: datetime) -> Iterator[Event]:
     yield _event(_("Created"), "", job.created_at, "done", now)
     state = state_of(job)
     failed = job.attempts - (1 if state is State.RUNNING else 0)
-    if failed > 0 and job.last_error:
+    if failed > 0 and job.last_error and state is not State.FAILED:
         label = ngettext("%(number)s attempt failed", "%(number)s attempts failed", failed) % {"number": failed}
         yield _event(label, _("the last one about then"), failed_at(job, now), "failed", now)
-    elif failed > 0:
+    elif failed > 0 and state is not State.FAILED:
         label = ngettext("%(number)s attempt made", "%(number)s attempts made", failed) % {"number": failed}
         yield _event(label, "", failed_at(job, now), "done", now)
     if state is State.RUNNING:
         number = _("Attempt %(number)s of %(most)s") % {"number": job.attempts, "most": job.max_attempts}
         yield _event(_("Running"), f"{number}, {job.locked_by}", job.locked_at, "running", now)
     elif state is State.FAILED:
-        yield _event(_("Permanently failed"), _("no attempts left"), failed_at(job, now), "failed", now)
+        detail = ngettext("%(number)s attempt, no more", "%(number)s attempts, no more", failed) % {"number": failed}
+        yield _event(_("Permanently failed"), detail, failed_at(job, now), "failed", now)
     else:
         number = _("Attempt %(number)s of %(most)s") % {"number": job.attempts + 1, "most": job.max_attempts}
         label = _("Due") if job.is_due else _("Next attempt") if job.attempts else _("Runs")

@@ -23,6 +23,10 @@ class Frame:
     code: list[str] = field(default_factory=list)
 
     @property
+    def text(self) -> str:
+        return "\n".join(self.code)
+
+    @property
     def is_library(self) -> bool:
         return bool(_LIBRARY.search(self.file))
 
@@ -48,7 +52,11 @@ def read(error: str) -> Trace:
     """Take an error apart; whatever is no traceback stays the text that it is."""
     text = error[:LONGEST_ERROR]
     summary, _, rest = text.partition("\n")
-    return Trace(summary, list(_blocks(rest.strip("\n").split("\n")))) if rest.strip() else Trace(summary, [])
+    blocks = list(_blocks(rest.strip("\n").split("\n"))) if rest.strip() else []
+    # A traceback ends with what stands at the top already.
+    if blocks and blocks[-1].kind == "text" and blocks[-1].text.strip() == summary.strip():
+        blocks.pop()
+    return Trace(summary, blocks)
 
 
 def _blocks(lines: list[str]) -> Iterator[Block]:

@@ -26,12 +26,12 @@ class Tree:
         self._nodes += 1
         if isinstance(value, dict | list) and value:
             if level >= MOST_LEVELS or self._nodes > MOST_NODES:
-                return _leaf("text", _written(value))
+                return _leaf("text", written(value))
             return self._branch(value, level)
         if isinstance(value, str):
-            return _leaf("string", json.dumps(value, ensure_ascii=False))
+            return _leaf("string", written(value))
         return _leaf(
-            "number" if isinstance(value, int | float) and not isinstance(value, bool) else "word", _written(value)
+            "number" if isinstance(value, int | float) and not isinstance(value, bool) else "word", written(value)
         )
 
     def _branch(self, value: dict[str, Any] | list[Any], level: int) -> SafeString:
@@ -39,10 +39,7 @@ class Tree:
         items = format_html_join(
             "",
             '<li><span class="gw-json-key">{}</span> {}</li>',
-            (
-                (json.dumps(key, ensure_ascii=False) if isinstance(key, str) else key, self.draw(item, level + 1))
-                for key, item in pairs
-            ),
+            ((written(key) if isinstance(key, str) else key, self.draw(item, level + 1)) for key, item in pairs),
         )
         number = ngettext("%(count)s item", "%(count)s items", len(pairs)) % {"count": len(pairs)}
         return format_html(
@@ -59,8 +56,13 @@ def _leaf(kind: str, text: str) -> SafeString:
     return format_html('<span class="gw-json-{}">{}</span>', kind, shown)
 
 
-def _written(value: Any) -> str:
+def written(value: Any, indent: int | None = None) -> str:
+    """JSON that can be sent: half a surrogate pair, which JSON may hold and UTF-8 cannot, stays an escape."""
     try:
-        return json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False, indent=indent)
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
     except (ValueError, RecursionError):
         return "…"
+    return text

@@ -1,0 +1,100 @@
+"""A real browser on a real site, under a strict content security policy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.browser import showcase
+
+# Nothing inline, nothing from elsewhere.
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"  # noqa: E501
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+class StrictPolicy:
+    """A middleware that forbids browsers everything a page of the admin does not need."""
+
+    def __init__(self, get_response: Callable[..., Any]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Any) -> Any:
+        response = self.get_response(request)
+        response["Content-Security-Policy"] = POLICY
+        return response
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/browser" in str(item.path):
+            item.add_marker(pytest.mark.browser)
+            # One browser for all of them.
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, or a reason why not."""
+    playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    executable = shutil.which("chromium") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+    # Playwright runs an event loop in this thread; Django's ORM is used beside it, not inside it.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with playwright_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def site(live_server: Any, settings: Any, worker_schema: str) -> Any:
+    """The demo site with jobs in it, served under the policy."""
+    settings.MIDDLEWARE = ["tests.browser.conftest.StrictPolicy", *settings.MIDDLEWARE]
+    settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": showcase.CRONTAB}
+    showcase.make_user()
+    showcase.fill(worker_schema)
+    return live_server
+
+
+def _is_complaint(message: Any) -> bool:
+    return message.type == "error" and "favicon.ico" not in message.location.get("url", "")
+
+
+@pytest.fixture
+def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
+    """A factory of logged-in pages; whatever a page complains about fails the test."""
+    complaints: list[str] = []
+    contexts: list[Any] = []
+
+    def open_(path: str = "overview/", **options: Any) -> Any:
+        context = browser.new_context(base_url=f"{site.url}/admin/graphile_worker/", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: complaints.append(message.text) if _is_complaint(message) else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(path)
+        page.fill("#id_username", "demo")
+        page.fill("#id_password", showcase.PASSWORD)
+        page.click("input[type=submit]")
+        page.wait_for_selector(".gw-page")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -1,0 +1,169 @@
+"""A shop on a busy afternoon: what the screenshots show, and browser tests walk through."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import connection
+
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.statistics import BUCKETS, Row
+from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+
+PASSWORD = "demo"
+
+CRONTAB = """
+0 4 * * 1-5 refresh_search_index ?id=nightly-index&tz=Europe/Paris&fill=2d
+*/15 * * * * fetch_exchange_rates ?max=3
+0 8 1 * * ask_for_review ?id=monthly-reviews&queue=mail
+"""
+
+TRACEBACK = """{summary}
+
+Traceback (most recent call last):
+  File "/srv/shop/billing/tasks.py", line 41, in charge_card
+    receipt = gateway.charge(order.total, token=card.token)
+  File "/srv/venv/lib/python3.13/site-packages/gateway/client.py", line 118, in charge
+    return self._post("/charges", json=body)
+  File "/srv/venv/lib/python3.13/site-packages/gateway/client.py", line 87, in _post
+    raise ConnectionError(str(error)) from error
+{summary}"""
+
+TASKS = {
+    "send_receipt": (90.0, 0.02, 0.004),
+    "charge_card": (25.0, 0.4, 0.06),
+    "resize_photo": (14.0, 1.2, 0.0),
+    "move_stock": (18.0, 0.1, 0.01),
+    "refresh_search_index": (2.0, 6.0, 0.0),
+    "fetch_exchange_rates": (1.0, 0.3, 0.1),
+}
+
+
+def make_user(name: str = "demo", **options: Any) -> Any:
+    return get_user_model().objects.create_user(name, "", PASSWORD, is_staff=True, is_superuser=True, **options)
+
+
+def fill(schema: str) -> None:
+    """Jobs in every state, two workers, and a day of statistics."""
+    _jobs()
+    _workers(schema)
+    _statistics(schema)
+
+
+def _jobs() -> None:
+    for number in range(37):
+        make_job("send_receipt", {"order": 1200 + number, "email": "ada@example.org"}, run_at=minutes_ago(0.1 * number))
+    for number in range(12):
+        make_job("move_stock", {"shelf": "ABCD"[number % 4]}, queue_name="warehouse", run_at=minutes_ago(number))
+    for number in range(8):
+        make_job("resize_photo", {"photo": f"ada-{number}.jpg"}, flags={"slow": True}, run_at=minutes_ago(1))
+    for number in range(23):
+        make_job("ask_for_review", {"order": 1100 + number}, run_at=minutes_ago(-60 * 24 * (number + 1)))
+    make_job("refresh_search_index", {}, key="search-index", run_at=minutes_ago(-0.5))
+    for number in range(9):
+        summary = "ConnectionError: The payment provider hung up."
+        make_job(
+            "charge_card",
+            {"order": 1190 + number, "card": {"brand": "visa", "token": "tok_4242"}, "lines": [{"sku": "A-1", "n": 2}]},
+            attempts=3,
+            last_error=TRACEBACK.format(summary=summary),
+            created_at=minutes_ago(90),
+            updated_at=minutes_ago(90),
+            run_at=minutes_ago(-2 - number),
+        )
+    for number in range(4):
+        summary = f"shop.printing.NoPrinter: No printer in room {number + 1}."
+        make_failed_job("print_invoice", error=summary, created_at=minutes_ago(300 + number), updated_at=minutes_ago(300), run_at=minutes_ago(60))
+    make_failed_job(
+        "charge_card",
+        payload={"order": 1187, "card": {"brand": "visa", "token": "tok_4000"}},
+        error=TRACEBACK.format(summary="KeyError: 'amount'"),
+        created_at=minutes_ago(240),
+        updated_at=minutes_ago(240),
+        run_at=minutes_ago(-340),
+    )
+
+
+def _workers(schema: str) -> None:
+    now = datetime.now(UTC)
+    for number, host in enumerate(["worker-a", "worker-b"]):
+        worker_id = f"django-worker-{host[-1]}3f9c1d20e87b"
+        running = [
+            {
+                "job_id": make_job(task, {}, locked_by=worker_id, locked_at=now - timedelta(seconds=age), attempts=1),
+                "task": task,
+                "started_at": (now - timedelta(seconds=age)).timestamp(),
+            }
+            for task, age in [("resize_photo", 4.0), ("charge_card", 0.6), ("resize_photo", 1.8)][: 3 - number]
+        ]
+        metadata = {
+            "host": host,
+            "pid": 4711 + number,
+            "version": "1.0",
+            "concurrency": 10,
+            "tasks": sorted([*TASKS, "ask_for_review", "print_invoice", "count_orders"]),
+            "is_listening": True,
+            "running": running,
+        }
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f'insert into "{schema}"._private_workers (id, started_at, last_heartbeat_at, metadata)'
+                " values (%s, now() - interval '3 hours', now() - interval '4 seconds', %s)",
+                [worker_id, json.dumps(metadata)],
+            )
+    make_queue("warehouse", locked_by="django-worker-a3f9c1d20e87b", locked_at=now - timedelta(seconds=2))
+    make_task("print_invoice")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'insert into "{schema}"._private_known_crontabs (identifier, known_since, last_execution) values'
+            " ('nightly-index', now() - interval '90 days', now() - interval '9 hours'),"
+            " ('fetch_exchange_rates', now() - interval '90 days', now() - interval '4 minutes'),"
+            " ('count_orders', now() - interval '90 days', now() - interval '20 seconds')"
+        )
+
+
+def _statistics(schema: str) -> None:
+    chance = random.Random(7)
+    this_minute = int(time.time()) // 60
+    rows = [
+        _row(chance, this_minute - back, task, *shape)
+        for back in range(0, 24 * 60, 1)
+        for task, shape in TASKS.items()
+    ]
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), 2000):
+            statistics.record(cursor, rows[start : start + 2000], schema=schema)
+
+
+def _row(chance: random.Random, minute: int, task: str, rate: float, duration: float, failing: float) -> Row:
+    wave = 0.6 + 0.4 * math.sin(minute / 60 / 24 * 2 * math.pi) + 0.15 * math.sin(minute / 7)
+    succeeded = max(0, round(chance.gauss(rate * wave, rate**0.5)))
+    failed = sum(chance.random() < failing for _ in range(succeeded))
+    durations, waits = [0] * BUCKETS, [0] * BUCKETS
+    for _ in range(succeeded):
+        durations[_bucket(chance.lognormvariate(math.log(duration), 0.5))] += 1
+        waits[_bucket(chance.lognormvariate(math.log(0.003 * (1 + 4 * wave)), 0.9))] += 1
+    return Row(
+        started_at=minute * 60,
+        task_identifier=task,
+        succeeded=succeeded,
+        failed=failed,
+        permanently_failed=int(chance.random() < failing / 4),
+        interrupted=0,
+        duration_seconds=succeeded * duration,
+        wait_seconds=succeeded * 0.01,
+        durations=durations,
+        waits=waits,
+    )
+
+
+def _bucket(seconds: float) -> int:
+    return min(int(seconds * seconds * 2**22).bit_length(), BUCKETS - 1)
+
+

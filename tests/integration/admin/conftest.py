@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+MakeClient = Callable[..., Client]
+
+VIEWS = ("view_overview", "view_job", "view_jobqueue", "view_recurringtask", "view_worker", "view_errorgroup")
+
+
+@pytest.fixture
+def client_with(db: None) -> MakeClient:
+    """A client of a staff user who may see all pages, and do what is named."""
+
+    def make(*codenames: str, views: tuple[str, ...] = VIEWS, **options: Any) -> Client:
+        user = User.objects.create_user(f"user{User.objects.count()}", is_staff=True)
+        wanted = {*codenames, *views}
+        found = Permission.objects.filter(content_type__app_label="graphile_worker", codename__in=wanted)
+        assert {permission.codename for permission in found} == wanted
+        user.user_permissions.set(found)
+        client = Client(**options)
+        client.force_login(user)
+        return client
+
+    return make
+
+
+@pytest.fixture
+def admin_page(db: None) -> Client:
+    """A client of a superuser."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    return client

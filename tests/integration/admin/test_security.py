@@ -1,0 +1,297 @@
+"""Who may do what, what is hidden, and that no text of a job ever becomes markup."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+
+from django_graphile_worker.models import Job
+from tests.factories import make_failed_job, make_job, make_queue
+from tests.integration.admin import pages
+from tests.integration.admin.conftest import VIEWS, MakeClient
+from tests.integration.admin.pages import body, job_url, text
+from tests.integration.admin.test_pages import execute, make_worker, record
+
+PAGE_OF = dict(
+    zip(VIEWS, (pages.OVERVIEW, pages.JOBS, pages.QUEUES, pages.RECURRING, pages.WORKERS, pages.ERRORS), strict=True)
+)
+# Permission, address and fields of everything that changes something.
+CHANGES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "run": ("reschedule_job", pages.ACT, {"action": "run"}),
+    "reschedule": ("reschedule_job", pages.ACT, {"action": "reschedule", "confirmed": "1", "priority": "9"}),
+    "complete": ("complete_job", pages.ACT, {"action": "complete", "confirmed": "1"}),
+    "fail": ("complete_job", pages.ACT, {"action": "fail", "confirmed": "1"}),
+    "remove": ("complete_job", pages.ACT, {"action": "remove", "confirmed": "1"}),
+    "add": ("add_job", pages.ADD, {"task": "send_receipt", "payload": "{}"}),
+    "unlock worker": ("unlock_worker", pages.WORKERS + "unlock/", {"worker": "node", "confirmed": "1"}),
+    "unlock queue": ("unlock_worker", pages.QUEUES + "unlock/", {"worker": "node", "confirmed": "1"}),
+    "run cron": ("run_recurringtask", pages.RECURRING + "run/", {"item": "count_orders"}),
+}
+PERMISSIONS = sorted({permission for permission, _, _ in CHANGES.values()})
+
+
+def everything() -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute("select * from graphile_worker.jobs order by id")
+        jobs = cursor.fetchall()
+    return [jobs, LogEntry.objects.count()]
+
+
+@pytest.fixture
+def job_id(db: None) -> int:
+    make_job("held", locked_by="node", queue_name="eu")
+    make_queue("eu", locked_by="node")
+    return make_failed_job("send", run_at="2030-01-01")
+
+
+class TestPermissions:
+    @pytest.mark.parametrize("view", VIEWS)
+    def test_each_page_has_its_own(self, client_with: MakeClient, view: str) -> None:
+        client = client_with(views=(view,))
+        for codename, url in PAGE_OF.items():
+            assert client.get(url).status_code == (200 if codename == view else 403)
+        navigation = client.get(PAGE_OF[view]).context["navigation"]
+        assert [is_current for _, _, is_current in navigation] == [True]
+
+    @pytest.mark.parametrize("permission", PERMISSIONS)
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_each_change_needs_its_own(
+        self, client_with: MakeClient, job_id: int, change: str, permission: str
+    ) -> None:
+        needed, url, fields = CHANGES[change]
+        before = everything()
+        response = client_with(permission).post(url, {**fields, "id": job_id})
+        if permission == needed:
+            assert response.status_code == 302
+            assert everything() != before
+        else:
+            assert response.status_code == 403
+            assert everything() == before
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_all_that_match_needs_the_same(self, client_with: MakeClient, job_id: int, change: str) -> None:
+        _, url, fields = CHANGES[change]
+        before = everything()
+        assert client_with().post(url, {**fields, "all": "1"}).status_code == 403
+        assert everything() == before
+
+    def test_actions_need_the_list_to_be_seen(self, client_with: MakeClient, job_id: int) -> None:
+        client = client_with("complete_job", "reschedule_job", views=())
+        assert client.post(pages.ACT, {"action": "run", "id": job_id}).status_code == 403
+
+    def test_a_viewer_sees_no_buttons(self, client_with: MakeClient, job_id: int, worker_schema: str) -> None:
+        make_worker(worker_schema, "node", silent=900)
+        client = client_with()
+        for url in [*PAGE_OF.values(), job_url(job_id)]:
+            content = body(client.get(url)).split('id="content-main"')[1]
+            assert "csrfmiddlewaretoken" not in content
+            assert not re.search(r"<button(?![^>]*>(Search|Add to the search))", content)
+            assert 'name="action"' not in content
+            assert 'type="checkbox"' not in content
+        assert client.get(pages.ADD).status_code == 403
+
+    def test_users_who_are_no_staff_are_sent_to_the_login(self, job_id: int) -> None:
+        client = Client()
+        client.force_login(User.objects.create_user("customer"))
+        for url in [*PAGE_OF.values(), job_url(job_id), pages.ACT]:
+            assert "/login/" in client.get(url)["Location"]
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_changes_need_post_and_a_token(self, admin_page: Client, job_id: int, change: str) -> None:
+        _, url, fields = CHANGES[change]
+        before = everything()
+        admin_page.get(url, {**fields, "id": job_id})
+        strict = Client(enforce_csrf_checks=True)
+        strict.force_login(User.objects.get(username="root"))
+        assert strict.post(url, {**fields, "id": job_id}).status_code == 403
+        assert everything() == before
+        if url != pages.ADD:
+            assert admin_page.get(url).status_code == 405
+
+    @pytest.mark.parametrize("model", ["overview", "jobqueue", "recurringtask", "worker", "errorgroup"])
+    @pytest.mark.parametrize("view", ["add/", "1/change/", "1/delete/", "1/history/"])
+    def test_djangos_own_forms_are_closed(self, admin_page: Client, model: str, view: str) -> None:
+        url = f"{pages.BASE}{model}/{view}"
+        assert admin_page.get(url).status_code == 403
+        assert admin_page.post(url, {}).status_code == 403
+
+    def test_a_job_has_no_delete_form(self, admin_page: Client, job_id: int) -> None:
+        assert admin_page.post(f"{pages.JOBS}{job_id}/delete/", {"post": "yes"}).status_code == 403
+        assert Job.objects.filter(pk=job_id).exists()
+
+
+SECRET = "hunter2-s3cr3t"
+SECRETS = {
+    "password": SECRET,
+    "nested": [{"api_key": SECRET, "fine": "visible"}],
+    "auth": {"deep": {"er": SECRET}},
+}
+
+
+class TestRedaction:
+    @pytest.fixture
+    def secret_job(self, db: None) -> int:
+        error = f"ValueError: token={SECRET}\n\npostgres://user:{SECRET}@host/db\n{{'password': '{SECRET}'}}"
+        return make_failed_job("send_receipt", payload=SECRETS, error=error)
+
+    def test_secrets_are_hidden_everywhere(self, client_with: MakeClient, secret_job: int) -> None:
+        client = client_with("add_job", "complete_job", "reschedule_job")
+        again = f"{pages.ADD}?from={secret_job}"
+        for url in [*PAGE_OF.values(), job_url(secret_job), again]:
+            assert SECRET not in body(client.get(url)), url
+        asked = client.post(pages.ACT, {"action": "complete", "id": secret_job})
+        assert SECRET not in body(asked)
+        detail = text(client.get(job_url(secret_job)))
+        assert "visible" in detail
+        assert "ValueError: token=••••••" in detail
+        client.post(pages.ACT, {"action": "fail", "id": secret_job, "confirmed": "1", "reason": f"token: {SECRET}"})
+        assert SECRET not in LogEntry.objects.get().change_message
+
+    def test_whoever_may_see_payloads_sees_them(self, client_with: MakeClient, secret_job: int) -> None:
+        assert SECRET in body(client_with("view_payload").get(job_url(secret_job)))
+
+    def test_a_hidden_payload_is_taken_over_unseen(self, client_with: MakeClient, secret_job: int) -> None:
+        client = client_with("add_job")
+        client.post(f"{pages.ADD}?from={secret_job}", {"task": "send_receipt"})
+        assert Job.objects.exclude(pk=secret_job).get().payload == SECRETS
+
+    def test_the_search_does_not_tell_what_is_hidden(self, client_with: MakeClient, secret_job: int) -> None:
+        query = {"q": f"payload.password:{SECRET}"}
+        guessed = client_with().get(pages.JOBS, query)
+        assert guessed.context["mistakes"]
+        assert len(client_with("view_payload").get(pages.JOBS, query).context["lines"]) == 1
+        assert len(client_with().get(pages.JOBS, {"q": "payload.nested.0.fine:visible"}).context["lines"]) == 1
+
+    def test_undecodable_payloads_are_hidden_whole(self, client_with: MakeClient, worker_schema: str) -> None:
+        job_id = make_job("send")
+        raw = '{"password": "' + SECRET + '", "n": ' + "9" * 6000 + "}"
+        execute("update {schema}._private_jobs set payload = %s::json where id = %s", worker_schema, raw, job_id)
+        assert SECRET not in body(client_with().get(job_url(job_id)))
+        assert SECRET in body(client_with("view_payload").get(job_url(job_id)))
+
+    def test_patterns_are_the_projects_own(self, client_with: MakeClient, secret_job: int, settings: Any) -> None:
+        settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "REDACT": ["^fine$"]}
+        shown = body(client_with().get(job_url(secret_job)))
+        assert "visible" not in shown
+        assert SECRET in shown
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "{{ 7|add:7 }}{% load x %}",
+    "javascript:alert(1)",
+    "</title><svg onload=alert(1)>",
+    "\u202egnp.exe",
+    "%(x)s %s {0} {x}",
+]
+
+
+class Scanner(html.parser.HTMLParser):
+    """Finds what a strict policy forbids, and elements that no template of ours has written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        names = {name: value or "" for name, value in attributes}
+        self.found += [f"{tag} {name}" for name in names if name.startswith("on") or name == "style"]
+        if tag == "style" or (tag == "script" and "src" not in names) or tag in ("img", "iframe", "object"):
+            self.found.append(tag)
+        for name in ("href", "src", "action", "formaction"):
+            if re.match(r"\s*(javascript|data|vbscript):", names.get(name, ""), re.IGNORECASE):
+                self.found.append(f"{tag} {name}={names[name]}")
+
+
+def trouble_in(response: Any) -> list[str]:
+    scanner = Scanner()
+    scanner.feed(body(response))
+    return scanner.found
+
+
+@pytest.mark.parametrize("text_", HOSTILE)
+def test_no_text_becomes_markup(admin_page: Client, worker_schema: str, settings: Any, text_: str) -> None:
+    name = text_[:120]
+    payload = {text_: [text_, {text_: text_}]}
+    failed = make_failed_job(
+        name, payload=payload, error=f'{text_}\n  File "{text_}", line 1, in {text_}\n    {text_}', queue_name=name
+    )
+    waiting = make_job(name, payload, key=text_, flags={text_: True}, queue_name=name)
+    running = make_job(name, queue_name=name, locked_by=text_)
+    make_queue(name, locked_by=text_)
+    make_worker(
+        worker_schema,
+        text_ + "w",
+        silent=900,
+        host=text_,
+        version=text_,
+        tasks=[name],
+        running=[{"job_id": text_, "task": text_, "started_at": text_}, {"job_id": 1, "task": text_}],
+    )
+    execute("insert into {schema}._private_known_crontabs values (%s, now(), now())", worker_schema, text_)
+    record(worker_schema, name, succeeded=3, failed=1)
+    urls = [*pages.ALL_PAGES, *(job_url(each) for each in (failed, waiting, running))]
+    responses = [admin_page.get(url) for url in urls]
+    responses += [
+        admin_page.get(pages.JOBS, {"q": text_, "state": text_, "after": text_, "database": text_}),
+        admin_page.get(pages.JOBS, {"q": f'task:"{name}"'.replace("\\", "")}),
+        admin_page.get(pages.OVERVIEW, {"task": name, "span": text_}),
+        admin_page.get(pages.QUEUES, {"q": text_, "after": text_}),
+        admin_page.get(pages.ADD, {"from": waiting}),
+        admin_page.post(pages.ADD, {"task": text_, "payload": text_, "priority": text_, "flags": text_}),
+        admin_page.post(pages.ACT, {"action": "fail", "id": [failed, waiting], "q": text_, "state": text_}),
+        admin_page.post(pages.ACT, {"action": "run", "all": "1", "q": f"error:{json.dumps(text_)}"}, follow=True),
+        admin_page.post(pages.WORKERS + "unlock/", {"worker": text_}),
+        admin_page.post(pages.ACT, {"action": "fail", "id": failed, "confirmed": "1", "reason": text_}, follow=True),
+        admin_page.post(pages.WORKERS + "unlock/", {"worker": text_, "confirmed": "1"}, follow=True),
+        admin_page.get(job_url(failed)),
+        admin_page.get("/admin/"),
+    ]
+    for response in responses:
+        assert response.status_code in (200, 404), response.request["PATH_INFO"]
+        assert trouble_in(response) == [], response.request["PATH_INFO"]
+        assert "14{%" not in body(response)
+
+
+@pytest.mark.parametrize(
+    "parameter", ["q", "state", "after", "span", "task", "database", "held", "from", "o", "p", "_facets", "e"]
+)
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\x00",
+        "9" * 400,
+        "-1",
+        "~~",
+        "0~x~1",
+        "0~infinity~1",
+        "id:99999999999999999999",
+        "priority:99999",
+        "id:" + "1," * 3000,
+        "created:99999999y",
+        "due:2026-13-45",
+        "created:0001-01-01",
+        "payload.:x",
+        "payload.a..b:x",
+        'task:"',
+        "٣",
+        "(" * 2000,
+        "🦆",
+    ],
+)
+def test_no_parameter_breaks_a_page(admin_page: Client, parameter: str, value: str) -> None:
+    make_job("send")
+    for url in (pages.OVERVIEW, pages.JOBS, pages.QUEUES):
+        response = admin_page.get(url, {parameter: value})
+        assert response.status_code == 200
+        assert trouble_in(response) == []
