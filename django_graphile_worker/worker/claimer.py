@@ -59,12 +59,6 @@ class Claimer:
         if isinstance(self._forbidden, str):
             self._forbidden = import_string(self._forbidden)
 
-    def prepare(self) -> None:
-        """Find the schema usable and the task names there, or say what is wrong."""
-        with self._database.cursor() as cursor:
-            self._check_installation(cursor)
-        self._review_tasks()
-
     def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> claims.Claimed:
         """Take jobs: while the claims are full, each goes on where the last one ended."""
         if time.monotonic() > self._look_for_lost_at:
@@ -92,7 +86,7 @@ class Claimer:
 
     def _claim(self, max_jobs: int, max_queues: int, stretch: int, resume_after: claims.Claim | None) -> claims.Claimed:
         if time.monotonic() - self._reviewed_at > REVIEW_INTERVAL:
-            self._review_tasks()
+            self.review_tasks()
         with self._database.cursor() as cursor:
             return claims.claim_jobs(
                 cursor,
@@ -165,15 +159,19 @@ class Claimer:
     def close(self) -> None:
         self._database.close()
 
-    def _check_installation(self, cursor: Any) -> None:
+    def check_installation(self) -> None:
+        """Find the schema usable, or say what is wrong with it."""
         alias, schema = self._database.alias, self._settings.schema
-        if "_private_workers" not in installation.relations(cursor, schema=schema):
+        with self._database.cursor() as cursor:
+            relations = installation.relations(cursor, schema=schema)
+            role, hidden = visibility.hidden_tables(cursor, schema=schema)
+        if "_private_workers" not in relations:
             raise SchemaError(not_installed(alias, schema))
-        role, hidden = visibility.hidden_tables(cursor, schema=schema)
         if hidden:
             raise SchemaError(not_permitted(alias, schema, f"got {role!r}, to whom {', '.join(hidden)} look empty"))
 
-    def _review_tasks(self) -> None:
+    def review_tasks(self) -> None:
+        """Have the names of this worker's tasks in the database, and their ids here."""
         with self._database.cursor() as cursor:
             names = task_names.register_tasks(cursor, list(self._tasks), schema=self._settings.schema)
         self._by_id = {task_id: self._tasks[identifier] for task_id, identifier in names.items()}

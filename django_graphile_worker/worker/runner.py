@@ -235,7 +235,8 @@ class Runner:
         return [service for service in services if service is not None]
 
     def _prepare(self) -> None:
-        for begin in (self.claimer.prepare, self.heartbeat.register):
+        # In the register before the names are read: from then on nobody cleans them away.
+        for begin in (self.claimer.check_installation, self.heartbeat.register, self.claimer.review_tasks):
             try:
                 begin()
             except POOLER_CONFUSION:
