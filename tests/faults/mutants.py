@@ -2,15 +2,287 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.faults.world import World
 
+_IN_PROCESS: dict[str, Callable[[], None]] = {}
+# A function of the schema, what to look for in its text, and what to put there.
+_IN_DATABASE: dict[str, tuple[str, str, str]] = {
+    "unfenced complete": (
+        "_private_complete_claims",
+        """where job.locked_by = holder and (
+            job.attempts = ended.attempts
+            or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))""",
+        "where true",
+    ),
+    "queues that are not exclusive": (
+        "_private_claim_jobs",
+        "where q.id = any (chosen_queues) and q.is_available",
+        "where q.id = any (chosen_queues)",
+    ),
+    "given back at the price of an attempt": (
+        "_private_return_claims",
+        "greatest(job.attempts - 1, 0)",
+        "job.attempts",
+    ),
+}
+
+
+def names() -> set[str]:
+    return {*_IN_PROCESS, *_IN_DATABASE}
+
 
 def apply(name: str, *, is_in_tests: bool = False) -> None:
     """Make a mistake in this process."""
+    if name in _IN_PROCESS:
+        _IN_PROCESS[name]()
+    elif name and name not in _IN_DATABASE:
+        raise ValueError(f"expected one of {sorted(names())}, got {name!r}")
 
 
 def apply_to_database(name: str, world: World) -> None:
     """Make a mistake in the functions of the schema."""
+    if name not in _IN_DATABASE:
+        return
+    function, right, wrong = _IN_DATABASE[name]
+    text = world.value(
+        "select pg_get_functiondef(p.oid) from pg_proc as p where p.proname = %s and p.pronamespace = %s::regnamespace",
+        function,
+        f'"{world.schema}"',
+    )
+    # Already there when an earlier test of the same session made it.
+    assert right in text or wrong in text, f"{function} no longer contains the text of the mutant {name!r}"
+    if right in text:
+        world.query(text.replace(right, wrong))
+
+
+def mistake(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def register(function: Callable[[], None]) -> Callable[[], None]:
+        _IN_PROCESS[name] = function
+        return function
+
+    return register
+
+
+def _replace_sql(module: Any, constant: str, right: str, wrong: str) -> None:
+    text = getattr(module, constant)
+    assert right in text, f"{constant} no longer contains the text of the mutant"
+    setattr(module, constant, text.replace(right, wrong))
+
+
+@mistake("rescue that looks only at the register")
+def _edge_triggered() -> None:
+    """A claim that commits after its worker was buried is nobody's: what looking once, at the death, comes to."""
+    from django_graphile_worker.sql import workers
+
+    _replace_sql(workers, "DEAD_WORKERS", "where holder.locked_by like", "where false and holder.locked_by like")
+
+
+@mistake("heartbeat that stops before the drain")
+def _heartbeat_first() -> None:
+    from django_graphile_worker.worker.runner import Runner
+
+    original = Runner.shutdown
+
+    def shutdown(self: Runner, *arguments: Any, **options: Any) -> bool:
+        self.heartbeat.stop()
+        return original(self, *arguments, **options)
+
+    Runner.shutdown = shutdown  # type: ignore[method-assign]
+
+
+@mistake("releaser that forgets when the connection breaks")
+def _forgetful() -> None:
+    import psycopg
+
+    from django_graphile_worker.worker.releaser import Hand, Releaser
+
+    original = Releaser._release
+
+    def release(self: Releaser) -> None:
+        try:
+            original(self)
+        except psycopg.OperationalError:
+            self._hand = Hand()
+            raise
+
+    Releaser._release = release  # type: ignore[method-assign]
+
+
+@mistake("shutdown that does not wait for results")
+def _impatient() -> None:
+    from django_graphile_worker.worker.runner import Runner
+
+    def no_wait(self: Runner, is_forced: Callable[[], bool]) -> bool:
+        self.releaser._inbox.clear()
+        return True
+
+    Runner._wait_for_releaser = no_wait  # type: ignore[method-assign]
+
+
+@mistake("listener that believes LISTEN")
+def _credulous() -> None:
+    from django_graphile_worker.worker.listener import Listener
+
+    def believe(self: Listener) -> None:
+        self._prove()
+
+    Listener._insist_on_proof = believe  # type: ignore[method-assign]
+
+
+@mistake("statements without a deadline")
+def _no_deadline() -> None:
+    from django_graphile_worker.worker.deadline import Watchdog
+
+    Watchdog.watch = lambda self, connection, seconds: nullcontext()  # type: ignore[assignment,method-assign]
+
+
+@mistake("jobs on their way back may be claimed")
+def _returning() -> None:
+    from django_graphile_worker.worker.releaser import Releaser
+
+    Releaser.is_returning = property(lambda self: False)  # type: ignore[assignment]
+
+
+@mistake("queues let go in doubt")
+def _queues_in_doubt() -> None:
+    from django_graphile_worker.sql import claims
+
+    _replace_sql(claims, "RELEASE_QUEUES", "and not (%(unless_in_use)s and", "and not (%(unless_in_use)s and false and")
+
+
+@mistake("lost claims are not looked for")
+def _lost_claims() -> None:
+    from django_graphile_worker.worker.claimer import Claimer
+
+    Claimer.return_lost = lambda self: None  # type: ignore[method-assign]
+
+
+@mistake("signal handler that raises")
+def _raising_handler() -> None:
+    from django_graphile_worker.worker.process import StopRequest
+
+    def handle(self: StopRequest, number: int, frame: Any) -> None:
+        raise SystemExit(1)
+
+    StopRequest.handle_signal = handle  # type: ignore[method-assign]
+
+
+@mistake("no end to poison")
+def _endless_poison() -> None:
+    from django_graphile_worker.sql import workers
+
+    workers.POISON_LIMIT = 1000
+
+
+@mistake("queues that are let go in silence")
+def _silent_queues() -> None:
+    from django_graphile_worker.worker.releaser import Releaser
+
+    original = Releaser.__init__
+
+    def init(self: Releaser, **options: Any) -> None:
+        options["on_queues_free"] = lambda queue_ids: None
+        options["ledger"]._notify = False
+        original(self, **options)
+
+    Releaser.__init__ = init  # type: ignore[method-assign]
+
+
+@mistake("a queue to be let go is no work in hand")
+def _uncounted_queues() -> None:
+    from django_graphile_worker.worker.releaser import Releaser
+
+    def in_hand(self: Releaser) -> int:
+        hand = self._hand
+        return len(self._inbox) + len(hand.succeeded) + len(hand.failed) + len(hand.interrupted)
+
+    Releaser.in_hand = property(in_hand)  # type: ignore[assignment]
+
+
+@mistake("sweeper that judges right after an outage")
+def _hasty_judge() -> None:
+    from django_graphile_worker.worker.heartbeat import Heartbeat
+
+    Heartbeat.is_steady = property(lambda self: True)  # type: ignore[assignment]
+
+
+@mistake("fetcher that sleeps until the next poll")
+def _sleepy() -> None:
+    from django_graphile_worker.worker.fetcher import Fetcher
+
+    original = Fetcher._delay_after
+
+    def delay_after(self: Fetcher, claimed: Any, max_queues: int) -> float:
+        delay = original(self, claimed, max_queues)
+        return delay if delay == 0.0 else self._poll_interval
+
+    Fetcher._delay_after = delay_after  # type: ignore[method-assign]
+
+
+@mistake("read-only servers are kept")
+def _keeps_read_only() -> None:
+    from django_graphile_worker.worker import database
+
+    database.WRONG_SERVER = ()  # type: ignore[assignment]
+
+
+@mistake("children that outlive their supervisor")
+def _orphans() -> None:
+    from django_graphile_worker.worker import supervisor
+
+    supervisor._stop_with_parent = lambda request: None
+
+
+@mistake("every quick death is a failed start")
+def _gives_up() -> None:
+    from django_graphile_worker.worker.supervisor import Child
+
+    Child._heard_of_start = lambda self: False  # type: ignore[method-assign]
+
+
+@mistake("connections are not looked after")
+def _no_hygiene() -> None:
+    from django_graphile_worker.worker import hygiene
+
+    hygiene.begin = lambda: None
+    hygiene.end = lambda: ()
+
+
+@mistake("abandoned jobs are kept")
+def _keeps_abandoned() -> None:
+    from django_graphile_worker.worker.slots import Slots
+
+    Slots.abandon = lambda self, claims: []  # type: ignore[method-assign]
+
+
+@mistake("coroutines are never cancelled")
+def _no_cancel() -> None:
+    from django_graphile_worker.worker.eventloop import EventLoop
+
+    EventLoop.cancel = lambda self: None  # type: ignore[method-assign]
+
+
+@mistake("nobody tells running jobs")
+def _no_abort() -> None:
+    from django_graphile_worker.worker.executor import Executor
+
+    Executor.abort = lambda self: None  # type: ignore[method-assign]
+
+
+@mistake("callables keep their broken connections")
+def _keeps_broken() -> None:
+    from django_graphile_worker.worker import claimer
+
+    claimer.close_old_connections = lambda: None
+
+
+@mistake("recovered jobs go to the end")
+def _loses_place() -> None:
+    from django_graphile_worker.sql import workers
+
+    _replace_sql(workers, "RECOVER_JOBS", "when orphan.recoveries = 1 then job.run_at", "when false then job.run_at")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from tests.faults.processes import Fleet, Wait
+from tests.faults.processes import Fleet, Wait, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
@@ -78,18 +78,26 @@ def test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The answer to the release is lost; the worker has the queue again when it tries once more."""
-    proxied_fleet.start("--no-prepared-statements", "-j", "2")
-    rules = [proxy.on("release-queues", "cut after") for _ in range(6)]
-    for _ in range(40):
-        world.add("quick", {"seconds": 0.03}, queue_name="q")
-    fleet.start("-j", "2", "--poll-interval", "0.05")
+    proxied_fleet.start("--no-prepared-statements").wait_for("is listening")
+    rule, again = proxy.on("release-queues", "cut after"), proxy.on("release-queues", "hold")
+    with world.at_once():
+        world.add("quick", queue_name="q")
+        world.add_many(3, "until", {"word": "go"}, queue_name="q")
+    world.wait_until(rule.fired.is_set)
+    world.wait_for("start", 2)
+    world.wait_until(again.fired.is_set)
+    again.release()
+    fleet.start("--poll-interval", "0.05")
+    # Long enough for the rest of the stretch to be given back, and for the other one to look often.
+    pause(1.0)
+    assert world.times("start") == 2
+    world.go("go")
     world.wait_until_empty()
-    assert any(rule.fired.is_set() for rule in rules)
     world.check()
 
 
 def test_jobs_given_back_in_doubt__are_not_taken_from_their_next_claim(
-    world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet, wait_until: Wait
+    world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The answer to giving jobs back is lost; the same worker must not claim them before it knows."""
     proxied_fleet.start("--no-prepared-statements", "-j", "2", settings={"STATEMENT_TIMEOUT": 2.0})
@@ -98,12 +106,15 @@ def test_jobs_given_back_in_doubt__are_not_taken_from_their_next_claim(
         world.add_many(1500, "quiet")
         world.add_many(2, "until", {"word": "first"})
         world.add_many(10, "until", {"word": "second"})
-    wait_until(rule.fired.is_set)
-    world.go("first")
+    world.wait_until(rule.fired.is_set, timeout=20)
     # The slots are free, the jobs are free, and the releaser waits for an answer that never comes.
-    world.wait_for("start", 3, timeout=30)
+    world.go("first")
+    world.wait_for("end", 2)
+    pause(0.3)
     fleet.start("-j", "10", "--poll-interval", "0.05")
     world.wait_for("start", 12, timeout=30)
+    world.wait_until(lambda: proxy.seen["return"] >= 2, timeout=20)
+    pause(0.3)
     world.go("second")
     world.wait_until_empty()
     world.check()

@@ -1,0 +1,344 @@
+"""A seeded simulation: the worker's real parts and real SQL, on a clock and a network that the seed decides.
+
+Each step of a part is one unit of work, so a whole fleet can be played on one thread. Statements are lost before
+they are sent, lost after they are done, or done some time after their client gave up.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import psycopg
+
+from django_graphile_worker import conf
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.claimer import Claimer
+from django_graphile_worker.worker.fetcher import stretches
+from django_graphile_worker.worker.heartbeat import Heartbeat
+from django_graphile_worker.worker.ledger import ReleaseLedger
+from django_graphile_worker.worker.outcome import Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.recovery import Recovery
+from django_graphile_worker.worker.releaser import Releaser
+from tests.slot import make_task
+
+TASK = "a_task"
+BEAT, TIMEOUT = 10.0, 60.0
+# How many jobs and queues, of which some are used by many.
+JOBS, QUEUES = 14, 3
+
+
+class LostAnswerError(psycopg.OperationalError):
+    """What the client sees when the connection breaks."""
+
+
+class FaultyCursor:
+    """Passes statements on with the simulation's time, unless the seed says otherwise."""
+
+    def __init__(self, simulation: Simulation, cursor: psycopg.Cursor[Any]) -> None:
+        self._simulation = simulation
+        self._cursor = cursor
+
+    def execute(self, text: Any, parameters: Any = None) -> None:
+        if isinstance(parameters, dict) and "now" in parameters:
+            parameters = parameters | {"now": self._simulation.now}
+        fate = self._simulation.fate_of_statement()
+        if fate == "late":
+            self._simulation.late.append((text, parameters))
+        if fate in {"late", "lost before"}:
+            raise LostAnswerError("the connection broke")
+        self._cursor.execute(text, parameters)
+        if fate == "lost after":
+            raise LostAnswerError("the connection broke")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
+class FaultyDatabase:
+    """Stands in for the connection of a part."""
+
+    alias = "default"
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.schema = simulation.schema
+
+    @contextmanager
+    def cursor(self) -> Iterator[FaultyCursor]:
+        with self._simulation.connection.cursor() as cursor:
+            yield FaultyCursor(self._simulation, cursor)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(eq=False)
+class Running:
+    """A job under way on a simulated worker."""
+
+    claim: Claim
+    holder: str
+
+
+class SimulatedWorker:
+    """The parts of a worker, moved step by step."""
+
+    def __init__(self, simulation: Simulation, number: int) -> None:
+        self.simulation = simulation
+        self.number = number
+        self.generation = 0
+        self.is_paused = False
+        self.waiting: list[tuple[int | None, list[Claim]]] = []
+        self.running: list[tuple[int | None, list[Claim], Running]] = []
+        settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema, "HEARTBEAT_INTERVAL": BEAT})
+        database = cast(Any, FaultyDatabase(simulation))
+        self.claimer = Claimer(database, settings, {TASK: make_task(print)}, holder=self.holder, notify=False)
+        ledger = ReleaseLedger(database, holder=self.holder, now=lambda: None, notify=False)
+        self.releaser = Releaser(
+            ledger=ledger,
+            on_released=lambda outcomes: None,
+            on_settled=lambda outcomes: self.claimer.let_go([outcome.claim for outcome in outcomes]),
+            on_lost=lambda outcome: None,
+            on_retry=lambda seconds: None,
+            on_queues_free=lambda queue_ids: None,
+        )
+        self.heartbeat = Heartbeat(
+            database=database,
+            worker_id=self.holder,
+            metadata=dict,
+            channel=lambda: None,
+            on_lost=self._lose_lease,
+            interval=BEAT,
+            timeout=TIMEOUT,
+            clock=lambda: simulation.seconds,
+        )
+        self.recovery = Recovery(
+            database=database,
+            timeout=TIMEOUT,
+            may_judge=lambda: self.heartbeat.is_steady,
+            on_recovered=lambda recovered: None,
+            on_stale=lambda jobs, queues: None,
+            statistics_retention=1e6,
+            notify=False,
+        )
+
+    def holder(self) -> str:
+        return f"django-worker-{self.number}-{self.generation}"
+
+    def start(self) -> None:
+        self.heartbeat.register()
+
+    def claim(self) -> None:
+        """What the fetcher does, with the rules of the runner."""
+        if not self.heartbeat.holds_lease or self.releaser.is_returning or len(self.running) > 2:
+            return
+        chance = self.simulation.chance
+        # A real worker looks for lost claims every second; simulated seconds pass faster.
+        self.claimer._look_for_lost_at = 0.0
+        claimed = self.claimer(max_jobs=chance.randint(1, 4), max_queues=2, stretch=chance.randint(1, 3))
+        for stretch in stretches(claimed.claims):
+            self.waiting.append((stretch.queue_id, stretch.claims))
+
+    def begin(self) -> None:
+        if self.waiting:
+            queue_id, claims = self.waiting.pop(0)
+            self._begin(queue_id, claims)
+
+    def end(self) -> None:
+        """One job ends, well or not; the next of its stretch begins."""
+        if not self.running:
+            return
+        chance = self.simulation.chance
+        queue_id, rest, running = self.running.pop(chance.randrange(len(self.running)))
+        is_well = chance.random() < 0.8
+        self.simulation.note_end(running, is_well=is_well)
+        outcome: Outcome = Succeeded(running.claim, 0.0) if is_well else Failed(running.claim, 0.0, "no luck", 1.0)
+        self.releaser.put(outcome)
+        if rest:
+            self._begin(queue_id, rest)
+        elif queue_id is not None:
+            self.releaser.put(queue_id)
+
+    def give_back(self) -> None:
+        """What has not begun goes back: waiting stretches whole, of running ones the rest."""
+        returned = [Interrupted(claim, 0.0) for _, claims in self.waiting for claim in claims]
+        queue_ids = [queue_id for queue_id, _ in self.waiting if queue_id is not None]
+        self.waiting = []
+        for _, rest, _running in self.running:
+            returned += [Interrupted(claim, 0.0) for claim in rest]
+            rest.clear()
+        if returned:
+            self.releaser.put_back(returned, queue_ids)
+
+    def release(self) -> None:
+        self.releaser.step()
+
+    def beat(self) -> None:
+        self.heartbeat.step()
+
+    def sweep(self) -> None:
+        self.recovery.step()
+
+    def die(self) -> None:
+        for _, _, running in self.running:
+            self.simulation.note_end(running, is_well=None)
+        self.running, self.waiting = [], []
+
+    def _begin(self, queue_id: int | None, claims: list[Claim]) -> None:
+        # The next one is the last of the list.
+        running = Running(claims.pop(), self.holder())
+        self.simulation.note_start(running)
+        self.running.append((queue_id, claims, running))
+
+    def _lose_lease(self) -> None:
+        self.generation += 1
+        self.give_back()
+
+
+@dataclass
+class Simulation:
+    """A fleet, a database, a clock, and a seed that decides everything else."""
+
+    connection: psycopg.Connection[Any]
+    schema: str
+    seed: int
+    start: datetime = field(default_factory=lambda: datetime.now(UTC))
+    seconds: float = 0.0
+    late: list[tuple[Any, Any]] = field(default_factory=list)
+    under_way: list[Running] = field(default_factory=list)
+    ended_well: set[int] = field(default_factory=set)
+    is_calm: bool = False
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.job_ids = self._add_jobs()
+        self._numbers = iter(range(10_000))
+        self.workers = [self._new_worker() for _ in range(3)]
+
+    @property
+    def now(self) -> datetime:
+        return self.start + timedelta(seconds=self.seconds)
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step()
+        self._calm_down()
+
+    def step(self) -> None:
+        self.seconds += self.chance.choice([0.0, 0.1, 1.0, 5.0])
+        if self.late and self.chance.random() < 0.3:
+            self._do_late()
+        place = self.chance.randrange(len(self.workers))
+        worker = self.workers[place]
+        action = self.chance.random()
+        if action < 0.02:
+            worker.die()
+            self.workers[place] = self._new_worker()
+        elif action < 0.05:
+            worker.is_paused = not worker.is_paused
+            self.seconds += self.chance.choice([0.0, 30.0, 90.0])
+        elif not worker.is_paused:
+            self._attempt(self.chance.choice(self._actions(worker)))
+
+    def fate_of_statement(self) -> str:
+        luck = 1.0 if self.is_calm else self.chance.random()
+        return "lost before" if luck < 0.03 else "lost after" if luck < 0.06 else "late" if luck < 0.07 else "done"
+
+    def note_start(self, running: Running) -> None:
+        """The invariants, at the only moment at which they can break."""
+        alive = {row[0] for row in self.query("select id from {schema}._private_workers")}
+        claim = running.claim
+        for other in self.under_way:
+            if other.holder in alive:
+                assert other.claim.id != claim.id, f"seed {self.seed}: job {claim.id} runs twice at once"
+                is_same_queue = claim.queue_id is not None and other.claim.queue_id == claim.queue_id
+                assert not is_same_queue, f"seed {self.seed}: queue {claim.queue_id} runs twice at once"
+        assert claim.id not in self.ended_well or running.holder not in alive or self._may_repeat(claim), (
+            f"seed {self.seed}: job {claim.id} was done already"
+        )
+        assert claim.attempts <= claim.max_attempts
+        self.under_way.append(running)
+
+    def note_end(self, running: Running, *, is_well: bool | None) -> None:
+        self.under_way.remove(running)
+        if is_well:
+            self.ended_well.add(running.claim.id)
+
+    def query(self, text: str, *parameters: Any) -> list[Any]:
+        cursor = self.connection.execute(text.replace("{schema}", f'"{self.schema}"').encode(), parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def _may_repeat(self, claim: Claim) -> bool:
+        """At least once: a job that was done by a worker that then lost its lease or life is done again."""
+        return bool(self.query("select 1 from {schema}._private_job_recoveries where job_id = %s", claim.id))
+
+    def _actions(self, worker: SimulatedWorker) -> list[Callable[[], None]]:
+        often = [worker.claim, worker.begin, worker.end, worker.release]
+        return [*often, *often, worker.begin, worker.end, worker.beat, worker.sweep, worker.give_back]
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        with suppress(psycopg.OperationalError):
+            action()
+
+    def _do_late(self) -> None:
+        text, parameters = self.late.pop(0)
+        self.connection.execute(text, parameters)
+
+    def _calm_down(self) -> None:
+        """The last fault is over: everything must come to its end."""
+        self.is_calm = True
+        while self.late:
+            self._do_late()
+        for _ in range(60):
+            self.seconds += 30.0
+            for worker in self.workers:
+                worker.is_paused = False
+                worker.beat()
+                worker.sweep()
+                worker.claim()
+                while worker.waiting or worker.running:
+                    worker.begin()
+                    worker.end()
+                worker.release()
+            if not self._left():
+                break
+        assert self._left() == [], f"seed {self.seed}: jobs that nobody will ever run"
+        self._check_the_end()
+
+    def _left(self) -> list[Any]:
+        return self.query("select id, attempts, locked_by from {schema}._private_jobs where attempts < max_attempts")
+
+    def _check_the_end(self) -> None:
+        present = {row[0] for row in self.query("select id from {schema}._private_jobs")}
+        lost = set(self.job_ids) - present - self.ended_well
+        assert lost == set(), f"seed {self.seed}: jobs {lost} are gone and were never done"
+        locked = self.query("select id from {schema}._private_job_queues where locked_at is not null")
+        assert locked == [], f"seed {self.seed}: queues that nobody will ever free"
+
+    def _new_worker(self) -> SimulatedWorker:
+        worker = SimulatedWorker(self, next(self._numbers))
+        calm, self.is_calm = self.is_calm, True
+        worker.start()
+        self.is_calm = calm
+        return worker
+
+    def _add_jobs(self) -> list[int]:
+        for table in ("_private_jobs", "_private_job_queues", "_private_workers", "_private_job_recoveries"):
+            self.query(f"delete from {{schema}}.{table}")
+        return [self._add_job() for _ in range(JOBS)]
+
+    def _add_job(self) -> int:
+        queue_name = self.chance.choice([None, None, *[f"q{number}" for number in range(QUEUES)]])
+        ((job_id,),) = self.query(
+            "select id from {schema}.add_job(%s, queue_name := %s, max_attempts := %s, run_at := %s)",
+            TASK,
+            queue_name,
+            self.chance.choice([1, 3, 25]),
+            self.start - timedelta(seconds=self.chance.randint(0, 5)),
+        )
+        return int(job_id)

@@ -1,0 +1,76 @@
+"""Each deliberate mistake is caught by the test that is there for it. A test that no mistake fails proves nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults import mutants
+from tests.faults.processes import CHECKOUT
+
+# fmt: off
+# ruff: noqa: E501 - a line for each
+CAUGHT_BY = {
+    "unfenced complete": "test_death.py::test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_nothing",
+    "queues that are not exclusive": "test_queues.py::test_queues__never_overlap_and_run_in_order_across_three_workers",
+    "given back at the price of an attempt": "test_shutdown.py::test_prefetched_jobs__come_back_with_their_attempt",
+    "rescue that looks only at the register": "test_death.py::test_claim_that_commits_after_its_worker_died__is_recovered",
+    "heartbeat that stops before the drain": "test_shutdown.py::test_heartbeat__goes_on_while_the_worker_drains",
+    "releaser that forgets when the connection breaks": "test_crash_points.py::test_running__every_statement_survives_a_cut_before_and_after",
+    "shutdown that does not wait for results": "test_shutdown.py::test_result__outlives_a_connection_that_breaks_during_shutdown",
+    "listener that believes LISTEN": "test_database_trouble.py::test_silent_listener__is_found_out_and_said",
+    "statements without a deadline": "test_database_trouble.py::test_blackholed_statement__meets_its_deadline",
+    "jobs on their way back may be claimed": "test_queues.py::test_jobs_given_back_in_doubt__are_not_taken_from_their_next_claim",
+    "queues let go in doubt": "test_queues.py::test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs",
+    "lost claims are not looked for": "test_simulation.py::test_simulation__no_seed_loses_a_job_or_runs_one_twice_at_once",
+    "signal handler that raises": "test_shutdown.py::test_signal_during_a_statement__leaves_nothing_locked",
+    "no end to poison": "test_death.py::test_poison_job__stops_after_three_deaths_and_its_neighbours_survive",
+    "queues that are let go in silence": "test_queues.py::test_one_queue__two_workers_hand_it_over_without_polling",
+    "a queue to be let go is no work in hand": "test_once.py::test_once__waits_for_a_queue_that_is_just_being_let_go",
+    "sweeper that judges right after an outage": "test_simulation.py::test_outage__whoever_is_back_first_does_not_bury_the_others",
+    "fetcher that sleeps until the next poll": "test_timing.py::test_scheduled_job__starts_at_its_moment",
+    "read-only servers are kept": "test_restart.py::test_read_only_server__is_left_for_a_new_connection",
+    "children that outlive their supervisor": "test_supervisor.py::test_supervisor__that_is_killed_takes_its_children_along",
+    "every quick death is a failed start": "test_supervisor.py::test_supervisor__survives_jobs_that_kill_one_child_after_the_other",
+    "connections are not looked after": "test_restart.py::test_django_connections__work_again_after_a_restart",
+    "abandoned jobs are kept": "test_shutdown.py::test_job_that_ignores_everything__is_returned_without_costing_an_attempt",
+    "coroutines are never cancelled": "test_shutdown.py::test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt",
+    "nobody tells running jobs": "test_shutdown.py::test_helpers_abort__is_set_at_the_first_signal",
+    "callables keep their broken connections": "test_several.py::test_forbidden_flags__as_a_callable_are_asked_at_every_claim_and_may_lose_their_connection",
+    "recovered jobs go to the end": "test_death.py::test_kill__keeps_the_place_in_the_queue",
+}
+# fmt: on
+
+
+def test_every_mutant__has_a_test_that_is_there_for_it() -> None:
+    assert set(CAUGHT_BY) == mutants.names()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutant", sorted(CAUGHT_BY))
+def test_mutant__is_caught(mutant: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TEST_RUN"))}
+    finished = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-n0",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            f"tests/faults/{CAUGHT_BY[mutant]}",
+        ],
+        cwd=CHECKOUT,
+        env=environment | {"FAULT_MUTANT": mutant},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 1, f"survived:\n{finished.stdout[-3000:]}{finished.stderr[-1000:]}"
+    assert "1 failed" in finished.stdout
