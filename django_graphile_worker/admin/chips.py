@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
@@ -115,7 +115,8 @@ def _apply(chip: Chip, criteria: Criteria, sees_payloads: bool, known_tasks: Seq
 
 def _texts(field: str) -> Callable[[Criteria, str], Criteria]:
     def read_text(criteria: Criteria, value: str) -> Criteria:
-        return replace(criteria, **{field: (*getattr(criteria, field), value)})
+        changes: dict[str, Any] = {field: (*getattr(criteria, field), value)}
+        return replace(criteria, **changes)
 
     return read_text
 
@@ -143,7 +144,8 @@ def _priority(criteria: Criteria, value: str) -> Criteria:
 
 def _times(field: str, direction: int) -> Callable[[Criteria, str], Criteria]:
     def read_times(criteria: Criteria, value: str) -> Criteria:
-        return replace(criteria, **{field: _range(value, direction)})
+        changes: dict[str, Any] = {field: _range(value, direction)}
+        return replace(criteria, **changes)
 
     return read_times
 

@@ -28,7 +28,7 @@ def page(view: View) -> View:
 
     @wraps(view)
     def guarded(self: Page, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         try:
             return view(self, request, *args, **kwargs)
         except databases.PageTimeoutError:
@@ -73,7 +73,7 @@ class Page(ModelAdmin):  # type: ignore[type-arg]
 
     def may(self, request: HttpRequest, codename: str) -> bool:
         """Tell whether the user has a permission of this app."""
-        return bool(request.user.has_perm(f"{models.Job._meta.app_label}.{codename}"))  # type: ignore[union-attr]
+        return bool(request.user.has_perm(f"{models.Job._meta.app_label}.{codename}"))
 
     def require(self, allowed: bool) -> None:
         if not allowed:

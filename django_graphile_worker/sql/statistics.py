@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.schema import statement
@@ -100,9 +101,14 @@ def read(
 def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> Row:
     """One row for several."""
     return Row(
-        started_at,
-        task_identifier,
-        *(sum(row[place] for row in rows) for place in range(2, 8)),  # type: ignore[arg-type]
+        started_at=started_at,
+        task_identifier=task_identifier,
+        succeeded=sum(row.succeeded for row in rows),
+        failed=sum(row.failed for row in rows),
+        permanently_failed=sum(row.permanently_failed for row in rows),
+        interrupted=sum(row.interrupted for row in rows),
+        duration_seconds=sum(row.duration_seconds for row in rows),
+        wait_seconds=sum(row.wait_seconds for row in rows),
         durations=_summed([row.durations for row in rows]),
         waits=_summed([row.waits for row in rows]),
     )
@@ -122,7 +128,7 @@ def _in_all_resolutions(rows: Iterable[Row]) -> list[tuple[int, Row]]:
 
 
 def _summed(histograms: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*histograms, strict=True))) if histograms else (0,) * BUCKETS
+    return tuple(map(sum, zip_longest(*histograms, fillvalue=0))) if histograms else (0,) * BUCKETS
 
 
 def _array(histogram: Sequence[int]) -> str:

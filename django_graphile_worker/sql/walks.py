@@ -133,12 +133,17 @@ def _select(order: Order, conditions: list[str], *, ordered: bool) -> str:
 
 
 def _straight(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
-    """By id or key: a lookup each."""
+    """By id or key: a lookup each, and not a walk along the primary key in the hope to meet them."""
     ids = "job.id = any (%(ids)s::bigint[])"
     keys = "job.key = any (%(keys)s::text[])"
     named = [condition for condition, given in ((ids, criteria.ids), (keys, criteria.keys)) if given]
     parameters = parameters | {"ids": list(criteria.ids), "keys": list(criteria.keys)}
-    return Walk("", _select(order, [*named, *conditions], ordered=True), parameters, covers_names=False)
+    looked_up = f"select job.* from :SCHEMA._private_jobs as job where {' and '.join(named)} offset 0"
+    columns = ", ".join(f"job.{column}" for column in order.columns)
+    body = f"""
+        select {columns} from ({looked_up}) as job
+        where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s"""
+    return Walk("", body, parameters, covers_names=False)
 
 
 def _plain(order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool, covers_names: bool) -> Walk:

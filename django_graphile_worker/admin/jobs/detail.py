@@ -60,7 +60,7 @@ class DetailPage(ListingPage):
         sees = self.has_view_payload_permission(request)
         now = timezone.now()
         state = state_of(job)
-        context = {
+        context: dict[str, Any] = {
             "title": f"{job.task_identifier or _('unknown task')} #{job.id}",
             "job": job,
             "state": state.value,

@@ -212,6 +212,7 @@ class TestAdding:
     def test_a_task_lends_its_defaults(self, admin_page: Client) -> None:
         admin_page.post(pages.ADD, {"task": "move_stock", "payload": ""})
         job = Job.objects.get()
+        assert job.job_queue is not None
         assert job.job_queue.queue_name == "warehouse"
         assert job.payload == {}
 
