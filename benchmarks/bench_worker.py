@@ -243,7 +243,7 @@ class Bench:
     ) -> Iterator[subprocess.Popen[str]]:
         environment = os.environ | {
             "DATABASE_URL": self.database.url if peer == OURS else url_for_node(self.database.url),
-            "DJANGO_SETTINGS_MODULE": "testproject.settings",
+            "DJANGO_SETTINGS_MODULE": "benchmarks.settings",
             "DEBUG": "0",
             "SETTINGS": json.dumps(settings if settings is not None else SETTINGS[peer]),
             "LEFT_QUERY": f"select exists (select from {JOBS} where {left}) as left",

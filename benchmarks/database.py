@@ -83,5 +83,5 @@ def durable(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 def migrate(url: str) -> None:
-    environment = os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
+    environment = os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "benchmarks.settings"}
     subprocess.run([sys.executable, "-m", "django", "migrate", "-v0", "graphile_worker"], env=environment, check=True)
