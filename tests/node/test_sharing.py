@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 from tests.migration.conftest import Site
 from tests.node.conftest import NodeWorker
 from tests.worker_sql import WorkerSql
@@ -95,3 +101,32 @@ def test_node_is_woken_by_our_notification(site: Site, node_worker: NodeWorker, 
     assert process.returncode == 0, errors
     assert len(output.splitlines()) == 2
     assert worker.jobs() == []
+
+
+def test_both_workers_share_one_schema_each_with_its_own_tasks(
+    site: Site, node_worker: NodeWorker, worker: WorkerSql, wait_until: Callable[..., None]
+) -> None:
+    node_worker.migrate()
+    for identifier in ("send_receipt", "plain"):
+        batch = [{"identifier": identifier, "payload": {"n": n}, "queueName": f"queue-{n % 3}"} for n in range(20)]
+        node_worker.add({"batch": [batch]})
+    site.migrate()
+    node_process = node_worker.node.start("work.mjs", site.url, site.schema, "25", "plain")
+    environment = os.environ | {"DATABASE_URL": site.url, "GRAPHILE_WORKER_SCHEMA": site.schema}
+    ours = subprocess.Popen(
+        [sys.executable, "testproject/manage.py", "runworker", "--no-cron", "--skip-checks"],
+        env=environment | {"DJANGO_SETTINGS_MODULE": "testproject.settings"},
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        worker.add_jobs(*({"identifier": name} for name in ("plain", "send_receipt") * 5))
+        output, errors = node_process.communicate(timeout=60)
+        assert node_process.returncode == 0, errors
+        assert output.count('"task":"plain"') == 25
+        wait_until(lambda: worker.jobs() == [], timeout=30)
+    finally:
+        ours.terminate()
+        _, said = ours.communicate(timeout=30)
+    assert ours.returncode in {0, 143, -15}, said
