@@ -74,7 +74,7 @@ def tell(title: str, results: dict[str, float], unit: float, suffix: str) -> Non
     first = next(iter(results.values()))
     print(title)
     for name, seconds in results.items():
-        print(f"  {name:<40} {seconds * unit:>10.1f} {suffix}   {seconds / first:>5.2f}×")
+        print(f"  {name:<40} {seconds * unit:>10.1f} {suffix}   {seconds / first:>5.2f}x")
 
 
 def one_job() -> dict[str, Callable[[], Any]]:

@@ -65,6 +65,6 @@ def test_arrays_under_one_key_are_joined__however_they_are_added(arrays: list[li
     rest = [JobSpec("a", array, job_key="k") for array in arrays[1:]]
     for start in range(0, len(rest), batch_size):
         add_jobs(rest[start : start + batch_size])
-    joined = functools.reduce(operator.iadd, arrays, [])
+    joined: list[Any] = functools.reduce(operator.iadd, arrays, [])
     (job,) = permanently_fail_jobs([job_id])
     assert job.payload == joined

@@ -28,7 +28,7 @@ def cursor() -> Any:
 @pytest.fixture
 def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
     def claim(*tasks: str, **options: Any) -> Claimed:
-        parameters = {"holder": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
         task_ids = [make_task(task) for task in tasks or ("task",)]
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=task_ids, **parameters)
 
@@ -240,7 +240,7 @@ class TestEndingAClaim:
         }[stale]
         cursor.execute(f'update "{worker_schema}"._private_jobs set {change}')
         before = row(cursor, claimed.id, worker_schema)
-        shared = {"schema": worker_schema, "holder": WORKER}
+        shared: dict[str, Any] = {"schema": worker_schema, "holder": WORKER}
         assert claims.complete_jobs(cursor, [claimed], **shared) == set()
         assert claims.fail_jobs(cursor, [Failure(claimed, "Oh no")], **shared) == {}
         assert claims.return_jobs(cursor, [claimed], **shared) == set()
@@ -274,8 +274,8 @@ class TestEndingAClaim:
         make_job(queue_name="q")
         waiting = make_job(queue_name="q")
         (claimed,) = claim(stretch=1).claims
-        queue_ids = [claimed.queue_id]
-        shared = {"schema": worker_schema, "notify": True}
+        queue_ids = [claimed.queue_id or 0]
+        shared: dict[str, Any] = {"schema": worker_schema, "notify": True}
         assert claims.release_queues(cursor, queue_ids, holder=OTHER, **shared) == set()
         assert claim().claims == []
         assert claims.release_queues(cursor, queue_ids, holder=WORKER, **shared) == set(queue_ids)
