@@ -19,7 +19,7 @@ from tests.worker_sql import WorkerSql
 
 SNAPSHOT = Path(__file__).with_name("worker_schema.txt")
 CHECKOUT = Path(__file__).parents[2]
-CUSTOM = "Custom_Schema"
+CUSTOM = "Second_Schema"
 MIGRATIONS = sorted(module.name for module in pkgutil.iter_modules(migrations.__path__))
 
 
