@@ -84,7 +84,8 @@ class OverviewAdmin(Page):
             "queues_url": self.url(request, "jobqueue"),
             "health": health,
             "table_size": moments.size(health.table_bytes),
-            "estimate": f"{health.estimated_jobs:,}",
+            # Nobody has counted a table that was never vacuumed.
+            "estimate": f"{health.estimated_jobs:,}" if health.estimated_jobs else moments.NOTHING,
             "dead_rows": f"{health.dead_rows:,}",
         }
         return self.render(request, "overview.html", context)
@@ -169,7 +170,7 @@ class OverviewAdmin(Page):
             retrying=moments.capped(backlog.retrying, most) if backlog and backlog.retrying else "",
             failed=moments.capped(backlog.failed, most) if backlog and backlog.failed else "",
             runs=f"{runs:,}",
-            failures=f"{failures:,} ({failures / runs:.0%})" if failures else "",
+            failures=f"{failures:,} ({_share(failures, runs)})" if failures else "",
             p50=moments.duration(series.percentile(total.durations, 0.5)),
             p95=moments.duration(series.percentile(total.durations, 0.95)),
             spark=charts.sparkline(
@@ -226,6 +227,10 @@ def _percentiles(
         charts.Series("p95", "gw-p95", [series.percentile(each, 0.95) for each in histograms]),
     ]
     return charts.lines(title, f"p50 {p50}, p95 {p95}", labels, lines, moments.duration)
+
+
+def _share(part: int, whole: int) -> str:
+    return "<1%" if part / whole < 0.01 else f"{part / whole:.0%}"
 
 
 def _whole(value: float) -> str:

@@ -79,7 +79,13 @@ def _jobs() -> None:
         )
     for number in range(4):
         summary = f"shop.printing.NoPrinter: No printer in room {number + 1}."
-        make_failed_job("print_invoice", error=summary, created_at=minutes_ago(300 + number), updated_at=minutes_ago(300), run_at=minutes_ago(60))
+        make_failed_job(
+            "print_invoice",
+            error=summary,
+            created_at=minutes_ago(300 + number),
+            updated_at=minutes_ago(300),
+            run_at=minutes_ago(60),
+        )
     make_failed_job(
         "charge_card",
         payload={"order": 1187, "card": {"brand": "visa", "token": "tok_4000"}},
@@ -132,9 +138,7 @@ def _statistics(schema: str) -> None:
     chance = random.Random(7)
     this_minute = int(time.time()) // 60
     rows = [
-        _row(chance, this_minute - back, task, *shape)
-        for back in range(0, 24 * 60, 1)
-        for task, shape in TASKS.items()
+        _row(chance, this_minute - back, task, *shape) for back in range(0, 24 * 60, 1) for task, shape in TASKS.items()
     ]
     with connection.cursor() as cursor:
         for start in range(0, len(rows), 2000):
@@ -165,5 +169,3 @@ def _row(chance: random.Random, minute: int, task: str, rate: float, duration: f
 
 def _bucket(seconds: float) -> int:
     return min(int(seconds * seconds * 2**22).bit_length(), BUCKETS - 1)
-
-

@@ -53,10 +53,7 @@ class DetailPage(ListingPage):
         self.require(self.has_view_permission(request))
         job = self.read_job(request, object_id)
         if job is None:
-            explanation = _("It has been completed, or removed: jobs are deleted when they succeed.")
-            title = _("There is no job %(id)s") % {"id": object_id}
-            context = {"title": title, "explanation": explanation, "entries": self._entries(object_id)}
-            return self.render(request, "gone.html", context, status=404)
+            return self._gone(request, object_id)
         sees = self.has_view_payload_permission(request)
         now = timezone.now()
         state = state_of(job)
@@ -84,6 +81,16 @@ class DetailPage(ListingPage):
             else "",
         }
         return self.render(request, "job.html", context)
+
+    def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        context = {
+            "title": _("There is no job %(id)s") % {"id": object_id},
+            "explanation": _("It has been completed, or removed: jobs are deleted when they succeed."),
+            "entries": self._entries(object_id),
+        }
+        # The script that renews an open page asks for what there is to see, and 404 would be an error to it.
+        is_renewal = request.headers.get("X-Requested-With") == "XMLHttpRequest"
+        return self.render(request, "gone.html", context, status=200 if is_renewal else 404)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """The timeline is the history; the admin's log links here."""

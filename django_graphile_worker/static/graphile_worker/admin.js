@@ -72,12 +72,12 @@
                     headers: {'X-Requested-With': 'XMLHttpRequest'}, signal: this.abort.signal, redirect: 'error'
                 });
                 const isHtml = (response.headers.get('Content-Type') || '').startsWith('text/html');
-                if (!isHtml || (!response.ok && response.status !== 404)) {
+                if (!isHtml || !response.ok) {
                     throw new Error(String(response.status));
                 }
                 const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
                 if (!this.isPaused) {
-                    this.exchange(fresh, response.ok);
+                    this.exchange(fresh);
                 }
                 this.panel.classList.remove('gw-broken');
                 this.state.textContent = '';
@@ -91,8 +91,8 @@
             }
         }
 
-        exchange(fresh, isThere) {
-            if (!isThere) {
+        exchange(fresh) {
+            if (fresh.getElementById('gw-gone')) {
                 /* The job is done and gone: show the page that says so. */
                 const here = document.getElementById('content-main');
                 const there = fresh.getElementById('content-main');

@@ -1,0 +1,245 @@
+"""The admin as people use it: in Chromium, under a policy that forbids everything inline."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from django_graphile_worker.models import Job
+from tests.factories import make_failed_job, make_job, minutes_ago
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenPage = Callable[..., Any]
+# With SCREENSHOTS=docs/_static the pages are kept as the documentation shows them.
+SCREENSHOTS = os.environ.get("SCREENSHOTS")
+DESKTOP = {"width": 1360, "height": 880}
+
+
+ERROR = """ValueError: no such order
+
+Traceback (most recent call last):
+  File "/srv/shop/tasks.py", line 9, in send
+    raise ValueError
+ValueError: no such order"""
+
+
+def renew_often(page: Any) -> None:
+    """Five times a second, which nobody but a test can want."""
+    page.evaluate("document.querySelector('#gw-interval').add(new Option('often', '0.2'))")
+    page.select_option("#gw-interval", "0.2")
+
+
+def keep(page: Any, name: str, *, full: bool = False) -> None:
+    if SCREENSHOTS:
+        page.screenshot(path=Path(SCREENSHOTS) / f"admin-{name}.png", full_page=full)
+
+
+def test_from_a_failed_job_to_its_success(open_page: OpenPage) -> None:
+    """Log in, find the failed job, read its error, run it again, and watch it succeed."""
+    job_id = make_failed_job(
+        "send_receipt",
+        payload={"order": 7},
+        error=ERROR,
+        created_at=minutes_ago(5),
+        updated_at=minutes_ago(5),
+        run_at=minutes_ago(1),
+    )
+    page = open_page("overview/")
+    page.click("text=Permanently failed")
+    page.fill("#gw-q", "error:'no such order'".replace("'", '"'))
+    page.keyboard.press("Enter")
+    page.click(f"text=#{job_id}")
+    assert page.inner_text(".gw-error-summary") == "ValueError: no such order"
+    assert "/srv/shop/tasks.py" in page.inner_text(".gw-frames")
+
+    page.click("text=Reschedule…")
+    page.fill("#id_attempts", "0")
+    page.fill("#id_run_at", "2020-01-01T00:00:00")
+    page.click("button:has-text('Reschedule')")
+    assert "Rescheduled: 1 job." in page.inner_text(".messagelist")
+    assert page.inner_text(".gw-status .gw-badge") == "Ready"
+    assert "demo" in page.inner_text(".gw-timeline"), "who did it is part of the job's story"
+
+    renew_often(page)
+    call_command("runworker", once=True)
+    page.wait_for_selector("text=There is no job")
+    assert "jobs are deleted when they succeed" in page.inner_text(".gw-page")
+
+
+def test_adding_a_job_with_bad_json_then_good(open_page: OpenPage) -> None:
+    page = open_page("job/add/")
+    page.select_option("#id_task", "send_receipt")
+    page.fill("#id_payload", '{"order": 7,}')
+    page.click("button:has-text('Add job')")
+    assert "line 1, column 13" in page.inner_text(".field-payload .errorlist")
+    assert page.get_attribute("#id_payload", "aria-invalid") == "true"
+    assert page.input_value("#id_task") == "send_receipt"
+    page.fill("#id_payload", '{"order": 9007199254740993}')
+    page.click("button:has-text('Add job')")
+    assert "Added send_receipt #" in page.inner_text(".messagelist")
+    assert "9007199254740993" in page.inner_text(".gw-payload")
+
+
+def test_actions_on_some_and_on_all_that_match(open_page: OpenPage) -> None:
+    page = open_page("job/?state=ready&q=task:send_receipt", viewport=DESKTOP)
+    before = Job.objects.filter(task__identifier="send_receipt").count()
+    boxes = page.locator("input[name=id]")
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    page.select_option("#gw-action", "complete")
+    page.click("button:has-text('Go')")
+    assert "Jobs: 2." in page.inner_text(".gw-alarm")
+    page.click("button:has-text('Complete')")
+    assert "Completed: 2 jobs." in page.inner_text(".messagelist")
+
+    page.check("[data-all]")
+    assert boxes.nth(0).is_disabled()
+    page.select_option("#gw-action", "fail")
+    page.click("button:has-text('Go')")
+    assert f"“Ready task:send_receipt”: {before - 2}." in page.inner_text(".gw-alarm")
+    page.fill("#id_reason", "The shop is closed.")
+    page.click("button:has-text('Fail permanently')")
+    assert f"Permanently failed: {before - 2} jobs." in page.inner_text(".messagelist")
+    assert "No jobs here." in page.inner_text("#gw-jobs")
+    assert Job.objects.filter(last_error="The shop is closed.").count() == before - 2
+
+
+def test_a_page_renews_itself_but_not_under_ones_hands(open_page: OpenPage) -> None:
+    page = open_page("job/?q=task:fresh")
+    page.evaluate("window.keptAlive = true")
+    renew_often(page)
+    first = make_job("fresh")
+    page.wait_for_selector(f"text=#{first}")
+    assert page.evaluate("window.keptAlive"), "the page itself was not loaded again"
+    page.check("input[name=id]")
+    second = make_job("fresh")
+    page.wait_for_selector("text=paused")
+    assert page.locator(f"text=#{second}").count() == 0
+    page.uncheck("input[name=id]")
+    page.locator("body").click(position={"x": 1, "y": 1})
+    page.wait_for_selector(f"text=#{second}")
+
+    page.select_option("#gw-interval", "2")
+    page.reload()
+    assert page.input_value("#gw-interval") == "2", "what was chosen is remembered"
+
+
+def test_everything_works_without_javascript(open_page: OpenPage) -> None:
+    page = open_page("job/?state=failed&q=task:print_invoice", java_script_enabled=False)
+    assert not page.is_visible("#gw-interval")
+    page.check("[data-all]")
+    page.select_option("#gw-action", "run")
+    page.click("button:has-text('Go')")
+    page.click("button:has-text('Run now')")
+    assert "Run now: 4 jobs." in page.inner_text(".messagelist")
+
+
+def test_by_keyboard_alone(open_page: OpenPage) -> None:
+    page = open_page("job/")
+    page.keyboard.press("/")
+    page.keyboard.type("task:print_invoice")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".gw-chip")
+    page.focus(".gw-id")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".gw-error-summary")
+    names = page.eval_on_selector_all(
+        ".gw-page :is(button, select, input:not([type=hidden]), a)",
+        "all => all.filter(one => !(one.textContent.trim() || one.labels?.length || one.ariaLabel)).length",
+    )
+    assert names == 0, "every control has a name"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_can_be_read_in_both_themes(open_page: OpenPage, scheme: str) -> None:
+    page = open_page("overview/", color_scheme=scheme, viewport=DESKTOP)
+    failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
+    for path in ("overview/", "job/?state=failed", f"job/{failed}/change/", "worker/", "errorgroup/"):
+        page.goto(path)
+        poor = page.evaluate(CONTRAST)
+        assert poor == [], path
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) is (scheme == "dark")
+
+
+# The texts of a page whose contrast with what is behind them is below the 4.5 of WCAG AA.
+CONTRAST = r"""
+() => {
+  const channel = value => (value /= 255) <= .03928 ? value / 12.92 : ((value + .055) / 1.055) ** 2.4;
+  const parse = text => (text.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
+  const light = ([r, g, b]) => .2126 * channel(r) + .7152 * channel(g) + .0722 * channel(b);
+  const behind = element => {
+    for (let each = element; each; each = each.parentElement) {
+      const colour = parse(getComputedStyle(each).backgroundColor);
+      if (colour.length < 4 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  for (const element of document.querySelectorAll('.gw-page *:not(svg *)')) {
+    const text = [...element.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join('');
+    if (!text || !element.checkVisibility()) continue;
+    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < 4.5) poor.push(`${text.slice(0, 30)} ${ratio.toFixed(2)} .${element.className}`);
+  }
+  return [...new Set(poor)];
+}"""
+
+
+def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: OpenPage) -> None:
+    page = open_page("overview/", viewport={"width": 390, "height": 800})
+    failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
+    paths = [
+        "overview/",
+        "job/",
+        f"job/{failed}/change/",
+        "jobqueue/",
+        "recurringtask/",
+        "worker/",
+        "errorgroup/",
+        "job/add/",
+    ]
+    for path in paths:
+        page.goto(path)
+        width = page.evaluate("document.scrollingElement.scrollWidth")
+        assert width <= 390, path
+    page.goto("job/?state=failed")
+    keep(page, "jobs-narrow")
+
+
+@pytest.mark.skipif(not SCREENSHOTS, reason="set SCREENSHOTS=docs/_static to take the documentation's pictures anew")
+def test_pictures_for_the_documentation(open_page: OpenPage) -> None:
+    page = open_page("overview/", viewport={"width": 1360, "height": 1180})
+    failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
+    pictures = {
+        "overview": "overview/",
+        "jobs": "job/?state=retrying",
+        "job": f"job/{failed}/change/",
+        "errors": "errorgroup/",
+        "recurring": "recurringtask/",
+        "workers": "worker/",
+        "queues": "jobqueue/",
+    }
+    heights = {
+        "overview": 1180,
+        "jobs": 760,
+        "job": 880,
+        "errors": 520,
+        "recurring": 520,
+        "workers": 600,
+        "queues": 480,
+    }
+    for name, path in pictures.items():
+        page.set_viewport_size({"width": 1360, "height": heights[name]})
+        page.goto(path)
+        keep(page, name)
+    dark = open_page("overview/", viewport={"width": 1360, "height": 1180}, color_scheme="dark")
+    keep(dark, "overview-dark")
