@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 from typing import Any
 
 from testproject import databases
+
+if "FAULT_BROKEN_CHILDREN" in os.environ and multiprocessing.parent_process() is not None:
+    raise RuntimeError("a child that cannot start")
 
 SECRET_KEY = "tests-only"
 USE_TZ = True

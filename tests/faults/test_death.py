@@ -81,6 +81,8 @@ def test_claim_that_commits_after_its_worker_died__is_recovered(world: World, fl
     blocked = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%gw:claim%%'"
     wait_until(lambda: world.value(blocked) > 0)
     world.kill(dead)
+    # Its funeral comes first.
+    world.query("delete from {schema}._private_workers")
     world.query("commit")
     wait_until(lambda: world.locked() == 1)
     fleet.start()
@@ -138,8 +140,10 @@ def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_not
     sleeper.signal(signal.SIGCONT)
     sleeper.wait_for("lost its lease and goes on as")
     assert world.job(job_id).locked_by in heir.worker_ids()
-    world.go("go")
+    world.go(f"go {sleeper.pid}")
     sleeper.wait_for(rf"until #{job_id} was no longer ours when it ended")
+    assert world.job(job_id).locked_by in heir.worker_ids(), "the late end changed nothing"
+    world.go("go")
     world.wait_until_empty()
     assert len(set(sleeper.worker_ids())) == 2
     wait_until(lambda: sleeper.worker_ids()[-1] in world.workers())

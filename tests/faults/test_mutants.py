@@ -34,7 +34,7 @@ CAUGHT_BY = {
     "fetcher that sleeps until the next poll": "test_timing.py::test_scheduled_job__starts_at_its_moment",
     "read-only servers are kept": "test_restart.py::test_read_only_server__is_left_for_a_new_connection",
     "children that outlive their supervisor": "test_supervisor.py::test_supervisor__that_is_killed_takes_its_children_along",
-    "every quick death is a failed start": "test_supervisor.py::test_supervisor__survives_jobs_that_kill_one_child_after_the_other",
+    "every quick death is a failed start": "test_supervisor.py::test_child__that_had_begun_to_work_is_no_failed_start",
     "connections are not looked after": "test_restart.py::test_django_connections__work_again_after_a_restart",
     "abandoned jobs are kept": "test_shutdown.py::test_job_that_ignores_everything__is_returned_without_costing_an_attempt",
     "coroutines are never cancelled": "test_shutdown.py::test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt",

@@ -48,13 +48,14 @@ def test_one_queue__two_workers_hand_it_over_without_polling(world: World, fleet
 def test_long_job__gives_the_rest_of_its_stretch_back_and_keeps_its_queue(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
-    first = fleet.start("-j", "1")
+    first = fleet.start("-j", "1", "--poll-interval", "600")
+    first.wait_for("is listening")
     with world.at_once():
         world.add_many(50, queue_name="q")
         long_one = world.add("until", {"word": "go"}, queue_name="q")
         rest = world.add_many(5, queue_name="q")
     world.wait_for("start", 51)
-    wait_until(lambda: world.locked() == 1)
+    wait_until(lambda: world.locked() == 1, timeout=5)
     assert all(world.job(job_id).attempts == 0 for job_id in rest)
     fleet.start()
     assert world.value("select locked_by from {schema}._private_job_queues") in first.worker_ids()
@@ -88,8 +89,9 @@ def test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs(
     world.wait_until(again.fired.is_set)
     again.release()
     fleet.start("--poll-interval", "0.05")
-    # Long enough for the rest of the stretch to be given back, and for the other one to look often.
-    pause(1.0)
+    world.wait_until(lambda: world.locked() <= 1 or world.times("start") > 2)
+    # The rest of the stretch is given back, and the other worker looks often.
+    pause(0.3)
     assert world.times("start") == 2
     world.go("go")
     world.wait_until_empty()
