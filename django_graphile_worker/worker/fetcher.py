@@ -107,7 +107,9 @@ class Fetcher(Service):
         self._slots.is_hungry = len(queues) < max_queues
         until_next = math.inf if claimed.seconds_until_next is None else claimed.seconds_until_next
         expected = self._expected_at - time.monotonic()
-        return max(min(self._poll_interval, until_next, expected), 0.0)
+        # What sits behind a long job is to be given back in time, however rare the polls.
+        longest = PATIENCE if self._slots.has_waiting else self._poll_interval
+        return max(min(self._poll_interval, longest, until_next, expected), 0.0)
 
     def _return_the_waiting(self) -> None:
         stuck = self._slots.take_back(waited_longer_than=PATIENCE)
