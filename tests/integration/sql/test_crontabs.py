@@ -32,9 +32,9 @@ def jobs(cursor: psycopg.Cursor[Any], worker_schema: str) -> Callable[[], list[d
             f"""select row_to_json(job) from (
                 select tasks.identifier as task, jobs.payload, jobs.run_at, jobs.priority, jobs.max_attempts,
                     jobs.key, jobs.flags, queues.queue_name
-                from {worker_schema}._private_jobs as jobs
-                join {worker_schema}._private_tasks as tasks on tasks.id = jobs.task_id
-                left join {worker_schema}._private_job_queues as queues on queues.id = jobs.job_queue_id
+                from "{worker_schema}"._private_jobs as jobs
+                join "{worker_schema}"._private_tasks as tasks on tasks.id = jobs.task_id
+                left join "{worker_schema}"._private_job_queues as queues on queues.id = jobs.job_queue_id
                 order by jobs.id) as job""".encode()
         )
         return [row[0] for row in cursor.fetchall()]
@@ -130,7 +130,7 @@ def test_times_beyond_pythons_years_are_read_as_the_last_that_python_has(
 ) -> None:
     """An infinite last_execution is how an operator stops an item for ever."""
     cursor.execute(
-        f"insert into {worker_schema}._private_known_crontabs values ('report', '-infinity', 'infinity')".encode()
+        f"""insert into "{worker_schema}"._private_known_crontabs values ('report', '-infinity', 'infinity')""".encode()
     )
     known = crontabs.known_crontabs(cursor, schema=worker_schema)["report"]
     assert known.last_execution is not None

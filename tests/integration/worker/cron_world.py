@@ -100,8 +100,8 @@ class CronWorld:
         """How often each tick of each task was added to the queue."""
         rows = self.connection.execute(
             f"""select tasks.identifier, jobs.payload -> '_cron' ->> 'ts'
-            from {self.schema}._private_jobs as jobs
-            join {self.schema}._private_tasks as tasks on tasks.id = jobs.task_id""".encode()
+            from "{self.schema}"._private_jobs as jobs
+            join "{self.schema}"._private_tasks as tasks on tasks.id = jobs.task_id""".encode()
         )
         return Counter((task, datetime.fromisoformat(stamp)) for task, stamp in rows)
 
@@ -116,8 +116,8 @@ class CronWorld:
 
     def backfilled(self, task: str) -> dict[str, bool]:
         rows = self.connection.execute(
-            f"""select jobs.payload -> '_cron' from {self.schema}._private_jobs as jobs
-            join {self.schema}._private_tasks as tasks on tasks.id = jobs.task_id
+            f"""select jobs.payload -> '_cron' from "{self.schema}"._private_jobs as jobs
+            join "{self.schema}"._private_tasks as tasks on tasks.id = jobs.task_id
             where tasks.identifier = %s order by jobs.id""".encode(),
             [task],
         )

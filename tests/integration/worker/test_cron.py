@@ -325,7 +325,7 @@ def test_a_forgotten_item_is_new_again(world: CronWorld) -> None:
     cron.step()
     world.now = NOON + 60 * MINUTE
     cron.step()
-    world.connection.execute(f"delete from {world.schema}._private_known_crontabs".encode())
+    world.connection.execute(f"""delete from "{world.schema}"._private_known_crontabs""".encode())
     world.settle(cron)
     assert len(world.ticks("filled")) == 10
     world.now += MINUTE
@@ -372,7 +372,7 @@ def test_a_running_service_fires_on_time(
 
     def added_at() -> Any:
         rows: Any = reader.execute(
-            f"select extract(epoch from clock_timestamp() - created_at) from {world.schema}._private_jobs".encode()
+            f"""select extract(epoch from clock_timestamp() - created_at) from "{world.schema}"._private_jobs""".encode()
         )
         return rows.fetchone()
 
