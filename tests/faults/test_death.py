@@ -176,6 +176,20 @@ def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, f
     assert heir.is_alive
 
 
+def test_busy_tasks__do_not_starve_the_lease(world: World, fleet: Fleet) -> None:
+    """The loop is blocked and every slot computes, for twice as long as the lease."""
+    worker = fleet.start("-j", "4")
+    world.add("blocks_the_loop", {"seconds": 3})
+    world.add_many(3, "burns", {"seconds": 3})
+    world.wait_for("start", 4)
+    fleet.start()
+    world.wait_for("end", 4)
+    world.wait_until_empty()
+    assert world.times("start") == 4
+    assert not worker.says("lost its lease")
+    world.check()
+
+
 def test_atomic_task__happens_once_whatever_is_killed(world: World, fleet: Fleet) -> None:
     jobs = world.add_many(40, "exactly_once", {"seconds": 0.02}, max_attempts=1000)
     worker = fleet.start("-j", "4", is_ready=False)

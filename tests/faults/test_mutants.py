@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -47,6 +48,15 @@ CAUGHT_BY = {
 
 def test_every_mutant__has_a_test_that_is_there_for_it() -> None:
     assert set(CAUGHT_BY) == mutants.names()
+
+
+def test_promises_page__names_tests_that_exist_and_every_mistake() -> None:
+    page = (CHECKOUT / "docs" / "explanation" / "promises.md").read_text(encoding="utf-8")
+    tests = "".join(path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests" / "faults").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert {name for name in named if f"def {name}(" not in tests} == set()
+    told = dict(re.findall(r"^\| (.+) \| `(test_\w+)` \|$", page, flags=re.MULTILINE))
+    assert told == {mutant: test.split("::")[1] for mutant, test in CAUGHT_BY.items()}
 
 
 @pytest.mark.chaos

@@ -10,8 +10,8 @@ import pytest
 from tests.faults.simulation import BEAT, TIMEOUT, Simulation
 from tests.faults.world import World
 
-SEEDS = 120
-STEPS = 70
+SEEDS = 110
+STEPS = 55
 
 
 @pytest.fixture

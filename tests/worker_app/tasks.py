@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from typing import Any
 
 from django.db import connection
@@ -80,6 +81,24 @@ async def stubborn_coroutine(payload: Any, helpers: Helpers) -> None:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             history.tell("cancelled", helpers.job)
+
+
+@task
+async def blocks_the_loop(payload: Any, helpers: Helpers) -> None:
+    """A coroutine that does what no coroutine should."""
+    history.tell("start", helpers.job)
+    _never.wait(payload["seconds"])
+    history.tell("end", helpers.job)
+
+
+@task
+def burns(payload: Any, helpers: Helpers) -> None:
+    """Computes, and leaves the interpreter to others only when it must."""
+    history.tell("start", helpers.job)
+    until = time.monotonic() + payload["seconds"]
+    while time.monotonic() < until:
+        sum(range(10_000))
+    history.tell("end", helpers.job)
 
 
 @task
