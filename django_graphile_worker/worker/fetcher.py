@@ -55,6 +55,7 @@ class Fetcher(Service):
         self._on_close = on_close
         self._pace = Pace(slots)
         self._expected_at = math.inf
+        self._patience = PATIENCE
         self.last_claim_was_empty = True
 
     def step(self) -> float:
@@ -75,6 +76,11 @@ class Fetcher(Service):
     def expect(self, seconds: float) -> None:
         """A job falls due in so many seconds: be there in time."""
         self._expected_at = min(self._expected_at, time.monotonic() + seconds)
+        self.wake()
+
+    def give_all_back(self) -> None:
+        """Whatever has not begun shall go back, soon."""
+        self._patience = 0.0
         self.wake()
 
     def close(self) -> None:
@@ -112,7 +118,8 @@ class Fetcher(Service):
         return max(min(self._poll_interval, longest, until_next, expected), 0.0)
 
     def _return_the_waiting(self) -> None:
-        stuck = self._slots.take_back(waited_longer_than=PATIENCE)
+        patience, self._patience = self._patience, PATIENCE
+        stuck = self._slots.take_back(waited_longer_than=patience)
         if stuck:
             self._pace.slow_down()
             self._give_back(stuck)

@@ -376,7 +376,7 @@ class Runner:
         lost, self.worker_id = self.worker_id, new_worker_id()
         self.news.tell(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
         # What has not begun is somebody else's by now: not to be run, and the releaser says so.
-        self._give_back(self.slots.take_back())
+        self.fetcher.give_all_back()
 
     def _tell_started(self) -> None:
         self.news.tell(

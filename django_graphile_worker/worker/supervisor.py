@@ -19,9 +19,9 @@ from django_graphile_worker.worker.process import StopRequest, exit_code, handle
 
 # A child that lived this long had a reason to die that may not come again.
 QUICK_DEATH = 5.0
-# So many quick deaths in a row, before it had begun to work: it cannot start, and
-# trying on would only burn the machine. One that worked and was killed is another
-# matter: jobs may do that, and others wait.
+# So many deaths in a row before it had begun to work, and nobody else works: it cannot
+# start, and trying on would only burn the machine. One that worked and was killed is
+# another matter: jobs may do that, and others wait.
 FAILED_START_LIMIT = 5
 LONGEST_BACKOFF = 10.0
 CANNOT_START = 70
@@ -37,7 +37,7 @@ class Child:
         self.process: SpawnProcess | None = None
         self.started_at = 0.0
         self.quick_deaths = 0
-        # Of these, those before it had begun to work.
+        # How often in a row it died before it had begun to work.
         self.failed_starts = 0
         self.start_after = 0.0
         self.has_started: Connection | None = None
@@ -46,11 +46,16 @@ class Child:
     def is_alive(self) -> bool:
         return self.process is not None and self.process.is_alive()
 
+    @property
+    def is_working(self) -> bool:
+        return self.is_alive and self.has_started is not None and self.has_started.poll()
+
     def note_death(self, now: float) -> None:
-        was_quick = now - self.started_at < QUICK_DEATH
+        had_started = self._heard_of_start()
+        was_quick = now - self.started_at < QUICK_DEATH or not had_started
         self.quick_deaths = self.quick_deaths + 1 if was_quick else 0
-        self.failed_starts = self.failed_starts + 1 if was_quick and not self._heard_of_start() else 0
-        delay = min(LONGEST_BACKOFF, 0.1 * 2**self.quick_deaths) if self.quick_deaths else 0.0
+        self.failed_starts = 0 if had_started else self.failed_starts + 1
+        delay = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10)) if self.quick_deaths else 0.0
         self.start_after = now + delay
 
     def _heard_of_start(self) -> bool:
@@ -93,7 +98,7 @@ class Supervisor:
         return self._stop(request)
 
     def _is_wanted(self, child: Child) -> bool:
-        return child.is_alive or (self._replaces and child.failed_starts < FAILED_START_LIMIT)
+        return child.is_alive or self._replaces
 
     def _watch(self, request: StopRequest) -> None:
         """Wait for a death, a stop request, or the time to start a child again."""
@@ -119,7 +124,7 @@ class Supervisor:
         if not self._replaces or process is None:
             return
         self._say(f"Worker process {process.pid} ended with exit code {process.exitcode}; replacing it.")
-        if child.failed_starts >= FAILED_START_LIMIT:
+        if child.failed_starts >= FAILED_START_LIMIT and not any(other.is_working for other in self.children):
             self._say(f"A worker process could not start {FAILED_START_LIMIT} times in a row: giving up.")
             self._has_given_up = True
 
