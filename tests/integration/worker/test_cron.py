@@ -372,7 +372,8 @@ def test_a_running_service_fires_on_time(
 
     def added_at() -> Any:
         rows: Any = reader.execute(
-            f"""select extract(epoch from clock_timestamp() - created_at) from "{world.schema}"._private_jobs""".encode()
+            f"""select extract(epoch from clock_timestamp() - created_at)
+            from "{world.schema}"._private_jobs""".encode()
         )
         return rows.fetchone()
 
