@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from django_graphile_worker import conf
 from django_graphile_worker.management import terminal
+from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.worker.library import Worker, build_runners, supervised
 from django_graphile_worker.worker.process import (
     StopRequest,
@@ -20,18 +20,6 @@ from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.supervisor import Supervisor
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What was asked for on the command line."""
-
-    settings: conf.Settings
-    databases: tuple[str, ...] = ()
-    once: bool = False
-    with_cron: bool = True
-    verbosity: int = 1
-    is_colored: bool = False
 
 
 def run(plan: Plan, *, say: Say) -> int:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import connections
 from django.utils.termcolors import make_style
 
+from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.worker.library import installed_version
 from django_graphile_worker.worker.runner import Runner
-
-if TYPE_CHECKING:
-    from django_graphile_worker.management.launch import Plan
 
 ROOT_LOGGER = "django_graphile_worker"
 TASKS_SHOWN = 12

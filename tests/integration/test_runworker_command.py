@@ -17,11 +17,11 @@ from django_graphile_worker.worker.library import build_runners
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[launch.Plan]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that would have been carried out."""
-    made: list[launch.Plan] = []
+    made: list[Plan] = []
 
-    def remember(plan: launch.Plan, *, say: Any) -> int:
+    def remember(plan: Plan, *, say: Any) -> int:
         made.append(plan)
         return 0
 
@@ -29,12 +29,12 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[launch.Plan]:
     return made
 
 
-def _settings(plans: list[launch.Plan], *arguments: str) -> conf.Settings:
+def _settings(plans: list[Plan], *arguments: str) -> conf.Settings:
     call_command("runworker", *arguments, skip_checks=True)
     return plans[-1].settings
 
 
-def test_no_options__are_the_projects_settings(plans: list[launch.Plan]) -> None:
+def test_no_options__are_the_projects_settings(plans: list[Plan]) -> None:
     assert _settings(plans) == conf.current()
     assert (plans[0].once, plans[0].with_cron, plans[0].databases) == (False, True, ())
 
@@ -57,7 +57,7 @@ def test_no_options__are_the_projects_settings(plans: list[launch.Plan]) -> None
     ],
 )
 def test_option__changes_its_setting_and_no_other(
-    plans: list[launch.Plan], arguments: list[str], setting: str, value: object
+    plans: list[Plan], arguments: list[str], setting: str, value: object
 ) -> None:
     settings = _settings(plans, *arguments)
     assert getattr(settings, setting) == value
@@ -65,12 +65,12 @@ def test_option__changes_its_setting_and_no_other(
 
 
 @override_settings(GRAPHILE_WORKER={"CONCURRENCY": 7, "LISTEN": False, "TASKS": ["a"]})
-def test_settings__hold_where_the_command_line_says_nothing(plans: list[launch.Plan]) -> None:
+def test_settings__hold_where_the_command_line_says_nothing(plans: list[Plan]) -> None:
     settings = _settings(plans, "--tasks", "b")
     assert (settings.concurrency, settings.listen, settings.tasks) == (7, False, ("b",))
 
 
-def test_crontab_file__is_read_too(plans: list[launch.Plan], tmp_path: Path) -> None:
+def test_crontab_file__is_read_too(plans: list[Plan], tmp_path: Path) -> None:
     file = tmp_path / "crontab"
     file.write_text("0 4 * * * send_receipt", encoding="utf-8")
     assert _settings(plans, "--crontab", str(file)).crontab_file == file
@@ -78,7 +78,7 @@ def test_crontab_file__is_read_too(plans: list[launch.Plan], tmp_path: Path) -> 
         _settings(plans, "--crontab", "/nowhere")
 
 
-def test_plan__is_told_the_rest(plans: list[launch.Plan]) -> None:
+def test_plan__is_told_the_rest(plans: list[Plan]) -> None:
     call_command("runworker", "--once", "--no-cron", "--database", "a", "--database", "b", "-v", "0", skip_checks=True)
     (plan,) = plans
     assert (plan.once, plan.with_cron, plan.databases, plan.verbosity) == (True, False, ("a", "b"), 0)
@@ -98,7 +98,7 @@ def test_plan__is_told_the_rest(plans: list[launch.Plan]) -> None:
     ],
 )
 def test_senseless_value__is_refused_before_anything_starts(
-    plans: list[launch.Plan], arguments: list[str], expected: str
+    plans: list[Plan], arguments: list[str], expected: str
 ) -> None:
     with pytest.raises(CommandError, match=expected):
         _settings(plans, *arguments)
@@ -106,7 +106,7 @@ def test_senseless_value__is_refused_before_anything_starts(
 
 
 @pytest.mark.parametrize("other", [["--once"], ["--processes", "2"]])
-def test_reload__wants_one_process_that_stays(plans: list[launch.Plan], other: list[str]) -> None:
+def test_reload__wants_one_process_that_stays(plans: list[Plan], other: list[str]) -> None:
     with pytest.raises(CommandError, match=r"--reload: expected one process that stays"):
         _settings(plans, "--reload", *other)
 
@@ -127,7 +127,7 @@ def test_crontab_with_mistakes__is_an_error_of_the_command() -> None:
 def _banner(**overrides: Any) -> str:
     plan_options = {name: overrides.pop(name) for name in ("once",) if name in overrides}
     settings = conf.current().replace(**overrides)
-    plan = launch.Plan(settings=settings, **plan_options)
+    plan = Plan(settings=settings, **plan_options)
     return terminal.banner(build_runners((), settings, with_cron=not plan.once), plan)
 
 

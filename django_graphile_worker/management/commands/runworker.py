@@ -11,6 +11,7 @@ from django.utils import autoreload
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management import launch
 from django_graphile_worker.management.options import add_worker_arguments, settings_from
+from django_graphile_worker.management.plan import Plan
 
 
 class Command(BaseCommand):
@@ -21,7 +22,7 @@ class Command(BaseCommand):
         add_worker_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        plan = launch.Plan(
+        plan = Plan(
             settings=settings_from(options),
             databases=tuple(options.get("databases") or ()),
             once=bool(options["once"]),
@@ -34,7 +35,7 @@ class Command(BaseCommand):
         else:
             self._exit(self._run(plan))
 
-    def _run(self, plan: launch.Plan) -> int:
+    def _run(self, plan: Plan) -> int:
         try:
             return launch.run(plan, say=self._say)
         except GraphileWorkerError as error:
@@ -42,12 +43,12 @@ class Command(BaseCommand):
         except psycopg.OperationalError as error:
             raise CommandError(f"Expected the database to answer, got: {error}") from error
 
-    def _run_with_reloader(self, plan: launch.Plan) -> None:
+    def _run_with_reloader(self, plan: Plan) -> None:
         if plan.settings.processes > 1 or plan.once:
             raise CommandError("--reload: expected one process that stays, got --processes or --once as well.")
         autoreload.run_with_reloader(self._run_until_reload, plan)
 
-    def _run_until_reload(self, plan: launch.Plan) -> None:
+    def _run_until_reload(self, plan: Plan) -> None:
         # The reloader ends the process without asking; jobs are let go on the way out.
         worker = launch.embedded(plan, say=self._say)
         atexit.register(worker.stop, "reload")

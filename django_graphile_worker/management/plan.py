@@ -1,0 +1,19 @@
+"""What a worker's command line asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django_graphile_worker import conf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was asked for on the command line."""
+
+    settings: conf.Settings
+    databases: tuple[str, ...] = ()
+    once: bool = False
+    with_cron: bool = True
+    verbosity: int = 1
+    is_colored: bool = False
