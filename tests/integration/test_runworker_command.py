@@ -13,6 +13,7 @@ from django.test import override_settings
 
 from django_graphile_worker import conf
 from django_graphile_worker.management import launch, terminal
+from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.worker.library import build_runners
 
 
