@@ -63,8 +63,11 @@ class Fetcher(Service):
         self._return_the_waiting()
         room = self._room()
         self.last_claim_was_empty = True
-        if room < 1 or not self._may_claim():
+        if room < 1:
             return PATIENCE if self._slots.has_waiting else self._poll_interval
+        if not self._may_claim():
+            # A lease that is back, say, tells nobody: asking costs the database nothing.
+            return min(PATIENCE, self._poll_interval)
         max_queues = self._slots.free
         self._expected_at = math.inf
         started = time.perf_counter()
