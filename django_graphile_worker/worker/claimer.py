@@ -46,6 +46,7 @@ class Claimer:
         self._notify = notify
         # What this process knows to have, as (job id, attempt).
         self.in_hand: set[tuple[int, int]] = set()
+        self._lost_queues: set[int] = set()
         self._look_for_lost_at = time.monotonic() + REVIEW_INTERVAL
         self._in_doubt_until = 0.0
         self._settings = settings
@@ -123,12 +124,16 @@ class Claimer:
             # A cancelled job's attempts are no longer those it was claimed with.
             known_ids = {job_id for job_id, _ in self.in_hand} if lost else ()
             lost = [job for job in lost if job.id not in known_ids]
+            # Noted first: once its jobs are back, nothing tells that a queue was lost with them.
+            self._lost_queues.update(job.queue_id for job in lost if job.queue_id is not None)
             if lost:
                 claims.return_jobs(cursor, lost, schema=schema, holder=holder)
-                queue_ids = [job.queue_id for job in lost if job.queue_id is not None]
+            if self._lost_queues:
+                queue_ids = list(self._lost_queues)
                 claims.release_queues(
                     cursor, queue_ids, schema=schema, holder=holder, notify=self._notify, unless_in_use=True
                 )
+                self._lost_queues.clear()
         interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else REVIEW_INTERVAL
         self._look_for_lost_at = time.monotonic() + interval
 
