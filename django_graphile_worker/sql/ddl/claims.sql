@@ -6,7 +6,10 @@
 -- whole and a stretch of its jobs with it, in order.
 --
 -- Planner settings are pinned: each statement below has one right plan, and stale
--- statistics right after a bulk load must not talk the planner out of it.
+-- statistics right after a bulk load must not talk the planner out of it. For the
+-- same reason ranges are written as comparisons of rows, task first: only one index
+-- has that order, while with equalities others would do as well, and those hold the
+-- jobs of every task.
 
 -- The queues whose turn it is on one priority level, first things first. Queues
 -- held by somebody can hide the others behind a long backlog; then the walk goes
@@ -38,10 +41,11 @@ begin
                 cross join lateral (
                     select j.job_queue_id, j.run_at, j.id
                     from :SCHEMA._private_jobs as j
-                    where j.task_id = task.id and j.is_available and j.job_queue_id is not null
-                        and j.priority = of_priority and j.run_at <= due_at
+                    where j.is_available and j.job_queue_id is not null
+                        and (j.task_id, j.priority) >= (task.id, of_priority)
+                        and (j.task_id, j.priority, j.run_at) <= (task.id, of_priority, due_at)
                         and (forbidden_flags is null or (j.flags ?| forbidden_flags) is not true)
-                    order by j.run_at, j.id
+                    order by j.task_id, j.priority, j.run_at, j.id
                     limit scanned
                 ) as job
                 order by job.run_at, job.id
@@ -82,8 +86,9 @@ begin
             cross join lateral (
                 select j.job_queue_id
                 from :SCHEMA._private_jobs as j
-                where j.task_id = task.id and j.is_available and j.job_queue_id > walk.job_queue_id
-                order by j.job_queue_id
+                where j.is_available and j.job_queue_id is not null
+                    and (j.task_id, j.job_queue_id) > (task.id, walk.job_queue_id) and j.task_id <= task.id
+                order by j.task_id, j.job_queue_id
                 limit 1
             ) as next
         ) as ahead on true
@@ -99,10 +104,11 @@ begin
         cross join lateral (
             select j.run_at, j.id
             from :SCHEMA._private_jobs as j
-            where j.task_id = task.id and j.is_available and j.job_queue_id = queue.id
-                and j.priority = of_priority and j.run_at <= due_at
+            where j.is_available and j.job_queue_id is not null
+                and (j.task_id, j.job_queue_id, j.priority) >= (task.id, queue.id, of_priority)
+                and (j.task_id, j.job_queue_id, j.priority, j.run_at) <= (task.id, queue.id, of_priority, due_at)
                 and (forbidden_flags is null or (j.flags ?| forbidden_flags) is not true)
-            order by j.run_at, j.id
+            order by j.task_id, j.job_queue_id, j.priority, j.run_at, j.id
             limit 1
         ) as job
         order by job.run_at, job.id
@@ -154,9 +160,9 @@ begin
         from unnest(known_tasks) as task(id)
         cross join lateral (
             select j.priority from :SCHEMA._private_jobs as j
-            where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is null
-                and j.priority > level
-            order by j.priority limit 1
+            where j.is_available and j.job_queue_id is null and j.flags is null
+                and (j.task_id, j.priority) > (task.id, level) and j.task_id <= task.id
+            order by j.task_id, j.priority limit 1
         ) as n
         group by n.priority order by n.priority limit 1;
         if wants_flagged then
@@ -164,9 +170,9 @@ begin
             from unnest(known_tasks) as task(id)
             cross join lateral (
                 select j.priority from :SCHEMA._private_jobs as j
-                where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is not null
-                    and j.priority > level
-                order by j.priority limit 1
+                where j.is_available and j.job_queue_id is null and j.flags is not null
+                    and (j.task_id, j.priority) > (task.id, level) and j.task_id <= task.id
+                order by j.task_id, j.priority limit 1
             ) as n
             group by n.priority order by n.priority limit 1;
             wants_flagged := flagged_level is not null;
@@ -176,9 +182,9 @@ begin
             from unnest(known_tasks) as task(id)
             cross join lateral (
                 select j.priority from :SCHEMA._private_jobs as j
-                where j.task_id = task.id and j.is_available and j.job_queue_id is not null
-                    and j.priority > level
-                order by j.priority limit 1
+                where j.is_available and j.job_queue_id is not null
+                    and (j.task_id, j.priority) > (task.id, level) and j.task_id <= task.id
+                order by j.task_id, j.priority limit 1
             ) as n
             group by n.priority order by n.priority limit 1;
             wants_queued := queued_level is not null;
@@ -204,10 +210,11 @@ begin
             set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment
             where job.ctid = any (array(
                 select j.ctid from :SCHEMA._private_jobs as j
-                where j.task_id = unqueued_tasks[1] and j.is_available and j.job_queue_id is null
-                    and j.flags is null and j.priority = level and j.run_at <= this_moment
-                    and (j.run_at, j.id) > (passed_run_at, passed_id)
-                order by j.run_at, j.id
+                where j.is_available and j.job_queue_id is null and j.flags is null
+                    and (j.task_id, j.priority, j.run_at, j.id)
+                        > (unqueued_tasks[1], level, passed_run_at, passed_id)
+                    and (j.task_id, j.priority, j.run_at) <= (unqueued_tasks[1], level, this_moment)
+                order by j.task_id, j.priority, j.run_at, j.id
                 limit remaining
                 for update skip locked
             ))
@@ -236,20 +243,22 @@ begin
                         from unnest(unqueued_tasks) as task(id)
                         cross join lateral (
                             select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
-                            where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is null
-                                and j.priority = level and j.run_at <= this_moment
-                                and (j.run_at, j.id) > (passed_run_at, passed_id)
-                            order by j.run_at, j.id limit remaining
+                            where j.is_available and j.job_queue_id is null and j.flags is null
+                                and (j.task_id, j.priority, j.run_at, j.id)
+                                    > (task.id, level, passed_run_at, passed_id)
+                                and (j.task_id, j.priority, j.run_at) <= (task.id, level, this_moment)
+                            order by j.task_id, j.priority, j.run_at, j.id limit remaining
                         ) as job
                         union all
                         select job.tid, null, job.run_at, job.id
                         from unnest(flagged_tasks) as task(id)
                         cross join lateral (
                             select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
-                            where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is not null
-                                and j.priority = level and j.run_at <= this_moment
-                                and (j.run_at, j.id) > (passed_run_at, passed_id)
-                            order by j.run_at, j.id limit remaining
+                            where j.is_available and j.job_queue_id is null and j.flags is not null
+                                and (j.task_id, j.priority, j.run_at, j.id)
+                                    > (task.id, level, passed_run_at, passed_id)
+                                and (j.task_id, j.priority, j.run_at) <= (task.id, level, this_moment)
+                            order by j.task_id, j.priority, j.run_at, j.id limit remaining
                         ) as job
                         where forbidden_flags is null
                         union all
@@ -258,14 +267,15 @@ begin
                         cross join lateral (
                             with recursive flag_set (flags) as (
                                 (select j.flags from :SCHEMA._private_jobs as j
-                                 where j.task_id = task.id and j.is_available and j.job_queue_id is null
-                                    and j.flags is not null
-                                 order by j.flags limit 1)
+                                 where j.is_available and j.job_queue_id is null and j.flags is not null
+                                    and j.task_id >= task.id and j.task_id <= task.id
+                                 order by j.task_id, j.flags limit 1)
                                 union all
                                 select (select j.flags from :SCHEMA._private_jobs as j
-                                        where j.task_id = task.id and j.is_available and j.job_queue_id is null
-                                            and j.flags is not null and j.flags > flag_set.flags
-                                        order by j.flags limit 1)
+                                        where j.is_available and j.job_queue_id is null and j.flags is not null
+                                            and (j.task_id, j.flags) > (task.id, flag_set.flags)
+                                            and j.task_id <= task.id
+                                        order by j.task_id, j.flags limit 1)
                                 from flag_set where flag_set.flags is not null
                             )
                             select flag_set.flags from flag_set
@@ -273,11 +283,12 @@ begin
                         ) as allowed
                         cross join lateral (
                             select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
-                            where j.task_id = task.id and j.is_available and j.job_queue_id is null
-                                and j.flags is not null and j.flags = allowed.flags
-                                and j.priority = level and j.run_at <= this_moment
-                                and (j.run_at, j.id) > (passed_run_at, passed_id)
-                            order by j.run_at, j.id limit remaining
+                            where j.is_available and j.job_queue_id is null and j.flags is not null
+                                and (j.task_id, j.flags, j.priority, j.run_at, j.id)
+                                    > (task.id, allowed.flags, level, passed_run_at, passed_id)
+                                and (j.task_id, j.flags, j.priority, j.run_at)
+                                    <= (task.id, allowed.flags, level, this_moment)
+                            order by j.task_id, j.flags, j.priority, j.run_at, j.id limit remaining
                         ) as job
                         where forbidden_flags is not null
                         union all
@@ -327,15 +338,19 @@ begin
                     with recursive stair (queue_id, task_id, priority) as (
                         select held.id, task.id, (
                             select j.priority from :SCHEMA._private_jobs as j
-                            where j.task_id = task.id and j.is_available and j.job_queue_id = held.id
-                            order by j.priority limit 1)
+                            where j.is_available and j.job_queue_id is not null
+                                and (j.task_id, j.job_queue_id) >= (task.id, held.id)
+                                and (j.task_id, j.job_queue_id) <= (task.id, held.id)
+                            order by j.task_id, j.job_queue_id, j.priority limit 1)
                         from unnest(held_queues) as held(id) cross join unnest(known_tasks) as task(id)
                         union all
                         select stair.queue_id, stair.task_id, (
                             select j.priority from :SCHEMA._private_jobs as j
-                            where j.task_id = stair.task_id and j.is_available and j.job_queue_id = stair.queue_id
-                                and j.priority > stair.priority
-                            order by j.priority limit 1)
+                            where j.is_available and j.job_queue_id is not null
+                                and (j.task_id, j.job_queue_id, j.priority)
+                                    > (stair.task_id, stair.queue_id, stair.priority)
+                                and (j.task_id, j.job_queue_id) <= (stair.task_id, stair.queue_id)
+                            order by j.task_id, j.job_queue_id, j.priority limit 1)
                         from stair where stair.priority is not null
                     ), next_in_line as (
                         select job.tid, row_number() over (
@@ -343,10 +358,13 @@ begin
                         from stair
                         cross join lateral (
                             select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
-                            where j.task_id = stair.task_id and j.is_available and j.job_queue_id = stair.queue_id
-                                and j.priority = stair.priority and j.run_at <= this_moment
+                            where j.is_available and j.job_queue_id is not null
+                                and (j.task_id, j.job_queue_id, j.priority)
+                                    >= (stair.task_id, stair.queue_id, stair.priority)
+                                and (j.task_id, j.job_queue_id, j.priority, j.run_at)
+                                    <= (stair.task_id, stair.queue_id, stair.priority, this_moment)
                                 and (forbidden_flags is null or (j.flags ?| forbidden_flags) is not true)
-                            order by j.run_at, j.id limit stretch
+                            order by j.task_id, j.job_queue_id, j.priority, j.run_at, j.id limit stretch
                         ) as job
                     )
                     update :SCHEMA._private_jobs as job
@@ -385,9 +403,10 @@ begin
                 from unnest(unqueued_tasks) as task(id)
                 cross join lateral (
                     select j.run_at from :SCHEMA._private_jobs as j
-                    where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is null
-                        and j.priority = level and j.run_at > this_moment
-                    order by j.run_at limit 1
+                    where j.is_available and j.job_queue_id is null and j.flags is null
+                        and (j.task_id, j.priority, j.run_at) > (task.id, level, this_moment)
+                        and (j.task_id, j.priority) <= (task.id, level)
+                    order by j.task_id, j.priority, j.run_at limit 1
                 ) as n;
             end if;
             if flagged_level = level then
@@ -395,9 +414,10 @@ begin
                 from unnest(flagged_tasks) as task(id)
                 cross join lateral (
                     select j.run_at from :SCHEMA._private_jobs as j
-                    where j.task_id = task.id and j.is_available and j.job_queue_id is null and j.flags is not null
-                        and j.priority = level and j.run_at > this_moment
-                    order by j.run_at limit 1
+                    where j.is_available and j.job_queue_id is null and j.flags is not null
+                        and (j.task_id, j.priority, j.run_at) > (task.id, level, this_moment)
+                        and (j.task_id, j.priority) <= (task.id, level)
+                    order by j.task_id, j.priority, j.run_at limit 1
                 ) as n;
             end if;
             if queued_level = level then
@@ -405,9 +425,10 @@ begin
                 from unnest(queued_tasks) as task(id)
                 cross join lateral (
                     select j.run_at from :SCHEMA._private_jobs as j
-                    where j.task_id = task.id and j.is_available and j.job_queue_id is not null
-                        and j.priority = level and j.run_at > this_moment
-                    order by j.run_at limit 1
+                    where j.is_available and j.job_queue_id is not null
+                        and (j.task_id, j.priority, j.run_at) > (task.id, level, this_moment)
+                        and (j.task_id, j.priority) <= (task.id, level)
+                    order by j.task_id, j.priority, j.run_at limit 1
                 ) as n;
             end if;
         end if;
