@@ -13,6 +13,19 @@ from django.db import connections
 _numbers = itertools.count(1)
 
 
+def _too_deep() -> str:
+    """JSON that PostgreSQL takes and Python gives up on; a newer Python reads as deep as PostgreSQL, then a long number."""
+    deep = "[" * 3000 + "]" * 3000
+    try:
+        json.loads(deep)
+    except RecursionError:
+        return deep
+    return "[" + "9" * 5000 + "]"
+
+
+TOO_DEEP = _too_deep()
+
+
 def minutes_ago(minutes: float) -> datetime:
     """A moment in the past, or with a negative number in the future."""
     return datetime.now(UTC) - timedelta(minutes=minutes)

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError
 from django.utils import timezone
 
-from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
+from tests.factories import TOO_DEEP, make_failed_job, make_job, make_queue, minutes_ago
 from tests.operating import execute, job_row, make_worker, operate
 
 pytestmark = pytest.mark.django_db
@@ -152,7 +152,7 @@ def test_show__says_why_a_job_waits() -> None:
 
 def test_show__of_a_payload_that_python_cannot_decode_shows_its_text() -> None:
     job_id = make_job("a")
-    deep = "[" * 3000 + "]" * 3000
+    deep = TOO_DEEP
     execute("update {schema}._private_jobs set payload = %s::json where id = %s", [deep, job_id])
     assert deep in operate("show", str(job_id)).out
     execute("update {schema}._private_jobs set payload = %s::json where id = %s", ['"\\ud800"', job_id])

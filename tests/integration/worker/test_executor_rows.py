@@ -12,13 +12,13 @@ from django_graphile_worker import RetryLater
 from django_graphile_worker.sql.claims import Claim, Failure, claim_jobs, complete_jobs, fail_jobs
 from django_graphile_worker.worker.outcome import Failed, Outcome, Succeeded
 from tests.conftest import RawConnection
-from tests.factories import make_task
+from tests.factories import TOO_DEEP, make_task
 from tests.slot import HOLDER, Slot, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 UNREADABLE = {
-    "deep": "repeat('[', 5000) || repeat(']', 5000)",
+    "deep": f"'{TOO_DEEP}'",
     "long integer": "repeat('9', 5000)",
     "long integer in an array": "'[' || repeat('9', 5000) || ', 1]'",
 }
