@@ -10,18 +10,16 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
 from django_graphile_worker.admin import alarms, charts, databases, moments, series
 from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.pages import Page, page
+from django_graphile_worker.admin.task_lines import task_lines
 from django_graphile_worker.sql import holders, overview, queue_depths, search, statistics
 from django_graphile_worker.sql.criteria import Criteria, State
-from django_graphile_worker.sql.statistics import Row
-
-MOST_TASKS = 50
+from django_graphile_worker.sql.statistics import ALL_TASKS, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +30,6 @@ class Tile:
     value: str
     url: str
     css_class: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskLine:
-    """A task's line in the table."""
-
-    identifier: str
-    ready: str
-    oldest: str
-    retrying: str
-    failed: str
-    runs: str
-    failures: str
-    p50: str
-    p95: str
-    spark: SafeString
-    chart_url: str
-    jobs_url: str
 
 
 class OverviewAdmin(Page):
@@ -69,17 +49,21 @@ class OverviewAdmin(Page):
             everybody = holders.holders(cursor, schema=schema)
             health = overview.health(cursor, schema=schema)
             queues = queue_depths.busiest_queues(cursor, schema=schema)
-            rows = statistics.read(cursor, schema=schema, period=span.period, since=span.since(now))
-        shown = [row for row in rows if task is None or row.task_identifier == task]
+            since = span.since(now)
+            rows = statistics.read(cursor, schema=schema, period=span.period, since=since, task=task or ALL_TASKS)
+            counted = statistics.read_tasks(cursor, schema=schema, period=span.period, since=since, histograms=False)
+            measured = statistics.read_tasks(
+                cursor, schema=schema, period=span.coarse_period, since=span.coarse_since(now), histograms=True
+            )
         context = {
             "tiles": self._tiles(request, counts, backlogs, everybody),
             "alarms": alarms.alarms(everybody, backlogs, health, time.time()),
-            "charts": draw(series.by_time(shown, span, now), span),
+            "charts": draw(series.by_time(rows, span, now), span),
             "spans": self._spans(request, span, task),
             "span": span.name,
             "task": task,
             "all_tasks_url": self.url(request, "overview", span=span.name),
-            "tasks": self._task_lines(request, backlogs, rows, span, now),
+            "tasks": task_lines(self, request, backlogs, counted, measured, span, now),
             "queues": [self._queue_line(request, queue) for queue in queues],
             "queues_url": self.url(request, "jobqueue"),
             "health": health,
@@ -126,59 +110,6 @@ class OverviewAdmin(Page):
             (label, self.url(request, "overview", span=name, task=task), name == current.name)
             for name, label in names.items()
         ]
-
-    def _task_lines(
-        self,
-        request: HttpRequest,
-        backlogs: Sequence[overview.TaskBacklog],
-        rows: Sequence[Row],
-        span: series.Span,
-        now: datetime,
-    ) -> list[TaskLine]:
-        grouped = series.by_task(rows)
-        known = {backlog.task_identifier: backlog for backlog in backlogs}
-        names = {*grouped, *(name for name, each in known.items() if each.ready or each.retrying or each.failed)}
-        totals = {name: series.total(grouped.get(name, [])) for name in names}
-
-        def busiest(name: str) -> tuple[int, int, str]:
-            backlog = known.get(name)
-            return (-series.runs(totals[name]), -(backlog.ready if backlog else 0), name)
-
-        return [
-            self._task_line(
-                request, name, known.get(name), totals[name], series.by_time(grouped.get(name, []), span, now), span
-            )
-            for name in sorted(names, key=busiest)[:MOST_TASKS]
-        ]
-
-    def _task_line(
-        self,
-        request: HttpRequest,
-        name: str,
-        backlog: overview.TaskBacklog | None,
-        total: Row,
-        points: Sequence[Row],
-        span: series.Span,
-    ) -> TaskLine:
-        most = overview.MOST_COUNTED
-        failures = total.failed + total.permanently_failed
-        runs = series.runs(total)
-        return TaskLine(
-            identifier=name,
-            ready=moments.capped(backlog.ready, most) if backlog else "0",
-            oldest=moments.duration(backlog.oldest_seconds if backlog else None),
-            retrying=moments.capped(backlog.retrying, most) if backlog and backlog.retrying else "",
-            failed=moments.capped(backlog.failed, most) if backlog and backlog.failed else "",
-            runs=f"{runs:,}",
-            failures=f"{failures:,} ({_share(failures, runs)})" if failures else "",
-            p50=moments.duration(series.percentile(total.durations, 0.5)),
-            p95=moments.duration(series.percentile(total.durations, 0.95)),
-            spark=charts.sparkline(
-                [float(series.runs(point)) for point in points], _("%(runs)s runs") % {"runs": runs}
-            ),
-            chart_url=self.url(request, "overview", span=span.name, task=name),
-            jobs_url=self.url(request, "job", q=str(Chip("task", name))),
-        )
 
     def _queue_line(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> dict[str, Any]:
         return {
@@ -227,10 +158,6 @@ def _percentiles(
         charts.Series("p95", "gw-p95", [series.percentile(each, 0.95) for each in histograms]),
     ]
     return charts.lines(title, f"p50 {p50}, p95 {p95}", labels, lines, moments.duration)
-
-
-def _share(part: int, whole: int) -> str:
-    return "<1%" if part / whole < 0.01 else f"{part / whole:.0%}"
 
 
 def _whole(value: float) -> str:

@@ -11,11 +11,10 @@ from django_graphile_worker.payloads import RawPayload
 HIDDEN = "••••••"
 MOST_LEVELS = 200
 
-# `name = value` and `"name": value` inside a text.
-# Possessive, and only from the beginning of a name: a text of any kind is read in one pass.
-_PAIR = re.compile(
-    r"""(?<![\w.-])(?P<name>[\w.-]++)(?P<between>["']?\s*+[=:]\s*+)(?P<value>"[^"\n]*+"|'[^'\n]*+'|[^\s,;&)}\]]++)""",
-)
+# `name = ` and `"name": ` inside a text, and the value that follows. Possessive, and only from the beginning of
+# a name: a text of any kind is read in one pass.
+_NAME = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]++)["']?\s*+[=:]\s*+""")
+_VALUE = re.compile(r""""[^"\n]*+"|'[^'\n]*+'|[^\s,;&)}\]]++""")
 _EXCEPTION = re.compile(r"(?:Error|Exception|Warning|Failure|Interrupt)$")
 # user:password@host in an address.
 _LOGIN = re.compile(r"(?P<before>://[^\s:/@]*+:)[^\s@/]++(?=@)")
@@ -42,10 +41,13 @@ def redact_text(text: str) -> str:
     text = _LOGIN.sub(rf"\g<before>{HIDDEN}", text)
     parts: list[str] = []
     done = 0
-    while found := _PAIR.search(text, done):
+    while found := _NAME.search(text, done):
         name = found["name"]
-        is_hidden = is_secret(name) and not _EXCEPTION.search(name)
-        parts += [text[done : found.start("value")], HIDDEN if is_hidden else ""]
-        # What belongs to a harmless name may hold another pair: "ValueError: token=...".
-        done = found.end() if is_hidden else found.start("value")
+        parts.append(text[done : found.end()])
+        done = found.end()
+        # The name of an exception is no key; what follows it may hold one: "ValueError: token=...".
+        value = _VALUE.match(text, done) if is_secret(name) and not _EXCEPTION.search(name) else None
+        if value:
+            parts.append(HIDDEN)
+            done = value.end()
     return "".join([*parts, text[done:]])

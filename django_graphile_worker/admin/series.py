@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from django_graphile_worker.sql.statistics import HOUR, MINUTE, TEN_MINUTES, Row, together
+from django_graphile_worker.sql.statistics import DAY, HOUR, MINUTE, TEN_MINUTES, Row, together
 
 # Where the first bucket of a histogram ends; each of the following is half an octave.
 FIRST_BOUND = 2.0**-11
@@ -19,6 +19,8 @@ class Span:
     name: str
     period: int
     points: int
+    # A coarser resolution will do for a figure of the whole, and has fewer rows to read.
+    coarse_period: int
 
     def starts(self, now: datetime) -> list[int]:
         """When each stretch begins, oldest first; the last one is still going on."""
@@ -28,15 +30,15 @@ class Span:
     def since(self, now: datetime) -> datetime:
         return datetime.fromtimestamp(self.starts(now)[0], UTC)
 
-    @property
-    def length(self) -> timedelta:
-        return timedelta(seconds=self.period * self.points)
+    def coarse_since(self, now: datetime) -> datetime:
+        first = self.starts(now)[0]
+        return datetime.fromtimestamp(first - first % self.coarse_period, UTC)
 
 
 SPANS = {
-    "hour": Span("hour", MINUTE, 60),
-    "day": Span("day", TEN_MINUTES, 144),
-    "week": Span("week", HOUR, 168),
+    "hour": Span("hour", MINUTE, 60, TEN_MINUTES),
+    "day": Span("day", TEN_MINUTES, 144, HOUR),
+    "week": Span("week", HOUR, 168, DAY),
 }
 
 

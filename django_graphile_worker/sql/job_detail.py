@@ -37,7 +37,7 @@ left join lateral (
             where other.task_id = each_task.id and other.job_queue_id = queue.id and other.is_available
                 and (other.priority, other.run_at, other.id) < (job.priority, job.run_at, job.id)
                 and other.run_at <= now()
-            limit %(most)s) as other
+            order by other.priority, other.run_at, other.id limit %(most)s) as other
         limit %(most)s) as counted) as ahead on queue.id is not null and job.is_available
 where job.id = %(id)s"""
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.walks import MOST_LEVELS, MOST_TASKS, PARTS
 
-MOST_COUNTED = 1_000
+MOST_COUNTED = 500
 
 
 def _per_level(condition: str) -> str:
@@ -16,17 +16,17 @@ def _per_level(condition: str) -> str:
         select level.priority, job.run_at from (
             with recursive level (priority) as (
                 (select job.priority from :SCHEMA._private_jobs as job
-                where job.task_id = task.id and {condition} order by job.priority limit 1)
+                where job.task_id = task.id and {condition} order by job.priority, job.run_at, job.id limit 1)
                 union all
                 select (select job.priority from :SCHEMA._private_jobs as job
                     where job.task_id = task.id and {condition} and job.priority > level.priority
-                    order by job.priority limit 1)
+                    order by job.priority, job.run_at, job.id limit 1)
                 from level where level.priority is not null)
             select priority from level where priority is not null limit {MOST_LEVELS}) as level
         cross join lateral (
             select job.run_at from :SCHEMA._private_jobs as job
             where job.task_id = task.id and {condition} and job.priority = level.priority and job.run_at <= now()
-            order by job.run_at limit %(most)s) as job"""
+            order by job.run_at, job.id limit %(most)s) as job"""
 
 
 BACKLOG = f"""/* gw:task-backlog */
@@ -41,11 +41,11 @@ cross join lateral (
     select count(*) filter (where is_available) as retrying, count(*) filter (where not is_available) as failed
     from ((select true as is_available from :SCHEMA._private_jobs as job
         where job.task_id = task.id and job.locked_at is null and job.attempts > 0 and job.is_available
-        limit %(most)s)
+        order by job.run_at, job.id limit %(most)s)
         union all
         (select false from :SCHEMA._private_jobs as job
         where job.task_id = task.id and job.locked_at is null and job.attempts > 0 and not job.is_available
-        limit %(most)s)) as job
+        order by job.run_at, job.id limit %(most)s)) as job
 ) as failing"""
 
 

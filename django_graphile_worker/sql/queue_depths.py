@@ -22,7 +22,7 @@ cross join lateral (
         cross join lateral (
             select job.run_at from :SCHEMA._private_jobs as job
             where job.task_id = task.id and job.job_queue_id = queue.id and job.is_available
-            order by job.priority, job.run_at limit %(most)s) as job
+            order by job.priority, job.run_at, job.id limit %(most)s) as job
         limit %(most)s) as job) as depth
 left join lateral (
     select job.id, task.identifier from :SCHEMA._private_jobs as job

@@ -12,10 +12,15 @@ from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.walks import ORDERS, TYPES, Walk, walk
 
-# How many jobs a page looks at when each has to be looked at.
+# How many jobs a page looks at when each has to be looked at: of one range of an index, or of many at once.
 MOST_EXAMINED = 5_000
-# Counts end here: "10,000+" tells as much, and costs as little, with ten million.
-MOST_COUNTED = 10_000
+MOST_EXAMINED_OF_MANY = 1_000
+# Counts end here: "5,000+" tells as much, and costs as little, with ten million.
+MOST_COUNTED = 5_000
+
+# Each candidate is looked up, and never the other way round; "offset 0" keeps the planner from turning it.
+JOBS_OF_CANDIDATES = """cross join lateral (
+    select * from :SCHEMA._private_jobs as job where job.id = candidate.id offset 0) as job"""
 
 TOKEN = re.compile(r"[-+0-9: .~a-zA-Z]{1,120}")
 
@@ -32,7 +37,7 @@ class Found(NamedTuple):
 def find(cursor: Any, criteria: Criteria, *, schema: str, limit: int, after: str | None = None) -> Found:
     """The first jobs that meet the criteria, in their order."""
     looked_at = _looked_at(criteria)
-    most = MOST_EXAMINED if looked_at.conditions else limit + 1
+    most = _budget(criteria, looked_at, limit)
     text, parameters = _statement(criteria, looked_at, most=most, wanted=limit + 1, after=after)
     cursor.execute(statement(text, schema), parameters)
     *matches, (_, examined, last_token) = cursor.fetchall()
@@ -41,6 +46,16 @@ def find(cursor: Any, criteria: Criteria, *, schema: str, limit: int, after: str
         return Found(ids[:limit], matches[limit - 1][2], None)
     is_cut_off = bool(looked_at.conditions) and examined >= most
     return Found(ids, last_token if is_cut_off else None, examined if is_cut_off else None)
+
+
+def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
+    """How many jobs to look at. Where many ranges are merged, each has to be read that far."""
+    if not looked_at.conditions:
+        return limit + 1
+    if looked_at.conditions == [NOT_TRIED]:
+        return 10 * limit
+    is_one_range = criteria.tasks or criteria.queues or criteria.state in (State.ANY, State.RUNNING)
+    return MOST_EXAMINED if is_one_range else MOST_EXAMINED_OF_MANY
 
 
 def ids_of_all(criteria: Criteria, *, most: int) -> tuple[str, dict[str, Any]]:
@@ -71,11 +86,8 @@ def _common(
     candidate as materialized (
         select * from ({way.body}) as candidate order by {order.by("candidate")} limit %(most)s),
     matched as (
-        select candidate.* from candidate
-        join :SCHEMA._private_jobs as job on job.id = candidate.id
+        select candidate.* from candidate {JOBS_OF_CANDIDATES if looked_at.conditions else ""}
         where {looked_at.text()} order by {order.by("candidate")})"""
-    if not looked_at.conditions:
-        ctes = ctes.replace("join :SCHEMA._private_jobs as job on job.id = candidate.id", "")
     return ctes, way.parameters | looked_at.parameters | (place or {}) | {"most": most}
 
 
@@ -138,7 +150,7 @@ def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MO
         each = dataclasses.replace(criteria, state=state)
         if _looked_at(each).conditions not in ([], [NOT_TRIED]):
             continue
-        way = walk(each, ordered=False)
+        way = walk(each)
         parts[state] = _count(way, looks=state is State.SCHEDULED)
         parameters |= way.parameters
     if not parts:
@@ -155,7 +167,7 @@ def _count(way: Walk, *, looks: bool) -> str:
     if not looks:
         return f"({ctes} select array[count(*), count(*)] from {candidates})"
     return f"""({ctes} select array[count(*) filter (where {NOT_TRIED}), count(*)] from {candidates}
-        join :SCHEMA._private_jobs as job on job.id = candidate.id)"""
+        {JOBS_OF_CANDIDATES})"""
 
 
 class JobRow(NamedTuple):

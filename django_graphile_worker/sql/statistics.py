@@ -1,4 +1,4 @@
-"""The dashboard's memory: what workers have done, in three resolutions."""
+"""The dashboard's memory: what workers have done, in four resolutions, each task's and all together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from django_graphile_worker.sql.schema import statement
 
 # Half octaves from half a millisecond to more than an hour.
 BUCKETS = 48
-MINUTE, TEN_MINUTES, HOUR = 60, 600, 3600
+MINUTE, TEN_MINUTES, HOUR, DAY = 60, 600, 3600, 86400
+# The identifier of rows that hold all tasks together: a chart of everything reads one row for each point.
+ALL_TASKS = ""
 # How long the finer resolutions are kept: as long as a chart looks back, and a little.
 KEPT_SECONDS = {MINUTE: 2 * 3600, TEN_MINUTES: 26 * 3600}
 
@@ -48,13 +50,27 @@ where (period_seconds = 60 and started_at < now() - least(%(older_than)s, %(minu
     or (period_seconds = 600 and started_at < now() - least(%(older_than)s, %(ten_minutes)s) * interval '1 second')
     or (period_seconds not in (60, 600) and started_at < now() - %(older_than)s * interval '1 second')"""
 
-READ = """/* gw:read-statistics */
-select extract(epoch from started_at)::bigint, task_identifier, succeeded, failed, permanently_failed, interrupted,
-    duration_seconds, wait_seconds, durations, waits
+_COLUMNS = """extract(epoch from started_at)::bigint, task_identifier, succeeded, failed, permanently_failed,
+    interrupted, duration_seconds, wait_seconds"""
+
+READ = f"""/* gw:read-statistics */
+select {_COLUMNS}, durations, waits
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s and started_at >= %(since)s
-    and (%(task)s::text is null or task_identifier = %(task)s::text)
-order by started_at
+where period_seconds = %(period)s and started_at >= %(since)s and task_identifier = %(task)s
+order by started_at"""
+
+READ_COUNTS = f"""/* gw:read-counts */
+select {_COLUMNS}, '{{}}'::int[], '{{}}'::int[]
+from :SCHEMA._private_statistics
+where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
+order by started_at desc
+limit %(limit)s"""
+
+READ_TASKS = f"""/* gw:read-tasks */
+select {_COLUMNS}, durations, waits
+from :SCHEMA._private_statistics
+where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
+order by started_at desc
 limit %(limit)s"""
 
 
@@ -89,12 +105,18 @@ def prune(cursor: Any, *, schema: str, older_than: float) -> int:
     return max(int(cursor.rowcount), 0)
 
 
-def read(
-    cursor: Any, *, schema: str, period: int, since: datetime, task: str | None = None, limit: int = 50_000
+def read(cursor: Any, *, schema: str, period: int, since: datetime, task: str = ALL_TASKS) -> list[Row]:
+    """The rows of one task, or of all together, since a time, oldest first."""
+    cursor.execute(statement(READ, schema), {"period": period, "since": since, "task": task})
+    return [Row._make(row) for row in cursor.fetchall()]
+
+
+def read_tasks(
+    cursor: Any, *, schema: str, period: int, since: datetime, histograms: bool, limit: int = 50_000
 ) -> list[Row]:
-    """The rows of one resolution since a time, oldest first."""
-    parameters = {"period": period, "since": since, "task": task, "limit": limit}
-    cursor.execute(statement(READ, schema), parameters)
+    """The rows of each task since a time; without histograms, which are most of a row, their counts alone."""
+    parameters = {"period": period, "since": since, "all": ALL_TASKS, "limit": limit}
+    cursor.execute(statement(READ_TASKS if histograms else READ_COUNTS, schema), parameters)
     return [Row._make(row) for row in cursor.fetchall()]
 
 
@@ -118,9 +140,10 @@ def _in_all_resolutions(rows: Iterable[Row]) -> list[tuple[int, Row]]:
     """Neighbouring minutes may share a longer stretch, and a statement may write each row once only."""
     groups: dict[tuple[int, int, str], list[Row]] = {}
     for row in rows:
-        for period in (MINUTE, TEN_MINUTES, HOUR):
+        for period in (MINUTE, TEN_MINUTES, HOUR, DAY):
             started_at = row.started_at - row.started_at % period
             groups.setdefault((period, started_at, row.task_identifier), []).append(row)
+            groups.setdefault((period, started_at, ALL_TASKS), []).append(row)
     return [
         (period, together(group, started_at=started_at, task_identifier=identifier))
         for (period, started_at, identifier), group in groups.items()

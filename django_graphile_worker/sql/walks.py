@@ -87,8 +87,8 @@ QUEUES = f"""queue as materialized (
     limit {MOST_QUEUES})"""
 
 
-def walk(criteria: Criteria, *, ordered: bool = True, has_place: bool = False) -> Walk:
-    """The way to a state's jobs; unordered when they are only counted."""
+def walk(criteria: Criteria, *, has_place: bool = False) -> Walk:
+    """The way to a state's jobs."""
     order = ORDERS[criteria.state]
     clauses = where_in_order(criteria)
     conditions = [CONDITIONS[criteria.state], clauses.text()]
@@ -100,15 +100,15 @@ def walk(criteria: Criteria, *, ordered: bool = True, has_place: bool = False) -
     if criteria.state in (State.READY, State.SCHEDULED, State.WAITING):
         if criteria.queues:
             parameters["queues"] = list(criteria.queues)
-            return _by_queue(criteria, order, conditions, parameters, ordered)
-        return _by_level(criteria, order, conditions, parameters, ordered)
+            return _by_queue(criteria, order, conditions, parameters)
+        return _by_level(criteria, order, conditions, parameters)
     if criteria.state in (State.RETRYING, State.FAILED, State.FAILING):
-        return _by_task(criteria, order, conditions, parameters, ordered)
+        return _by_task(criteria, order, conditions, parameters)
     if criteria.state is State.RUNNING:
         # Few: no more than the workers have slots and what they fetched ahead.
         named = where_named(criteria)
-        return _plain(order, [*conditions, *named.conditions], clauses.parameters | named.parameters, ordered, True)
-    return _plain(order, conditions, clauses.parameters, ordered, False)
+        return _plain(order, [*conditions, *named.conditions], clauses.parameters | named.parameters, True)
+    return _plain(order, conditions, clauses.parameters, False)
 
 
 def _bounds_of_place(criteria: Criteria) -> list[str]:
@@ -124,12 +124,12 @@ def _bounds_of_place(criteria: Criteria) -> list[str]:
     ]
 
 
-def _select(order: Order, conditions: list[str], *, ordered: bool) -> str:
+def _select(order: Order, conditions: list[str]) -> str:
+    """A range, in its order: also when it is only counted, as the order leads the planner to the index."""
     columns = ", ".join(f"job.{column}" for column in order.columns)
-    sorting = f"order by {order.by('job')}" if ordered else ""
     return f"""
         select {columns} from :SCHEMA._private_jobs as job
-        where {" and ".join(conditions)} {sorting} limit %(most)s"""
+        where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s"""
 
 
 def _straight(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
@@ -146,14 +146,12 @@ def _straight(criteria: Criteria, order: Order, conditions: list[str], parameter
     return Walk("", body, parameters, covers_names=False)
 
 
-def _plain(order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool, covers_names: bool) -> Walk:
+def _plain(order: Order, conditions: list[str], parameters: dict[str, Any], covers_names: bool) -> Walk:
     """Along one index: the primary key, or that of the locked jobs."""
-    return Walk("", _select(order, conditions, ordered=ordered), parameters, covers_names)
+    return Walk("", _select(order, conditions), parameters, covers_names)
 
 
-def _by_task(
-    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool
-) -> Walk:
+def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
     """Jobs that have failed are few enough to have an index of their own, led by the task."""
     ranges = "task"
     conditions = ["job.task_id = task.id", *conditions]
@@ -167,13 +165,11 @@ def _by_task(
         parameters = parameters | {"error_names": list(criteria.error_names)}
     body = f"""
         select found.* from {ranges}
-        cross join lateral ({_select(order, conditions, ordered=ordered)}) as found"""
+        cross join lateral ({_select(order, conditions)}) as found"""
     return Walk(TASKS, body, parameters, covers_names=not criteria.queues)
 
 
-def _by_level(
-    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool
-) -> Walk:
+def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
     """Available jobs: on each level of priority every task has its own range of an index."""
     first = " union all ".join(
         f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in PARTS.items()
@@ -192,7 +188,7 @@ def _by_level(
     range_conditions = ["job.task_id = range.task_id", "job.priority = range.priority", *conditions]
     bodies = (
         f"""select found.* from range cross join lateral (
-            {_select(order, [condition, *range_conditions], ordered=ordered)}) as found where range.part = {part}"""
+            {_select(order, [condition, *range_conditions])}) as found where range.part = {part}"""
         for part, condition in PARTS.items()
     )
     covers_names = not criteria.error_names
@@ -204,12 +200,10 @@ def _next_level(condition: str, task_id: str, *, above: str | None = None, queue
     queue = f"and job.job_queue_id = {queue_id}" if queue_id else ""
     return f"""select job.priority from :SCHEMA._private_jobs as job
             where job.task_id = {task_id} {queue} and {condition} {further}
-            order by job.priority limit 1"""
+            order by job.priority, job.run_at, job.id limit 1"""
 
 
-def _by_queue(
-    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], ordered: bool
-) -> Walk:
+def _by_queue(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
     """Available jobs of some queues: each task has a range for each queue and level."""
     queued = PARTS[3]
     ctes = f"""{TASKS}, {QUEUES},
@@ -228,5 +222,5 @@ def _by_queue(
         *conditions,
     ]
     body = f"""select found.* from range
-        cross join lateral ({_select(order, range_conditions, ordered=ordered)}) as found"""
+        cross join lateral ({_select(order, range_conditions)}) as found"""
     return Walk(ctes, body, parameters, covers_names=not criteria.error_names)

@@ -3,9 +3,10 @@
 -- workers have done, and two indexes over the jobs that have failed at least
 -- once. A job that succeeds at its first attempt never enters either of them.
 
--- Per task and stretch of time. The same jobs are in three resolutions (a
--- minute, ten minutes, an hour), of which the finer ones are forgotten sooner:
--- so a week's chart reads as few rows as an hour's.
+-- Per task and stretch of time, and under an empty name all tasks together. The
+-- same jobs are in four resolutions (a minute, ten minutes, an hour, a day), of
+-- which the finer ones are forgotten sooner: so a week's chart reads as few rows
+-- as an hour's.
 create table :SCHEMA._private_statistics (
   period_seconds integer not null,
   started_at timestamptz not null,

@@ -192,7 +192,7 @@ class TestOrderAndPages:
     def test_a_search_gives_up_after_a_while_and_goes_on_when_asked(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(search, "MOST_EXAMINED", 20)
+        monkeypatch.setattr(search, "MOST_EXAMINED_OF_MANY", 20)
         wanted = make_job("task0", {"needle": "yes"}, run_at=minutes_ago(1), priority=5)
         page = admin_page.get(pages.JOBS, {"state": "ready", "q": "payload.needle:yes"})
         looks = 1
@@ -264,6 +264,17 @@ LARGE_URLS = [
 ]
 
 
+FILL = f"""insert into "{SCHEMA}"._private_jobs
+    (task_id, job_queue_id, priority, run_at, attempts, last_error, payload)
+select task.id, case when n %% 4 = 0 then (
+        select id from "{SCHEMA}"._private_job_queues where queue_name = 'lq' || n %% 20) end,
+    0, case when n %% 3 = 0 then now() + interval '1 day' else now() - interval '1 hour' end,
+    case when n %% 6 = 1 then 25 when n %% 6 = 3 then 2 else 0 end,
+    case when n %% 6 in (1, 3) then 'KeyError: ' || n end, '{{"pad": "x"}}'
+from generate_series(1, %s) as n, "{SCHEMA}"._private_tasks as task
+where task.identifier = 'large'"""
+
+
 class TestALongTable:
     """Twelve thousand jobs are few for PostgreSQL, and many for a page that looks at fifty."""
 
@@ -271,40 +282,34 @@ class TestALongTable:
 
     @pytest.fixture
     def long_table(self, db: None) -> None:
+        """What the planner knows of it was true when the table was empty: the worst time to look."""
         for number in range(20):
             make_queue(f"lq{number}")
         make_job("large")
         with connection.cursor() as cursor:
-            cursor.execute(
-                f"""insert into "{SCHEMA}"._private_jobs
-                    (task_id, job_queue_id, priority, run_at, attempts, last_error, payload)
-                select task.id, case when n %% 4 = 0 then (
-                        select id from "{SCHEMA}"._private_job_queues where queue_name = 'lq' || n %% 20) end,
-                    0, case when n %% 3 = 0 then now() + interval '1 day' else now() - interval '1 hour' end,
-                    case when n %% 6 = 1 then 25 when n %% 6 = 3 then 2 else 0 end,
-                    case when n %% 6 in (1, 3) then 'KeyError: ' || n end, '{{"pad": "x"}}'
-                from generate_series(1, %s) as n, "{SCHEMA}"._private_tasks as task
-                where task.identifier = 'large'""",
-                [self.ROWS],
-            )
+            cursor.execute(FILL, [self.ROWS])
+            cursor.execute(f'delete from "{SCHEMA}"._private_jobs')
+            cursor.execute(f'analyze "{SCHEMA}"._private_jobs')
+            cursor.execute(FILL, [self.ROWS])
 
-    @pytest.mark.parametrize("url", LARGE_URLS)
-    def test_no_page_reads_what_it_does_not_show(self, admin_page: Client, long_table: None, url: str) -> None:
-        plans = Plans()
-        with connection.execute_wrapper(plans):
-            assert admin_page.get(url).status_code == 200
-        assert plans.rows_read
-        assert plans.sequential == []
-        # Counts go to a thousand (on the overview to ten thousand, for each of the states), pages to fifty.
-        for tag, rows in plans.rows_read.items():
-            assert rows <= MOST_READ.get(tag, 1_200), (tag, rows)
+    def test_no_page_reads_what_it_does_not_show(self, admin_page: Client, long_table: None) -> None:
+        for url in LARGE_URLS:
+            plans = Plans()
+            with connection.execute_wrapper(plans):
+                response = admin_page.get(url)
+            assert response.status_code == 200, (url, pages.text(response))
+            assert plans.rows_read, url
+            assert plans.sequential == [], url
+            # Counts go to a thousand (on the overview to five thousand, for each of the states), pages to fifty.
+            for tag, rows in plans.rows_read.items():
+                assert rows <= MOST_READ.get(tag, 1_200), (url, tag, rows)
 
-    @pytest.mark.parametrize("url", LARGE_URLS)
     def test_the_number_of_statements_does_not_grow(
-        self, admin_page: Client, long_table: None, url: str, django_assert_max_num_queries: Any
+        self, admin_page: Client, long_table: None, django_assert_max_num_queries: Any
     ) -> None:
-        with django_assert_max_num_queries(16):
-            admin_page.get(url)
+        for url in LARGE_URLS:
+            with django_assert_max_num_queries(17):
+                admin_page.get(url)
 
     def test_lists_read_no_payload(self) -> None:
         text, parameters = search._statement(
@@ -318,10 +323,10 @@ class TestALongTable:
         assert guard.SETTINGS["enable_seqscan"] == "off"
 
 
-# The overview counts up to ten thousand in each state; the others up to a thousand in each of five.
+# The overview counts up to five thousand in each state; the others up to a thousand in each of five.
 MOST_READ = {
-    "count-jobs": 40_000,
-    "task-backlog": 6_100,
+    "count-jobs": 31_000,
+    "task-backlog": 4_100,
     "error-groups": 31_000,
     "busiest-queues": 25_000,
     "queues": 25_000,

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.statistics import BUCKETS, HOUR, MINUTE, TEN_MINUTES, Row
+from django_graphile_worker.sql.statistics import BUCKETS, DAY, HOUR, MINUTE, TEN_MINUTES, Row
 
 THEN = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -30,9 +30,14 @@ def row(started_at: float, task: str = "send", succeeded: int = 1, **counts: Any
     )
 
 
-def read(period: int, schema: str, **options: Any) -> list[Row]:
+def read(period: int, schema: str, *, histograms: bool = True) -> list[Row]:
     with connection.cursor() as cursor:
-        return statistics.read(cursor, schema=schema, period=period, since=THEN, **options)
+        return statistics.read_tasks(cursor, schema=schema, period=period, since=THEN, histograms=histograms)
+
+
+def read_one(period: int, schema: str, task: str = statistics.ALL_TASKS) -> list[Row]:
+    with connection.cursor() as cursor:
+        return statistics.read(cursor, schema=schema, period=period, since=THEN, task=task)
 
 
 def record(rows: list[Row], schema: str) -> None:
@@ -67,8 +72,26 @@ def test_neighbouring_minutes_share_the_longer_stretches(worker_schema: str) -> 
 
 @pytest.mark.django_db
 def test_one_task_can_be_read_alone(worker_schema: str) -> None:
-    record([row(time.time(), "send"), row(time.time(), "charge")], worker_schema)
-    assert [each.task_identifier for each in read(MINUTE, worker_schema, task="charge")] == ["charge"]
+    record([row(time.time(), "send"), row(time.time(), "charge", succeeded=2)], worker_schema)
+    assert [each.succeeded for each in read_one(MINUTE, worker_schema, "charge")] == [2]
+
+
+@pytest.mark.django_db
+def test_all_tasks_together_are_kept_in_rows_of_their_own(worker_schema: str) -> None:
+    now = time.time() // HOUR * HOUR
+    record([row(now, "send"), row(now, "charge", succeeded=2)], worker_schema)
+    record([row(now, "send", succeeded=4)], worker_schema)
+    for period in (MINUTE, TEN_MINUTES, HOUR, DAY):
+        (total,) = read_one(period, worker_schema)
+        assert total.succeeded == sum(total.durations) == 7
+        assert {each.task_identifier for each in read(period, worker_schema)} == {"send", "charge"}
+
+
+@pytest.mark.django_db
+def test_counts_come_without_histograms_when_those_are_not_wanted(worker_schema: str) -> None:
+    record([row(time.time(), succeeded=3)], worker_schema)
+    (found,) = read(MINUTE, worker_schema, histograms=False)
+    assert (found.succeeded, list(found.durations), list(found.waits)) == (3, [], [])
 
 
 @pytest.mark.django_db

@@ -1,0 +1,182 @@
+"""What the admin's pages cost the database on a long table, and what counting costs a worker.
+
+    python -m benchmarks.bench_admin [--jobs=2000000]
+
+Each page is opened a few times; the figures are the statements and the database's time of the quickest and of
+the median. The table holds jobs of every state, in queues and without, sixty tasks and five thousand queues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from testproject import databases, embedded
+
+SCHEMA = "graphile_worker"
+ROUNDS = 7
+PAGES = {
+    "overview": "overview/",
+    "overview, a week": "overview/?span=week",
+    "jobs": "job/",
+    "jobs, ready": "job/?state=ready",
+    "jobs, scheduled": "job/?state=scheduled",
+    "jobs, running": "job/?state=running",
+    "jobs, retrying": "job/?state=retrying",
+    "jobs, failed": "job/?state=failed",
+    "jobs, ready, of a task": "job/?state=ready&q=task:task_7",
+    "jobs, ready, of a queue": "job/?state=ready&q=queue:queue_30",
+    "jobs, failed, of an exception": "job/?state=failed&q=exception:KeyError",
+    "jobs, by key (none)": "job/?q=key:nope",
+    "jobs, by payload (none)": "job/?state=ready&q=payload.user:nope",
+    "jobs, by error text (none)": "job/?state=failed&q=error:nope",
+    "a job": "job/{id}/change/",
+    "queues": "jobqueue/",
+    "recurring": "recurringtask/",
+    "workers": "worker/",
+    "errors": "errorgroup/",
+}
+
+# Numbers that share no factor with the number of tasks, so that every task has jobs of every kind.
+LOAD = f"""
+insert into {SCHEMA}._private_tasks (identifier) select 'task_' || n from generate_series(1, 60) as n;
+insert into {SCHEMA}._private_job_queues (queue_name) select 'queue_' || n from generate_series(1, 5000) as n;
+create temporary table task as select id, row_number() over (order by id) as number from {SCHEMA}._private_tasks;
+create temporary table queue as select id, row_number() over (order by id) as number
+    from {SCHEMA}._private_job_queues;
+insert into {SCHEMA}._private_jobs (
+    task_id, job_queue_id, payload, priority, run_at, attempts, max_attempts, last_error, created_at, key, flags)
+select task.id, case when n %% 7 = 0 then queue.id end,
+    json_build_object('user', n, 'token', 'secret', 'pad', repeat('x', 100)), n %% 3,
+    case when n %% 11 < 3 then now() - random() * interval '1 day'
+        when n %% 11 < 6 then date_trunc('day', now()) else now() + random() * interval '30 days' end,
+    case when n %% 23 = 7 then 25 when n %% 23 = 8 then 3 else 0 end, 25,
+    case when n %% 23 in (7, 8) then
+        (array['ValueError', 'KeyError', 'shop.Refused', 'ConnectionError'])[1 + n %% 4] || ': order ' || n
+        || E'\\n\\nTraceback (most recent call last):\\n' || repeat(E'  File "x.py", line 1, in f\\n', 20) end,
+    now() - random() * interval '2 days', case when n %% 53 = 0 then 'key-' || n end,
+    case when n %% 41 = 1 then '{{"slow": true}}'::jsonb end
+from generate_series(1, %s) as n
+join task on task.number = 1 + n %% (select count(*) from task)
+join queue on queue.number = 1 + n %% 5000;
+update {SCHEMA}._private_jobs set locked_at = now() - random() * interval '1 hour', locked_by = 'worker-' || id %% 20
+where id in (select id from {SCHEMA}._private_jobs where is_available and run_at < now() limit 1000);
+insert into {SCHEMA}._private_statistics
+select period, to_timestamp(floor(extract(epoch from now()) / period) * period - period * back), 'task_' || number,
+    100, 3, 1, 0, 10, 1, array_fill(5, array[48]), array_fill(5, array[48])
+from (values (60, 120), (600, 156), (3600, 192)) as resolution (period, kept),
+    generate_series(0, kept - 1) as back, generate_series(1, 60) as number;
+"""
+
+
+@contextmanager
+def scratch_site() -> Iterator[psycopg.Connection[Any]]:
+    """A database of the demo site's, made for this and dropped afterwards."""
+    databases.ensure_running()
+    server = os.environ.get("DATABASE_URL") or embedded.conninfo()
+    name = f"benchmark_admin_{os.getpid()}"
+    with psycopg.connect(server, autocommit=True) as maintenance:
+        maintenance.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
+        try:
+            url = make_conninfo(server, dbname=name)
+            os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings", "DEBUG": "0"}
+            import django
+            from django.core.management import call_command
+
+            django.setup()
+            call_command("migrate", verbosity=0)
+            with psycopg.connect(url, autocommit=True) as connection:
+                yield connection
+        finally:
+            maintenance.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def load(connection: psycopg.Connection[Any], jobs: int) -> None:
+    began = time.perf_counter()
+    with connection.transaction():
+        for statement in LOAD.split(";\n"):
+            if statement.strip():
+                connection.execute(statement.encode(), [jobs] if "%s" in statement else [])
+    connection.execute(f"vacuum analyze {SCHEMA}._private_jobs".encode())
+    row = connection.execute(f"select pg_total_relation_size('{SCHEMA}._private_jobs')".encode()).fetchone()
+    print(f"{jobs:,} jobs, {row[0] / 2**20:,.0f} MB, loaded in {time.perf_counter() - began:.0f} s\n" if row else "")
+
+
+class Stopwatch:
+    """Counts statements, and the seconds that the database took for them."""
+
+    def __init__(self) -> None:
+        self.statements, self.seconds = 0, 0.0
+
+    def __call__(self, execute: Any, *arguments: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return execute(*arguments)
+        finally:
+            self.statements += 1
+            self.seconds += time.perf_counter() - began
+
+
+def measure_pages(job_id: int) -> None:
+    from django.contrib.auth import get_user_model
+    from django.db import connection
+    from django.test import Client
+
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("benchmark"))
+    print(f"{'page':32}{'statements':>11}{'best':>10}{'median':>10}")
+    for name, path in PAGES.items():
+        watches = []
+        for _ in range(ROUNDS):
+            watches.append(Stopwatch())
+            with connection.execute_wrapper(watches[-1]):
+                response = client.get("/admin/graphile_worker/" + path.format(id=job_id))
+            assert response.status_code == 200, (name, response.status_code)
+        seconds = sorted(watch.seconds for watch in watches)
+        best, median = seconds[0] * 1000, statistics.median(seconds) * 1000
+        print(f"{name:32}{watches[-1].statements:>11}{best:>7.1f} ms{median:>7.1f} ms", flush=True)
+
+
+def measure_tally() -> None:
+    from django_graphile_worker.sql.claims import Claim
+    from django_graphile_worker.worker.outcome import Succeeded
+    from django_graphile_worker.worker.tally import Tally
+
+    now = time.time()
+    print("\ncounting, per job")
+    for size in (1, 10, 100, 1000):
+        outcomes = [
+            Succeeded(Claim(n, n % 5, 1, "{}", None, 0, now, 25, None, 0, None, None, now, now, None), 0.001)
+            for n in range(size)
+        ]
+        tally = Tally()
+        times = []
+        for _ in range(max(20_000 // size, 20)):
+            began = time.perf_counter()
+            tally.add(outcomes, str)
+            times.append(time.perf_counter() - began)
+        print(f"  in batches of {size:5} {min(times) / size * 1e6:8.2f} µs")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2_000_000)
+    arguments = parser.parse_args()
+    with scratch_site() as connection:
+        load(connection, arguments.jobs)
+        found = connection.execute(f"select max(id) from {SCHEMA}._private_jobs".encode()).fetchone()
+        measure_pages(found[0] if found else 1)
+    measure_tally()
+
+
+if __name__ == "__main__":
+    main()
