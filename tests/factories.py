@@ -14,7 +14,7 @@ _numbers = itertools.count(1)
 
 
 def _too_deep() -> str:
-    """JSON that PostgreSQL takes and Python gives up on; a newer Python reads as deep as PostgreSQL, then a long number."""
+    """JSON that PostgreSQL takes and Python gives up on. A newer Python reads as deep: for it, a long number."""
     deep = "[" * 3000 + "]" * 3000
     try:
         json.loads(deep)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 import pytest
@@ -118,7 +117,8 @@ def test_a_hostile_search_path_changes_nothing(committing_worker: Callable[..., 
                 "select id from {schema}.remove_job('key')",
                 "select id from {schema}.complete_jobs(array(select id from {schema}._private_jobs))",
             )
-            assert all([worker.query(statement) for statement in statements])
+            results = [worker.query(statement) for statement in statements]
+            assert all(results)
             assert worker.jobs() == []
 
 
