@@ -311,7 +311,11 @@ class Simulation:
         self._check_the_end()
 
     def _left(self) -> list[Any]:
-        return self.query("select id, attempts, locked_by from {schema}._private_jobs where attempts < max_attempts")
+        """Jobs that are not over: neither gone nor permanently failed."""
+        return self.query(
+            "select id, attempts, locked_by from {schema}._private_jobs"
+            " where attempts < max_attempts or locked_at is not null"
+        )
 
     def _check_the_end(self) -> None:
         present = {row[0] for row in self.query("select id from {schema}._private_jobs")}
