@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
 
 from tests.browser import showcase
 
@@ -70,6 +72,13 @@ def site(live_server: Any, settings: Any, worker_schema: str) -> Any:
     return live_server
 
 
+def _session() -> str:
+    """The cookie of somebody who has logged in already."""
+    client = Client()
+    client.force_login(get_user_model().objects.get(username="demo"))
+    return client.cookies["sessionid"].value
+
+
 def _is_complaint(message: Any) -> bool:
     return message.type == "error" and "favicon.ico" not in message.location.get("url", "")
 
@@ -80,17 +89,20 @@ def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
     complaints: list[str] = []
     contexts: list[Any] = []
 
-    def open_(path: str = "overview/", **options: Any) -> Any:
+    def open_(path: str = "overview/", *, logs_in: bool = False, **options: Any) -> Any:
         context = browser.new_context(base_url=f"{site.url}/admin/graphile_worker/", **options)
         contexts.append(context)
+        if not logs_in:
+            context.add_cookies([{"name": "sessionid", "value": _session(), "url": site.url}])
         page = context.new_page()
         page.set_default_timeout(10_000)
         page.on("console", lambda message: complaints.append(message.text) if _is_complaint(message) else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path)
-        page.fill("#id_username", "demo")
-        page.fill("#id_password", showcase.PASSWORD)
-        page.click("input[type=submit]")
+        if logs_in:
+            page.fill("#id_username", "demo")
+            page.fill("#id_password", showcase.PASSWORD)
+            page.click("input[type=submit]")
         page.wait_for_selector(".gw-page")
         return page
 

@@ -51,7 +51,7 @@ def test_from_a_failed_job_to_its_success(open_page: OpenPage) -> None:
         updated_at=minutes_ago(5),
         run_at=minutes_ago(1),
     )
-    page = open_page("overview/")
+    page = open_page("overview/", logs_in=True)
     page.click("text=Permanently failed")
     page.fill("#gw-q", "error:'no such order'".replace("'", '"'))
     page.keyboard.press("Enter")
