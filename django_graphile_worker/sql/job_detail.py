@@ -28,7 +28,8 @@ left join lateral (
     left join :SCHEMA._private_tasks as other_task on other_task.id = other.task_id
     where other.locked_at >= queue.locked_at - interval '1 second' and other.job_queue_id = queue.id
         and other.locked_by = queue.locked_by
-    order by other.priority, other.run_at, other.id limit 1) as running on queue.locked_at is not null and job.locked_at is null
+    order by other.priority, other.run_at, other.id limit 1) as running
+    on queue.locked_at is not null and job.locked_at is null
 left join lateral (
     select count(*) as number from (
         select from :SCHEMA._private_tasks as each_task
