@@ -147,6 +147,7 @@ declare
     queues_left int := max_queues;
     level int := -32769;
     unqueued_level int; flagged_level int; queued_level int;
+    unqueued_levels int[]; flagged_levels int[]; queued_levels int[];
     unqueued_tasks int[]; flagged_tasks int[]; queued_tasks int[];
     chosen_jobs tid[]; chosen_queues int[]; held_queues int[];
     queues_taken boolean;
@@ -156,44 +157,42 @@ declare
     taken int;
 begin
     while remaining > 0 loop
-        select n.priority, array_agg(task.id) into unqueued_level, unqueued_tasks
-        from unnest(known_tasks) as task(id)
-        cross join lateral (
-            select j.priority from :SCHEMA._private_jobs as j
-            where j.is_available and j.job_queue_id is null and j.flags is null
-                and (j.task_id, j.priority) > (task.id, level) and j.task_id <= task.id
-            order by j.task_id, j.priority limit 1
-        ) as n
-        group by n.priority order by n.priority limit 1;
-        if wants_flagged then
-            select n.priority, array_agg(task.id) into flagged_level, flagged_tasks
-            from unnest(known_tasks) as task(id)
-            cross join lateral (
+        -- The next priority of each task, in each of the three kinds of jobs: one
+        -- look, because an idle worker's latency is made of how often it looks.
+        select array_agg(each.unqueued), array_agg(each.flagged), array_agg(each.queued),
+            min(each.unqueued), min(each.flagged), min(each.queued)
+        into unqueued_levels, flagged_levels, queued_levels, unqueued_level, flagged_level, queued_level
+        from (
+            select (
+                select j.priority from :SCHEMA._private_jobs as j
+                where j.is_available and j.job_queue_id is null and j.flags is null
+                    and (j.task_id, j.priority) > (task.id, level) and j.task_id <= task.id
+                order by j.task_id, j.priority limit 1
+            ) as unqueued, case when wants_flagged then (
                 select j.priority from :SCHEMA._private_jobs as j
                 where j.is_available and j.job_queue_id is null and j.flags is not null
                     and (j.task_id, j.priority) > (task.id, level) and j.task_id <= task.id
                 order by j.task_id, j.priority limit 1
-            ) as n
-            group by n.priority order by n.priority limit 1;
-            wants_flagged := flagged_level is not null;
-        end if;
-        if wants_queued then
-            select n.priority, array_agg(task.id) into queued_level, queued_tasks
-            from unnest(known_tasks) as task(id)
-            cross join lateral (
+            ) end as flagged, case when wants_queued then (
                 select j.priority from :SCHEMA._private_jobs as j
                 where j.is_available and j.job_queue_id is not null
                     and (j.task_id, j.priority) > (task.id, level) and j.task_id <= task.id
                 order by j.task_id, j.priority limit 1
-            ) as n
-            group by n.priority order by n.priority limit 1;
-            wants_queued := queued_level is not null;
-        end if;
+            ) end as queued
+            from unnest(known_tasks) as task(id)
+        ) as each;
+        wants_flagged := flagged_level is not null;
+        wants_queued := queued_level is not null;
         level := least(unqueued_level, flagged_level, queued_level);
         exit when level is null;
-        if unqueued_level > level or unqueued_level is null then unqueued_tasks := '{}'; end if;
-        if flagged_level > level or flagged_level is null then flagged_tasks := '{}'; end if;
-        if queued_level > level or queued_level is null then queued_tasks := '{}'; end if;
+        unqueued_tasks := '{}';
+        flagged_tasks := '{}';
+        queued_tasks := '{}';
+        for place in 1..cardinality(known_tasks) loop
+            if unqueued_levels[place] = level then unqueued_tasks := unqueued_tasks || known_tasks[place]; end if;
+            if flagged_levels[place] = level then flagged_tasks := flagged_tasks || known_tasks[place]; end if;
+            if queued_levels[place] = level then queued_tasks := queued_tasks || known_tasks[place]; end if;
+        end loop;
 
         passed_run_at := '-infinity';
         passed_id := 0;
