@@ -1,5 +1,7 @@
 """The worker beside the original, in interleaved runs: the ratios are what counts, the machine is what it is.
 
+Each works on a schema of its own making, in a database of its own.
+
 python -m benchmarks.bench_worker [--rounds=3] [--only=drain,queues,backlog,latency,start,idle] [--jobs=100000]
 """
 
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +68,24 @@ def main() -> None:
     has_node = node.executable() is not None
     if not has_node:
         print("npm is not here: no peer, figures without ratios.")
-    with scratch_database() as database:
-        bench = Bench(database, options.rounds, has_node)
+    with ExitStack() as stack:
+        database = stack.enter_context(scratch_database())
+        theirs = stack.enter_context(scratch_database(migrate_with_node, "_node")) if has_node else database
+        bench = Bench(database, theirs, options.rounds, has_node)
         for name in options.only.split(","):
             print(f"\n-- {name}", flush=True)
             getattr(bench, name)(options)
 
 
+def migrate_with_node(url: str) -> None:
+    environment = os.environ | {"DATABASE_URL": url_for_node(url)}
+    subprocess.run([*command(NODE_DEFAULT), "migrate"], env=environment, check=True)
+
+
 class Bench:
-    def __init__(self, database: Database, rounds: int, has_node: bool) -> None:
-        self.database = database
+    def __init__(self, ours: Database, theirs: Database, rounds: int, has_node: bool) -> None:
+        self.databases = {OURS: ours, NODE_TUNED: theirs, NODE_DEFAULT: theirs}
+        self.database = ours
         self.rounds = rounds
         self.peers = [OURS, NODE_TUNED, NODE_DEFAULT] if has_node else [OURS]
 
@@ -126,6 +136,7 @@ class Bench:
         measured: dict[str, list[float]] = {peer: [] for peer in peers}
         for _ in range(self.rounds):
             for peer in peers:
+                self.database = self.databases[peer]
                 self.database.empty()
                 measured[peer] += self.latencies(peer)
         for peer, milliseconds in measured.items():
@@ -139,6 +150,7 @@ class Bench:
         measured: dict[str, list[float]] = {peer: [] for peer in peers}
         for _ in range(self.rounds):
             for peer in peers:
+                self.database = self.databases[peer]
                 self.database.empty()
                 self.load(1, task="stamp", payload="json_build_object('number', 0)")
                 began = time.time() * 1000
@@ -150,9 +162,10 @@ class Bench:
 
     def idle(self, options: argparse.Namespace) -> None:
         """Fifty slots with nothing to do for twenty seconds."""
-        self.database.empty()
         settings = {OURS: {"concurrency": 50}, NODE_DEFAULT: {"concurrentJobs": 50, "maxPoolSize": 52}}
         for peer in [peer for peer in self.peers if peer != NODE_TUNED]:
+            self.database = self.databases[peer]
+            self.database.empty()
             with self.worker(peer, "serve", settings=settings[peer]) as process:
                 next(messages(process))
                 time.sleep(3)
@@ -211,6 +224,7 @@ class Bench:
         left: str = "true",
         time_limit: float = 60,
     ) -> float:
+        self.database = self.databases[peer]
         count = prepare(peer)
         with self.worker(peer, "drain", str(count), settings=settings, left=left, time_limit=time_limit) as process:
             result = next(message for message in messages(process) if "seconds" in message)

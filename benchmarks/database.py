@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,15 +50,16 @@ class Database:
 
 
 @contextmanager
-def scratch_database() -> Iterator[Database]:
+def scratch_database(install: Callable[[str], None] | None = None, suffix: str = "") -> Iterator[Database]:
+    """A new database, with our schema in it or with what ``install`` puts there."""
     databases.ensure_running()
     server = os.environ.get("DATABASE_URL") or databases.to_url(databases.from_url(embedded.conninfo()))
-    name = f"benchmark_{os.getpid()}"
+    name = f"benchmark_{os.getpid()}{suffix}"
     with psycopg.connect(server, autocommit=True) as connection, durable(connection):
         connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
         url = make_conninfo(server, dbname=name)
         try:
-            migrate(url)
+            (install or migrate)(url)
             database = Database(url)
             yield database
             database.connection.close()

@@ -1,7 +1,8 @@
 // The original as the measured peer: runs `noop` jobs and reports on standard output.
 //   node_worker.mjs drain  N       run N jobs, report the seconds from the first start to the last row gone
+//   node_worker.mjs migrate        make its schema
 //   node_worker.mjs serve          run `stamp` jobs until standard input closes; report each start
-import { run } from "graphile-worker";
+import { run, runMigrations } from "graphile-worker";
 import { Logger } from "@graphile/logger";
 import pg from "pg";
 
@@ -27,6 +28,10 @@ const taskList = {
   },
 };
 
+if (mode === "migrate") {
+  await runMigrations({ connectionString });
+  process.exit(0);
+}
 const runner = await run({
   connectionString,
   preset: { worker },
