@@ -152,7 +152,7 @@ class Settings:
     poll_interval: float = _setting(2.0, _duration(0.01))
     listen: bool = _setting(True, _boolean)
     prepared_statements: bool = _setting(True, _boolean)
-    local_queue_size: int = _setting(1000, _whole_number(0))
+    local_queue_size: int = _setting(2000, _whole_number(0))
     grace_period: float = _setting(5.0, _duration())
     heartbeat_interval: float = _setting(10.0, _duration(0.1))
     worker_timeout: float = _setting(60.0, _duration(0.3))

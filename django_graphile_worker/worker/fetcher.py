@@ -18,6 +18,10 @@ HORIZON = 0.05
 STRETCH_HORIZON = 0.1
 # And never more payload than this.
 CHARACTERS_AHEAD = 16 * 1024 * 1024
+# A job of this length is worth another thread; shorter ones only get into each other's way.
+WORTH_A_SLOT = 0.0001
+# If a few slots were called and one of the jobs takes long after all, the others are called so soon.
+SECOND_LOOK = 0.002
 # Claimed jobs that have not begun by then are given back.
 PATIENCE = 0.5
 
@@ -61,10 +65,13 @@ class Fetcher(Service):
     def step(self) -> float:
         """Fill the slots; return the seconds until there may be more to claim."""
         self._return_the_waiting()
+        if self._slots.could_do_more:
+            # Shorter jobs were expected than there are.
+            self._slots.call(self._slots.concurrency)
         room = self._room()
         self.last_claim_was_empty = True
         if room < 1:
-            return PATIENCE if self._slots.has_waiting else self._poll_interval
+            return self._longest_wait()
         if not self._may_claim():
             # A lease that is back, say, tells nobody: asking costs the database nothing.
             return min(PATIENCE, self._poll_interval)
@@ -93,18 +100,17 @@ class Fetcher(Service):
         """Free slots and, for short jobs, a little more."""
         slots = self._slots
         ahead = self._pace.ahead(self._local_queue_size)
-        slots.low_water = ahead // 2
+        slots.low_water = ahead * 3 // 4
         slots.is_hungry = False
         if slots.backlog > slots.low_water:
-            # A sip is not worth the walk while half a glass is left.
+            # A sip is not worth the walk while the glass is nearly full.
             return 0
         return slots.free + max(ahead - slots.backlog, 0)
 
     def _hand_over(self, claims: list[Claim], duration: float) -> None:
         if claims:
             self._pace.weigh(claims)
-            for stretch in stretches(claims):
-                self._slots.submit(stretch)
+            self._slots.submit(list(stretches(claims)), callers=self._pace.callers())
             self._on_claimed(claims, duration)
 
     def _delay_after(self, claimed: Claimed, max_queues: int) -> float:
@@ -116,9 +122,13 @@ class Fetcher(Service):
         self._slots.is_hungry = len(queues) < max_queues
         until_next = math.inf if claimed.seconds_until_next is None else claimed.seconds_until_next
         expected = self._expected_at - time.monotonic()
-        # What sits behind a long job is to be given back in time, however rare the polls.
-        longest = PATIENCE if self._slots.has_waiting else self._poll_interval
-        return max(min(self._poll_interval, longest, until_next, expected), 0.0)
+        return max(min(self._longest_wait(), until_next, expected), 0.0)
+
+    def _longest_wait(self) -> float:
+        """What sits behind a long job is to go to another slot, or back, in time, however rare the polls."""
+        if self._slots.could_do_more:
+            return min(SECOND_LOOK, self._poll_interval)
+        return min(PATIENCE, self._poll_interval) if self._slots.has_waiting else self._poll_interval
 
     def _return_the_waiting(self) -> None:
         patience, self._patience = self._patience, PATIENCE
@@ -145,6 +155,11 @@ class Pace:
             return 0
         room = min(limit, CHARACTERS_AHEAD // self._characters)
         return min(room, int(self._slots.concurrency * HORIZON / max(seconds, 1e-6)))
+
+    def callers(self) -> int:
+        """How many slots to call for new jobs: all, unless jobs are so short that a few keep up."""
+        seconds = self._measure()
+        return self._slots.concurrency if seconds is None else math.ceil(seconds / WORTH_A_SLOT) + 1
 
     def stretch(self, limit: int) -> int:
         """How many jobs of one queue to claim at once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 
 from django_graphile_worker.sql.claims import Claim
@@ -22,14 +22,13 @@ Run = Callable[[Claim], Outcome]
 class Stretch:
     """Jobs that one slot runs in order; all of one queue, or just one job."""
 
-    __slots__ = ("claims", "has_begun", "queue_id", "submitted_at")
+    __slots__ = ("claims", "queue_id", "submitted_at")
 
     def __init__(self, claims: list[Claim], queue_id: int | None, submitted_at: float) -> None:
         # The next one last: taking it is one step that no other thread can split.
         self.claims = claims
         self.queue_id = queue_id
         self.submitted_at = submitted_at
-        self.has_begun = False
 
     def take_back(self) -> list[Claim]:
         """Whatever has not been started yet."""
@@ -60,9 +59,10 @@ class Slots:
         self._on_queue_done = on_queue_done
         self._on_hungry = on_hungry
         self._on_thread_end = on_thread_end
-        self._waiting: SimpleQueue[Stretch | None] = SimpleQueue()
-        # The same line for the one who fills it: who has waited longest is seen without taking them out.
+        # Who waits, in order. Slots help themselves; one that finds nobody rests until a call comes.
         self._line: deque[Stretch] = deque()
+        self._calls: SimpleQueue[bool] = SimpleQueue()
+        self._is_resting = [False] * concurrency
         self._current: list[Stretch | None] = [None] * concurrency
         # Jobs, not stretches: one that is on its way from the queue to a slot is seen in neither.
         self._submitted = 0
@@ -70,17 +70,17 @@ class Slots:
         self._finished = [0] * concurrency
         self._busy_seconds = [0.0] * concurrency
         self._threads: list[threading.Thread] = []
-        self._idle = threading.Semaphore(0)
         # Told once per meal: the fetcher clears it when it goes shopping.
         self.low_water = 0
         self.is_hungry = True
         self._is_abandoned = False
+        self._is_ending = False
         self._changed = threading.Event()
 
     @property
     def backlog(self) -> int:
         """Stretches that wait for a slot."""
-        return self._waiting.qsize()
+        return len(self._line)
 
     @property
     def free(self) -> int:
@@ -102,12 +102,27 @@ class Slots:
         """Is there anything claimed that has not begun?"""
         return self.backlog > 0 or any(stretch is not None and stretch.claims for stretch in self._current)
 
-    def submit(self, stretch: Stretch) -> None:
-        self._submitted += len(stretch.claims)
-        self._line.append(stretch)
-        self._waiting.put(stretch)
-        if len(self._threads) < self.concurrency and not self._idle.acquire(blocking=False):
+    def submit(self, stretches: Sequence[Stretch], *, callers: int) -> None:
+        """Let these wait, and call so many slots: for short jobs a few are quicker than all.
+
+        Python runs one thread at a time. Ten that wake up to run ten jobs of ten
+        microseconds mostly wait for each other, and so does the one who claims.
+        """
+        self._submitted += sum(len(stretch.claims) for stretch in stretches)
+        self._line.extend(stretches)
+        self.call(min(callers, len(stretches)))
+
+    def call(self, slots: int) -> None:
+        """Wake resting slots, or start new ones."""
+        for _ in range(min(slots - sum(self._is_resting), self.concurrency - len(self._threads))):
             self._add_thread()
+        for _ in range(slots):
+            self._calls.put(True)
+
+    @property
+    def could_do_more(self) -> bool:
+        """Does somebody wait although a slot rests?"""
+        return bool(self._line) and (any(self._is_resting) or len(self._threads) < self.concurrency)
 
     def take_back(self, *, waited_longer_than: float = 0.0) -> list[Stretch]:
         """Jobs that wait: of slots that are busy, the rest of their stretch; and the backlog."""
@@ -123,22 +138,11 @@ class Slots:
 
     def _drain(self, horizon: float) -> list[Stretch]:
         taken: list[Stretch] = []
-        while self._line and self._line[0].has_begun:
-            self._line.popleft()
-        if not self._line or self._line[0].submitted_at > horizon:
-            return taken
-        for _ in range(self.backlog):
+        while self._line and self._line[0].submitted_at <= horizon:
             try:
-                stretch = self._waiting.get_nowait()
-            except Exception:
+                taken.append(self._line.popleft())
+            except IndexError:
                 break
-            if stretch is None or stretch.submitted_at > horizon:
-                # Younger ones stand behind: all that follow are young.
-                self._waiting.put(stretch)
-                break
-            self._idle.release()
-            stretch.has_begun = True
-            taken.append(stretch)
         return taken
 
     def running(self) -> int:
@@ -146,8 +150,9 @@ class Slots:
 
     def stop(self) -> None:
         """Let every thread end after what it is doing."""
+        self._is_ending = True
         for _ in self._threads:
-            self._waiting.put(None)
+            self._calls.put(True)
 
     def abandon(self, claims: Iterable[Claim]) -> list[Outcome | int]:
         """Stop listening to jobs that would not end: they go back as if they had not begun."""
@@ -174,26 +179,33 @@ class Slots:
         thread.start()
 
     def _work(self, place: int) -> None:
-        waiting = self._waiting
-        current = self._current
+        line, current = self._line, self._current
         try:
-            while (stretch := waiting.get()) is not None:
-                current[place] = stretch
-                stretch.has_begun = True
-                if not self.is_hungry and waiting.qsize() <= self.low_water:
+            while True:
+                try:
+                    current[place] = stretch = line.popleft()
+                except IndexError:
+                    if self._is_ending:
+                        return
+                    self._rest(place)
+                    continue
+                if not self.is_hungry and len(line) <= self.low_water:
                     self.is_hungry = True
                     self._on_hungry()
                 self._run_stretch(place, stretch)
                 current[place] = None
                 if not self._changed.is_set():
                     self._changed.set()
-                if not self.is_hungry and waiting.qsize() <= self.low_water:
+                if not self.is_hungry and len(line) <= self.low_water:
                     self.is_hungry = True
                     self._on_hungry()
-                if len(self._threads) < self.concurrency:
-                    self._idle.release()
         finally:
             self._on_thread_end()
+
+    def _rest(self, place: int) -> None:
+        self._is_resting[place] = True
+        self._calls.get()
+        self._is_resting[place] = False
 
     def _run_stretch(self, place: int, stretch: Stretch) -> None:
         claims = stretch.claims

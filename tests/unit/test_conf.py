@@ -20,7 +20,7 @@ def test_defaults() -> None:
     settings = Settings.from_mapping({})
     assert settings == Settings()
     assert (settings.schema, settings.database) == ("graphile_worker", "default")
-    assert (settings.concurrency, settings.processes, settings.local_queue_size) == (10, 1, 1000)
+    assert (settings.concurrency, settings.processes, settings.local_queue_size) == (10, 1, 2000)
     assert (settings.poll_interval, settings.grace_period) == (2.0, 5.0)
     assert (settings.heartbeat_interval, settings.worker_timeout, settings.statement_timeout) == (10.0, 60.0, 30.0)
     assert (settings.listen, settings.notify, settings.prepared_statements, settings.log_success) == (True,) * 4
