@@ -1,4 +1,4 @@
-"""Puts a worker together: builds the parts, hands each what it needs, starts and stops them in order."""
+"""The life of a worker: started in order, drained, and stopped so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -6,47 +6,19 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from django_graphile_worker import signals
-from django_graphile_worker.conf import Settings
-from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.jobs import Job
-from django_graphile_worker.registry import Registry
-from django_graphile_worker.registry import tasks as registered_tasks
-from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.announcer import Announcer
-from django_graphile_worker.worker.claimer import Claimer
-from django_graphile_worker.worker.cron import Cron
-from django_graphile_worker.worker.database import POOLER_CONFUSION, Database
-from django_graphile_worker.worker.executor import Executor
-from django_graphile_worker.worker.fetcher import Fetcher
-from django_graphile_worker.worker.heartbeat import Heartbeat
-from django_graphile_worker.worker.identity import about_this_process, new_worker_id
-from django_graphile_worker.worker.ledger import ReleaseLedger
-from django_graphile_worker.worker.listener import Listener
-from django_graphile_worker.worker.news import News
-from django_graphile_worker.worker.outcome import Outcome
-from django_graphile_worker.worker.recovery import Recovery
-from django_graphile_worker.worker.releaser import Releaser
-from django_graphile_worker.worker.run import Run
-from django_graphile_worker.worker.selection import selected_tasks
+from django_graphile_worker.worker.assembly import Assembly
+from django_graphile_worker.worker.database import POOLER_CONFUSION
 from django_graphile_worker.worker.service import Service
-from django_graphile_worker.worker.slots import Slots, Stretch, interrupted
-from django_graphile_worker.worker.tally import Tally
 
-# A listener that heard nothing for so many beats is deaf.
-BEATS_OF_SILENCE = 2.5
 # After the grace period cancelled coroutines get this long to clean up.
 LAST_WORDS = 1.0
 # How often a stopping or draining worker looks whether its jobs are over.
 LOOK_INTERVAL = 0.02
 # How often in a row a draining worker tries to claim before it gives up: about half a minute.
 ATTEMPTS_TO_CLAIM = 9
-# Jobs that fall due later than this are added without a notification: whoever listens must look as often.
-ANNOUNCED_AHEAD = 10.0
 
 Question = Callable[[], bool]
 
@@ -55,131 +27,8 @@ def never() -> bool:
     return False
 
 
-class Runner:
+class Runner(Assembly):
     """One worker on one database. Process signals and exit codes are the command's business."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        using: str,
-        *,
-        registry: Registry = registered_tasks,
-        cron_items: Sequence[CronItem] = (),
-        version: str = "",
-    ) -> None:
-        self.settings = settings
-        self.using = using
-        self.worker_id = new_worker_id()
-        self.tasks = selected_tasks(registry, settings)
-        self.cron_items = tuple(cron_items)
-        self._version = version
-        self._started_at = time.monotonic()
-        self._is_stopping = False
-        self._is_draining = False
-        self._build()
-
-    def _build(self) -> None:
-        """From the bottom up: each part is given what it calls."""
-        settings = self.settings
-        self.announcer = Announcer(type(self))
-        self.tally = Tally()
-        self.claimer = Claimer(
-            self._database("fetcher"), settings, self.tasks, holder=self._holder, notify=settings.notify
-        )
-        self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
-        self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of)
-        self.releaser = self._build_releaser()
-        self.slots = Slots(
-            settings.concurrency,
-            run=self.executor.run,
-            on_outcome=self.releaser.put,
-            on_queue_done=self.releaser.put,
-            on_hungry=self._wake_fetcher,
-            on_thread_end=self.executor.thread_finished,
-        )
-        self.heartbeat = self._build_heartbeat()
-        self.fetcher = self._build_fetcher()
-        self.listener = self._build_listener() if settings.listen else None
-        self.recovery = self._build_recovery()
-        self.cron = self._build_cron() if self.cron_items else None
-
-    def _build_releaser(self) -> Releaser:
-        database = self._database("releaser")
-        ledger = ReleaseLedger(database, holder=self._holder, now=self.claimer.now, notify=self.settings.notify)
-        return Releaser(
-            ledger=ledger,
-            on_released=self._note_released,
-            on_settled=lambda outcomes: self.claimer.let_go([outcome.claim for outcome in outcomes]),
-            on_lost=self.news.lost,
-            on_retry=self._expect,
-            on_queues_free=lambda queue_ids: self._wake_fetcher(),
-            on_returned=self._wake_fetcher,
-            on_close=database.close,
-            on_trouble=self.news.trouble,
-        )
-
-    def _build_heartbeat(self) -> Heartbeat:
-        return Heartbeat(
-            database=self._database("heartbeat"),
-            worker_id=self._holder,
-            metadata=self._metadata,
-            channel=lambda: self._channel() if self.settings.listen and self.settings.notify else None,
-            on_lost=self._lose_lease,
-            on_beat=self._record_statistics,
-            interval=self.settings.heartbeat_interval,
-            timeout=self.settings.worker_timeout,
-            on_trouble=self.news.trouble,
-        )
-
-    def _build_fetcher(self) -> Fetcher:
-        return Fetcher(
-            slots=self.slots,
-            claim=self.claimer,
-            give_back=self._give_back,
-            may_claim=self._may_claim,
-            on_claimed=self.news.claimed,
-            poll_interval=self._look_every(),
-            local_queue_size=self.settings.local_queue_size,
-            on_close=self.claimer.close,
-            on_trouble=self.news.trouble,
-        )
-
-    def _build_listener(self) -> Listener:
-        settings = self.settings
-        return Listener(
-            database=self._database("listener"),
-            channel=self._channel,
-            on_jobs=self._wake_fetcher,
-            on_listening=self.news.listening,
-            on_lost=self.news.deaf,
-            request_proof=self.heartbeat.wake,
-            proof_within=BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None,
-            on_trouble=self.news.trouble,
-        )
-
-    def _build_recovery(self) -> Recovery:
-        return Recovery(
-            database=self._database("recovery"),
-            timeout=self.settings.worker_timeout,
-            may_judge=lambda: self._is_draining or self.heartbeat.is_steady,
-            on_recovered=self.news.recovered,
-            on_stale=self.news.stale_locks,
-            statistics_retention=self.settings.statistics_retention,
-            now=self.claimer.now,
-            notify=self.settings.notify,
-            on_trouble=self.news.trouble,
-        )
-
-    def _build_cron(self) -> Cron:
-        return Cron(
-            items=self.cron_items,
-            database=self._database("cron"),
-            schema=self.settings.schema,
-            announce=self.news.tell,
-            use_local_time=self.settings.use_local_time,
-            notify=self.settings.notify,
-            on_trouble=self.news.trouble,
-        )
 
     def start(self) -> None:
         """Enter the register, then start the parts; the one that claims comes last."""
@@ -330,54 +179,6 @@ class Runner:
             thread.join(LOOK_INTERVAL)
         thread.join(LAST_WORDS)
 
-    def _may_claim(self) -> bool:
-        is_able = bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
-        return is_able and not self.releaser.is_returning
-
-    def _give_back(self, stretches: Sequence[Stretch]) -> None:
-        queue_ids = [stretch.queue_id for stretch in stretches if stretch.queue_id is not None]
-        self.releaser.put_back(list(interrupted(stretches)), queue_ids)
-
-    def _note_released(self, outcomes: Sequence[Outcome]) -> None:
-        self.tally.add(outcomes, self.claimer.identifier_of)
-        self.news.released(outcomes)
-
-    def _record_statistics(self, cursor: Any) -> None:
-        rows = self.tally.drain()
-        try:
-            statistics.record(cursor, rows, schema=self.settings.schema)
-        except Exception:
-            self.tally.restore(rows)
-            raise
-
-    def _look_every(self) -> float:
-        interval = self.settings.poll_interval
-        return min(interval, ANNOUNCED_AHEAD) if self.settings.listen else interval
-
-    def _wake_fetcher(self) -> None:
-        self.fetcher.wake()
-
-    def _expect(self, seconds: float) -> None:
-        if seconds < self.settings.poll_interval:
-            self.fetcher.expect(seconds)
-
-    def _holder(self) -> str:
-        return self.worker_id
-
-    def _job_of(self, claim: Claim) -> Job:
-        run = Run(claim, self._holder, time.monotonic())
-        run.task = self.claimer.task_of(claim.task_id)
-        return run.job
-
-    def _channel(self) -> str:
-        return f"worker:{self.worker_id}"
-
-    def _lose_lease(self) -> None:
-        lost, self.worker_id = self.worker_id, new_worker_id()
-        self.news.tell(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
-        # What has not begun is somebody else's by now: not to be run, and the releaser says so.
-        self.fetcher.give_all_back()
-
     def _tell_started(self) -> None:
         self.news.tell(
             signals.worker_started,
@@ -385,21 +186,3 @@ class Runner:
             concurrency=self.settings.concurrency,
             tasks=tuple(sorted(self.tasks)),
         )
-
-    def _metadata(self) -> Mapping[str, Any]:
-        return {
-            **about_this_process(self._version),
-            "database": self.using,
-            "schema": self.settings.schema,
-            "concurrency": self.settings.concurrency,
-            "tasks": sorted(self.tasks),
-            "is_listening": self.listener is not None and self.listener.is_healthy,
-            "is_stopping": self._is_stopping,
-            "running": [
-                {"job_id": job.claim.id, "task": job.task_identifier, "started_at": job.started_at}
-                for job in self.executor.running()
-            ],
-        }
-
-    def _database(self, part: str) -> Database:
-        return Database(self.using, self.settings, part=part)
