@@ -46,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
-@pytest.fixture(scope="session")
+# Not longer than a module: while Playwright is open, an event loop runs in this thread, and other tests want none.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, or a reason why not."""
     playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -23,7 +23,7 @@ import os, signal, sys
 import psycopg
 from testproject import embedded
 embedded.ensure_running()
-print(embedded.data_directory())
+print(embedded.data_directory(), flush=True)
 server = int((embedded.data_directory() / "postmaster.pid").read_text().split()[0])
 connection = psycopg.connect(embedded.conninfo(), autocommit=True)
 """

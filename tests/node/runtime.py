@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,9 @@ VERSION = "0.18.0"
 NEEDED_NODE = (22, 18)
 HOME = Path(__file__).parents[2] / ".node"
 SCRIPTS = Path(__file__).parent
-SECONDS_TO_INSTALL = 240
+# Less than a test may take: where npm hangs, the tests are skipped with that reason.
+SECONDS_TO_INSTALL = 90
+SECONDS_TO_REMEMBER_A_FAILURE = 900
 
 
 class NodeMissingError(Exception):
@@ -56,8 +59,21 @@ def node() -> Node:
     with (HOME / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_installed():
-            _install()
+            _install_or_remember()
     return Node(_executable())
+
+
+def _install_or_remember() -> None:
+    """Every test asks, in every process; one failure is enough for all of them."""
+    failure = HOME / "failure"
+    if failure.exists() and time.time() - failure.stat().st_mtime < SECONDS_TO_REMEMBER_A_FAILURE:
+        raise NodeMissingError(failure.read_text(encoding="utf-8"))
+    try:
+        _install()
+    except NodeMissingError as error:
+        failure.write_text(str(error), encoding="utf-8")
+        raise
+    failure.unlink(missing_ok=True)
 
 
 def _is_installed() -> bool:
