@@ -55,6 +55,14 @@ def existing_file(text: str) -> Path:
 def add_worker_arguments(parser: CommandParser) -> None:
     """Everything that ``runworker`` takes."""
     defaults = conf.Settings()
+    _add_amounts(parser, defaults)
+    _add_choices(parser)
+    _add_recurring(parser)
+    _add_connection(parser, defaults)
+    _add_display(parser)
+
+
+def _add_amounts(parser: CommandParser, defaults: conf.Settings) -> None:
     work = parser.add_argument_group("how much")
     work.add_argument(
         "-j",
@@ -84,6 +92,9 @@ def add_worker_arguments(parser: CommandParser) -> None:
         help="How long running jobs may go on after the first signal "
         f"(default: GRACE_PERIOD, {defaults.grace_period:g}).",
     )
+
+
+def _add_choices(parser: CommandParser) -> None:
     which = parser.add_argument_group("which jobs")
     which.add_argument(
         "--database",
@@ -103,6 +114,9 @@ def add_worker_arguments(parser: CommandParser) -> None:
         metavar="FLAG",
         help="Leave out jobs with this flag; may be given several times.",
     )
+
+
+def _add_recurring(parser: CommandParser) -> None:
     cron = parser.add_argument_group("recurring tasks")
     cron.add_argument(
         "--crontab",
@@ -112,6 +126,9 @@ def add_worker_arguments(parser: CommandParser) -> None:
         help="Read recurring tasks from this file, too.",
     )
     cron.add_argument("--no-cron", action="store_true", help="Schedule no recurring tasks from this worker.")
+
+
+def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:
     wire = parser.add_argument_group("talking to PostgreSQL")
     wire.add_argument(
         "--poll-interval",
@@ -133,6 +150,9 @@ def add_worker_arguments(parser: CommandParser) -> None:
         default=None,
         help="Do not prepare statements. For older poolers in transaction mode.",
     )
+
+
+def _add_display(parser: CommandParser) -> None:
     telling = parser.add_argument_group("what is shown")
     telling.add_argument(
         "--no-log-success",
