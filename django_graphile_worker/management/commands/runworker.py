@@ -18,6 +18,10 @@ class Command(BaseCommand):
     help = "Runs the jobs in the queue until it is stopped."
     requires_system_checks = ["graphile_worker"]
 
+    def get_check_kwargs(self, options: dict[str, Any]) -> Any:
+        # The worker looks at its database itself, later, when it can say more about it.
+        return {"tags": self.requires_system_checks, "databases": []}
+
     def add_arguments(self, parser: CommandParser) -> None:
         add_worker_arguments(parser)
 
