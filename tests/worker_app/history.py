@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 
@@ -21,17 +22,20 @@ create table if not exists fault_history.event (
     attempt int,
     pid int not null,
     note text,
-    at timestamptz not null default clock_timestamp()
+    at timestamptz not null default clock_timestamp(),
+    token uuid unique
 )"""
 
-INSERT = "insert into fault_history.event (kind, job_id, attempt, pid, note) values (%s, %s, %s, %s, %s)"
+# A server may die after the commit and before its answer: what is written again is the same event.
+INSERT = """insert into fault_history.event (kind, job_id, attempt, pid, note, token)
+values (%s, %s, %s, %s, %s, %s) on conflict (token) do nothing"""
 
 _here = threading.local()
 
 
 def tell(kind: str, job: Any = None, note: str | None = None) -> None:
     """Write an event down; a server that is away is waited for, as the history has to be complete."""
-    values = (kind, getattr(job, "id", None), getattr(job, "attempts", None), os.getpid(), note)
+    values = (kind, getattr(job, "id", None), getattr(job, "attempts", None), os.getpid(), note, uuid4())
     while True:
         try:
             _connection().execute(INSERT, values)
