@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +29,7 @@ LOCK_NOT_AVAILABLE = "55P03"
 INSUFFICIENT_PRIVILEGE = "42501"
 
 
-class SchemaOperation(Operation):
+class SchemaOperation(ABC, Operation):
     """An operation on the worker schema: nothing for Django's state, and all or nothing in the database."""
 
     reduces_to_sql = True
@@ -69,21 +70,21 @@ class SchemaOperation(Operation):
         with _all_or_nothing(schema_editor.connection):
             self.uninstall(schema_editor, schema)
 
+    @abstractmethod
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         """Look at what is there, and do what is missing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         """Run the statements for an empty database; sqlmigrate prints them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         """Look at what is there, and leave it as it was found."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         """Run the statements that undo write_install; sqlmigrate prints them."""
-        raise NotImplementedError
 
 
 class InstallWorkerSchema(SchemaOperation):
