@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from django.core.management.base import CommandError, CommandParser
@@ -31,8 +32,9 @@ class ChangeByIds(Verb):
         if left:
             raise CommandError(self._complaint(desk, job_ids, left))
 
+    @abstractmethod
     def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
-        raise NotImplementedError
+        """Change what can be changed of these jobs; return those."""
 
     def _tell(self, desk: Desk, changed: Sequence[Job]) -> None:
         if desk.is_json:
