@@ -67,9 +67,8 @@ class Assembly:
         settings = self.settings
         self.announcer = Announcer(type(self))
         self.tally = Tally()
-        self.claimer = Claimer(
-            self._database("fetcher"), settings, self.tasks, holder=self._holder, notify=settings.notify
-        )
+        claiming = self._database("fetcher")
+        self.claimer = Claimer(claiming, settings, self.tasks, holder=self._holder, notify=settings.notify)
         self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
         self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of)
         self.releaser = self._build_releaser()
@@ -82,8 +81,8 @@ class Assembly:
             on_thread_end=self.executor.thread_finished,
         )
         self.heartbeat = self._build_heartbeat()
+        self.listener = self._build_listener(claiming) if settings.listen else None
         self.fetcher = self._build_fetcher()
-        self.listener = self._build_listener() if settings.listen else None
         self.recovery = self._build_recovery()
         self.cron = self._build_cron() if self.cron_items else None
 
@@ -124,21 +123,20 @@ class Assembly:
             on_claimed=self.news.claimed,
             poll_interval=self._look_every(),
             local_queue_size=self.settings.local_queue_size,
+            ear=self.listener,
             on_close=self.claimer.close,
             on_trouble=self.news.trouble,
         )
 
-    def _build_listener(self) -> Listener:
+    def _build_listener(self, database: Database) -> Listener:
         settings = self.settings
         return Listener(
-            database=self._database("listener"),
+            database=database,
             channel=self._channel,
-            on_jobs=self._wake_fetcher,
             on_listening=self.news.listening,
             on_lost=self.news.deaf,
             request_proof=self.heartbeat.wake,
             proof_within=BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None,
-            on_trouble=self.news.trouble,
         )
 
     def _build_recovery(self) -> Recovery:

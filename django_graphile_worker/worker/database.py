@@ -76,6 +76,11 @@ class Database:
             self._connection = self._connect()
         return self._connection
 
+    @property
+    def current(self) -> psycopg.Connection[Any] | None:
+        """The connection as it is, None where the next statement opens one."""
+        return self._connection
+
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -30,6 +30,16 @@ class ClaimJobs(Protocol):
     def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> Claimed: ...
 
 
+class Ear(Protocol):
+    """Where to wait for news of jobs."""
+
+    def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool: ...
+
+    def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Fetcher(Service):
     """The only poll loop of a worker."""
 
@@ -45,6 +55,7 @@ class Fetcher(Service):
         on_claimed: Callable[[list[Claim], float], None],
         poll_interval: float,
         local_queue_size: int,
+        ear: Ear | None = None,
         on_close: Callable[[], None] = lambda: None,
         on_trouble: Trouble | None = None,
     ) -> None:
@@ -56,9 +67,11 @@ class Fetcher(Service):
         self._on_claimed = on_claimed
         self._poll_interval = poll_interval
         self._local_queue_size = local_queue_size
+        self._ear = ear
         self._on_close = on_close
         self._pace = Pace(slots)
         self._expected_at = math.inf
+        self._look_at = -math.inf
         self._patience = PATIENCE
         self.last_claim_was_empty = True
 
@@ -72,6 +85,10 @@ class Fetcher(Service):
         self.last_claim_was_empty = True
         if room < 1:
             return self._longest_wait()
+        if not self.was_called and self._until_next_look() > 0:
+            # Only the slots needed a look.
+            return min(self._longest_wait(), self._until_next_look())
+        self._look_at = -math.inf
         if not self._may_claim():
             # A lease that is back, say, tells nobody: asking costs the database nothing.
             return min(PATIENCE, self._poll_interval)
@@ -93,7 +110,25 @@ class Fetcher(Service):
         self._patience = 0.0
         self.wake()
 
+    def wake(self) -> None:
+        super().wake()
+        if self._ear is not None:
+            self._ear.interrupt()
+
+    def stop(self) -> None:
+        super().stop()
+        self.wake()
+
+    def pause(self, delay: float) -> None:
+        """Wait where the news come in."""
+        if self._ear is None:
+            super().pause(delay)
+        elif self._ear.wait(delay, unless=self.was_woken):
+            super().wake()
+
     def close(self) -> None:
+        if self._ear is not None:
+            self._ear.close()
         self._on_close()
 
     def _room(self) -> int:
@@ -115,14 +150,19 @@ class Fetcher(Service):
 
     def _delay_after(self, claimed: Claimed, max_queues: int) -> float:
         if claimed.was_full:
+            self._look_at = -math.inf
             return 0.0
         queues = {claim.queue_id for claim in claimed.claims if claim.queue_id is not None}
         # Nothing is left that a free slot could run: no need to call when one is
         # free. A notification, a queue let go, or the clock will tell of more.
         self._slots.is_hungry = len(queues) < max_queues
         until_next = math.inf if claimed.seconds_until_next is None else claimed.seconds_until_next
-        expected = self._expected_at - time.monotonic()
-        return max(min(self._longest_wait(), until_next, expected), 0.0)
+        self._look_at = time.monotonic() + min(self._poll_interval, until_next)
+        return max(min(self._longest_wait(), self._until_next_look()), 0.0)
+
+    def _until_next_look(self) -> float:
+        """Seconds until the database may have something, if nobody calls before."""
+        return min(self._look_at, self._expected_at) - time.monotonic()
 
     def _longest_wait(self) -> float:
         """What sits behind a long job is to go to another slot, or back, in time, however rare the polls."""

@@ -80,7 +80,7 @@ class Runner(Assembly):
 
     def _outer_services(self) -> list[Service]:
         """Those that bring work in: they start last and stop first."""
-        services = (self.recovery, self.listener, self.cron, self.fetcher)
+        services = (self.recovery, self.cron, self.fetcher)
         return [service for service in services if service is not None]
 
     def _prepare(self) -> None:

@@ -30,6 +30,8 @@ class Service(ABC):
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._failures = 0
+        # Did somebody call for the step under way, or is it just time for it?
+        self.was_called = True
         # What went wrong in the last step, None when nothing did.
         self.trouble: BaseException | None = None
 
@@ -80,7 +82,10 @@ class Service(ABC):
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._woken.clear()
+                # A call that comes between these lines is for the next step.
+                self.was_called = self._woken.is_set()
+                if self.was_called:
+                    self._woken.clear()
                 self.pause(self.attempt())
         finally:
             self.close()

@@ -62,7 +62,7 @@ def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
         proxy.on("claim", "cut after")
     rule = proxy.on(tag, mode)
     if tag == "listen":
-        proxy.cut("listener")
+        proxy.cut("fetcher")
     world.wait_until(lambda: _busy(world) and rule.fired.wait(0.05), timeout=30)
     world.wait_until(lambda: world.count() <= 5, timeout=30)
 

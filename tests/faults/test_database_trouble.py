@@ -48,30 +48,37 @@ def test_listener_that_lost_its_connection__looks_at_once_when_it_is_back(
     """What was added while nobody listened is found without a poll."""
     worker = proxied_fleet.start(PLAIN, "--poll-interval", "600")
     worker.wait_for("is listening")
-    proxy.refuse("listener")
+    proxy.refuse("fetcher")
     worker.wait_for("stopped listening")
     world.add("quick")
     proxy.accept()
     world.wait_until_empty()
 
 
-@pytest.mark.parametrize("part", ["listener", "both directions of nothing"])
-def test_silent_listener__is_found_out_and_said(world: World, proxied_fleet: Fleet, proxy: Proxy, part: str) -> None:
-    """LISTEN is accepted and nothing arrives, on a link that died quietly or through a pooler."""
+def test_silent_listener__is_found_out_and_said(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
+    """LISTEN is accepted and nothing arrives, as through a pooler."""
     worker = proxied_fleet.start(PLAIN, "--poll-interval", "0.3")
     worker.wait_for("is listening")
-    if part == "listener":
-        proxy.blackhole("listener")
-    else:
-        proxy.is_deaf = True
+    proxy.is_deaf = True
     world.add("quick")
     # By polling, meanwhile.
     world.wait_until_empty(timeout=10)
     worker.wait_for("stopped listening, tries again in .*Expected a notification within")
     listening_before = worker.output().count("is listening")
-    proxy.lift_blackhole()
     proxy.is_deaf = False
     world.wait_until(lambda: worker.output().count("is listening") > listening_before, timeout=30)
+    assert worker.stop() == 0
+
+
+def test_link_that_died_quietly__is_found_out_by_its_silence(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
+    """Nobody sends anything on it, so nothing but the missing sign of life tells."""
+    worker = proxied_fleet.start(PLAIN, "--poll-interval", "600")
+    worker.wait_for("is listening")
+    proxy.blackhole("fetcher")
+    world.add("quick")
+    worker.wait_for("stopped listening, tries again in .*Expected a notification within", timeout=30)
+    proxy.lift_blackhole()
+    world.wait_until_empty(timeout=30)
     assert worker.stop() == 0
 
 

@@ -103,7 +103,7 @@ def test_role_with_tight_limits__does_not_stop_a_worker(
     for name, value in limits.items():
         world.query(f"alter role postgres set {name} = '{value}'")
     try:
-        worker = cluster_fleet.start("--poll-interval", "0.3", "-j", "2")
+        worker = cluster_fleet.start("--poll-interval", "0.6", "-j", "2")
         worker.wait_for("stopped listening", timeout=15)
         world.add_many(40, payload={"seconds": 0.05})
         world.add_many(20, payload={"seconds": 0.01}, queue_name="q")

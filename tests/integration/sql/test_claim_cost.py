@@ -78,6 +78,8 @@ def test_reads_little_beside_a_backlog_of(shape: str, has_statistics: bool, curs
     ready = [make_job(priority=1) for _ in range(CLAIMED)]
     if has_statistics:
         cursor.execute(f"analyze {jobs}")
+    # What other tests left dead in the index is noticed once, and stepped over from then on.
+    cursor.execute(f"select id from {jobs} where is_available order by priority, run_at limit 1")
     before = entries_read(cursor, worker_schema)
     claimed = claims.claim_jobs(
         cursor,

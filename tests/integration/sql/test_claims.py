@@ -25,8 +25,16 @@ def cursor() -> Any:
         yield cursor
 
 
-@pytest.fixture
-def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
+@pytest.fixture(params=["few jobs in all", "a crowd"])
+def claim(request: pytest.FixtureRequest, cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
+    """A claim sees all jobs at a glance, or finds its own in a crowd of others."""
+    if request.param == "a crowd":
+        cursor.execute(
+            f"""insert into "{worker_schema}"._private_jobs (task_id, priority)"""
+            " select %s, -9 from generate_series(1, 60)",
+            [make_task("the crowd's")],
+        )
+
     def claim(*tasks: str, **options: Any) -> Claimed:
         parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
         task_ids = [make_task(task) for task in tasks or ("task",)]
@@ -210,12 +218,20 @@ class TestEndingAClaim:
         assert stored is not None
         assert (stored["last_error"], stored["attempts"], stored["locked_by"]) == ("Oh no", 1, None)
 
+    def test_failing_tells_when(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
+        moment = datetime(2030, 1, 1, tzinfo=UTC)
+        claims.fail_jobs(cursor, [Failure(claimed, "oh")], schema=worker_schema, holder=WORKER, now=moment)
+        failed = row(cursor, claimed.id, worker_schema)
+        assert failed is not None
+        assert failed["updated_at"] == moment
+        assert failed["run_at"] > moment
+
     def test_failing_obeys_delay_permanence_and_payload(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
         failure = Failure(claimed, "Oh no", delay=60.0, payload_text="[2]")
         assert claims.fail_jobs(cursor, [failure], schema=worker_schema, holder=WORKER) == {
             claimed.id: pytest.approx(60, abs=0.01)
         }
-        cursor.execute(f'select payload::text from "{worker_schema}"._private_jobs')
+        cursor.execute(f'select payload::text from "{worker_schema}"._private_jobs where id = %s', [claimed.id])
         assert cursor.fetchone() == ("[2]",)
 
     def test_failing_for_good_leaves_no_attempt(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
@@ -380,6 +396,26 @@ class TestRecovery:
 
 
 class TestManyWorkersAtOnce:
+    def test_what_somebody_is_taking_makes_room_for_the_next_in_line(
+        self, raw_connection: Callable[..., Any], worker_schema: str, transactional_db: None
+    ) -> None:
+        jobs = [make_job() for _ in range(6)]
+        task_ids = [make_task("task")]
+        taken = []
+        for index in range(3):
+            cursor = raw_connection(autocommit=False).cursor()
+            claimed = claims.claim_jobs(
+                cursor,
+                schema=worker_schema,
+                holder=f"w{index}",
+                task_ids=task_ids,
+                max_jobs=2,
+                max_queues=2,
+                stretch=1,
+            )
+            taken.append(ids(claimed))
+        assert taken == [jobs[:2], jobs[2:4], jobs[4:]]
+
     def test_each_job_is_claimed_once(
         self, raw_connection: Callable[..., Any], worker_schema: str, transactional_db: None
     ) -> None:

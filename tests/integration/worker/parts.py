@@ -32,9 +32,8 @@ class SteppedRunner(Runner):
     def close(self) -> None:
         self.slots.stop()
         self.slots.join(5)
-        for service in (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.listener):
-            if service is not None:
-                service.close()
+        for service in (self.fetcher, self.releaser, self.heartbeat, self.recovery):
+            service.close()
         self.claimer.close()
         self.executor.close()
 
