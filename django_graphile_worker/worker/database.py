@@ -48,6 +48,7 @@ class Database:
         self._part = part
         self._prepares = settings.prepared_statements
         self._connection: psycopg.Connection[Any] | None = None
+        self._cursor: psycopg.Cursor[Any] | None = None
 
     @contextmanager
     def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
@@ -55,7 +56,7 @@ class Database:
         connection = self.connection()
         try:
             with watchdog.watch(connection, self.deadline):
-                yield connection.cursor(binary=True)
+                yield self._reused_cursor(connection)
         except POOLER_CONFUSION:
             self._prepares = False
             self.close()
@@ -75,6 +76,12 @@ class Database:
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
         return self._connection
+
+    def _reused_cursor(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+        # One knows by heart, after its first statements, how to write and read their values.
+        if self._cursor is None or self._cursor.connection is not connection:
+            self._cursor = connection.cursor(binary=True)
+        return self._cursor
 
     @property
     def current(self) -> psycopg.Connection[Any] | None:

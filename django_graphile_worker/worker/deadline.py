@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from typing import Any
 
 TICK = 0.5
+# How many ticks to go on after the last statement: waking this thread costs the next one time.
+TICKS_AFTER = 20
 CANCEL_TIMEOUT = 2.0
 
 
@@ -30,6 +32,7 @@ class Watchdog:
         self._watched: dict[int, tuple[float, Any]] = {}
         self._cancelled: set[int] = set()
         self._tokens = itertools.count()
+        self._was_used = False
         self._something_to_watch = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -40,7 +43,9 @@ class Watchdog:
         self._ensure_thread()
         token = next(self._tokens)
         self._watched[token] = (self._clock() + seconds, connection)
-        self._something_to_watch.set()
+        self._was_used = True
+        if not self._something_to_watch.is_set():
+            self._something_to_watch.set()
         try:
             yield
         finally:
@@ -68,15 +73,17 @@ class Watchdog:
                     self._thread.start()
 
     def _run(self) -> None:
+        idle_ticks = 0
         while True:
             self._something_to_watch.wait()
             threading.Event().wait(TICK)
-            if not self._watched:
+            seen, self._was_used = self._was_used, False
+            idle_ticks = 0 if self._watched or seen else idle_ticks + 1
+            if idle_ticks > TICKS_AFTER:
                 self._something_to_watch.clear()
                 # Set again by whoever came in between.
                 if self._watched:
                     self._something_to_watch.set()
-                continue
             self.bark()
 
 
