@@ -26,7 +26,7 @@ REVIEW_INTERVAL = 60.0
 # After a claim whose answer was lost, how often to look whether it came through after all.
 LOST_CLAIM_INTERVAL = 1.0
 # Under a long backlog, how often to look at all of it: a job that sorts before the
-# ones just taken waits this long at most.
+# ones just taken, or whose queue has just become free, waits this long at most.
 WHOLE_LOOK_INTERVAL = 0.1
 
 
@@ -55,6 +55,7 @@ class Claimer:
         self._by_id: dict[int, Task[Any, Any]] = {}
         self._reviewed_at = 0.0
         self._last: claims.Claim | None = None
+        self._found_queues = True
         self._looked_at_all_at = 0.0
         self._forbidden = settings.forbidden_flags
         if isinstance(self._forbidden, str):
@@ -65,6 +66,9 @@ class Claimer:
         if time.monotonic() > self._look_for_lost_at:
             self.return_lost()
         resume_after = self._resume_after()
+        if resume_after is not None and not self._found_queues:
+            # Looking for free queues among thousands that are held costs more than the claim.
+            max_queues = 0
         try:
             claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
         except psycopg.Error:
@@ -73,6 +77,8 @@ class Claimer:
             self._in_doubt_until = time.monotonic() + 2 * self._settings.statement_timeout
             raise
         self.in_hand.update([(claim.id, claim.attempts) for claim in claimed.claims])
+        if max_queues > 0:
+            self._found_queues = any(claim.queue_id is not None for claim in claimed.claims)
         self._last = claimed.claims[-1] if claimed.claims and claimed.was_full else None
         if resume_after is None:
             self._looked_at_all_at = time.monotonic()

@@ -149,8 +149,9 @@ declare
     unqueued_level int; flagged_level int; queued_level int;
     unqueued_levels int[]; flagged_levels int[]; queued_levels int[];
     unqueued_tasks int[]; flagged_tasks int[]; queued_tasks int[];
+    picked_queues int[]; picked_run_ats timestamptz[]; picked_ids bigint[];
+    allowed_flags jsonb[];
     chosen_jobs tid[]; chosen_queues int[]; held_queues int[];
-    queues_taken boolean;
     candidates int;
     next_run_at timestamptz;
     passed_run_at timestamptz; passed_id bigint;
@@ -247,9 +248,43 @@ begin
             passed_id := resume_id;
         end if;
 
+        -- Queues that are all held and flags that are all forbidden are found out
+        -- first: what can be taken beside them shall not pay for them.
+        picked_queues := '{}';
+        picked_run_ats := '{}';
+        picked_ids := '{}';
+        if queued_tasks <> '{}' and queues_left > 0 then
+            select coalesce(array_agg(pick.queue_id), '{}'), array_agg(pick.head_run_at), array_agg(pick.head_id)
+            into picked_queues, picked_run_ats, picked_ids
+            from :SCHEMA._private_pick_queues(queued_tasks, level, this_moment, forbidden_flags,
+                least(queues_left, remaining) * 2) as pick;
+        end if;
+        if flagged_tasks <> '{}' and forbidden_flags is not null then
+            select coalesce(array_agg(task.id), '{}'), array_agg(allowed.flags)
+            into flagged_tasks, allowed_flags
+            from unnest(flagged_tasks) as task(id)
+            cross join lateral (
+                with recursive flag_set (flags) as (
+                    (select j.flags from :SCHEMA._private_jobs as j
+                     where j.is_available and j.job_queue_id is null and j.flags is not null
+                        and j.task_id >= task.id and j.task_id <= task.id
+                     order by j.task_id, j.flags limit 1)
+                    union all
+                    select (select j.flags from :SCHEMA._private_jobs as j
+                            where j.is_available and j.job_queue_id is null and j.flags is not null
+                                and (j.task_id, j.flags) > (task.id, flag_set.flags)
+                                and j.task_id <= task.id
+                            order by j.task_id, j.flags limit 1)
+                    from flag_set where flag_set.flags is not null
+                )
+                select flag_set.flags from flag_set
+                where flag_set.flags is not null and not flag_set.flags ?| forbidden_flags
+            ) as allowed;
+        end if;
+
         -- One task, no flags, no queues: what nearly every claim is. One pass, and
         -- the index scan itself steps over what others are taking.
-        if cardinality(unqueued_tasks) = 1 and flagged_tasks = '{}' and (queued_tasks = '{}' or queues_left < 1) then
+        if cardinality(unqueued_tasks) = 1 and flagged_tasks = '{}' and picked_queues = '{}' then
             return query
             update :SCHEMA._private_jobs as job
             set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment
@@ -270,7 +305,6 @@ begin
             get diagnostics taken = row_count;
             remaining := remaining - taken;
         else
-            queues_taken := false;
             loop
                 -- Look first, lock after: with several sources the order among them
                 -- is only known once they are merged.
@@ -308,39 +342,20 @@ begin
                         where forbidden_flags is null
                         union all
                         select job.tid, null, job.run_at, job.id
-                        from unnest(flagged_tasks) as task(id)
-                        cross join lateral (
-                            with recursive flag_set (flags) as (
-                                (select j.flags from :SCHEMA._private_jobs as j
-                                 where j.is_available and j.job_queue_id is null and j.flags is not null
-                                    and j.task_id >= task.id and j.task_id <= task.id
-                                 order by j.task_id, j.flags limit 1)
-                                union all
-                                select (select j.flags from :SCHEMA._private_jobs as j
-                                        where j.is_available and j.job_queue_id is null and j.flags is not null
-                                            and (j.task_id, j.flags) > (task.id, flag_set.flags)
-                                            and j.task_id <= task.id
-                                        order by j.task_id, j.flags limit 1)
-                                from flag_set where flag_set.flags is not null
-                            )
-                            select flag_set.flags from flag_set
-                            where flag_set.flags is not null and not flag_set.flags ?| forbidden_flags
-                        ) as allowed
+                        from unnest(flagged_tasks, allowed_flags) as allowed(task_id, flags)
                         cross join lateral (
                             select j.ctid as tid, j.run_at, j.id from :SCHEMA._private_jobs as j
                             where j.is_available and j.job_queue_id is null and j.flags is not null
                                 and (j.task_id, j.flags, j.priority, j.run_at, j.id)
-                                    > (task.id, allowed.flags, level, passed_run_at, passed_id)
+                                    > (allowed.task_id, allowed.flags, level, passed_run_at, passed_id)
                                 and (j.task_id, j.flags, j.priority, j.run_at)
-                                    <= (task.id, allowed.flags, level, this_moment)
+                                    <= (allowed.task_id, allowed.flags, level, this_moment)
                             order by j.task_id, j.flags, j.priority, j.run_at, j.id limit remaining
                         ) as job
                         where forbidden_flags is not null
                         union all
                         select null, pick.queue_id, pick.head_run_at, pick.head_id
-                        from :SCHEMA._private_pick_queues(queued_tasks, level, this_moment, forbidden_flags,
-                            least(queues_left, remaining) * 2) as pick
-                        where queues_left > 0 and not queues_taken and queued_tasks <> '{}'
+                        from unnest(picked_queues, picked_run_ats, picked_ids) as pick(queue_id, head_run_at, head_id)
                     ) as source
                     order by source.run_at, source.id
                     limit remaining
@@ -435,7 +450,9 @@ begin
                     );
                     remaining := remaining - taken;
                     queues_left := queues_left - coalesce(cardinality(held_queues), 0);
-                    queues_taken := true;
+                    picked_queues := '{}';
+                    picked_run_ats := '{}';
+                    picked_ids := '{}';
                 end if;
                 exit when remaining < 1 or candidates < remaining;
             end loop;
