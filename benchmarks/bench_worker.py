@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.database import SCHEMA, Database, scratch_database
+from benchmarks.database import SCHEMA, Database, configured, scratch_database
 from benchmarks.peers import node
 
 OURS = "ours"
@@ -167,22 +167,24 @@ class Bench:
             print(f"  {peer:16} {statistics.median(milliseconds):6.0f} ms", flush=True)
 
     def idle(self, options: argparse.Namespace) -> None:
-        """Fifty slots with nothing to do for twenty seconds."""
+        """Fifty slots with nothing to do for a minute."""
         settings = {OURS: {"concurrency": 50}, NODE_DEFAULT: {"concurrentJobs": 50, "maxPoolSize": 52}}
         for peer in [peer for peer in self.peers if peer != NODE_TUNED]:
             self.database = self.databases[peer]
             self.database.empty()
-            # Looking costs transactions too, and so does the server's own housekeeping.
-            before = self.transactions()
-            time.sleep(20)
-            ours = self.transactions() - before
-            with self.worker(peer, "serve", settings=settings[peer]) as process:
+            # A round of autovacuum is dozens of transactions, and nobody's.
+            with (
+                configured(self.database.connection, {"autovacuum": "off"}),
+                self.worker(peer, "serve", settings=settings[peer]) as process,
+            ):
                 next(messages(process))
-                time.sleep(3)
+                # The start, the first sweep, and ten seconds: so late an idle session tells of its transactions.
+                time.sleep(30)
                 before, cpu = self.transactions(), cpu_seconds(process.pid)
-                time.sleep(20)
-                rate = (self.transactions() - before - ours) / 20
-                share = (cpu_seconds(process.pid) - cpu) / 20 * 100
+                time.sleep(60)
+                # Two are the asking itself.
+                rate = (self.transactions() - before - 2) / 60
+                share = (cpu_seconds(process.pid) - cpu) / 60 * 100
                 print(f"  {peer:16} {rate:5.2f} transactions/s   {memory(process.pid):4.0f} MB   {share:4.1f} % CPU")
 
     # What the measurements are made of.

@@ -55,7 +55,7 @@ def scratch_database(install: Callable[[str], None] | None = None, suffix: str =
     databases.ensure_running()
     server = os.environ.get("DATABASE_URL") or databases.to_url(databases.from_url(embedded.conninfo()))
     name = f"benchmark_{os.getpid()}{suffix}"
-    with psycopg.connect(server, autocommit=True) as connection, durable(connection):
+    with psycopg.connect(server, autocommit=True) as connection, configured(connection, DURABLE):
         connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
         url = make_conninfo(server, dbname=name)
         try:
@@ -68,17 +68,18 @@ def scratch_database(install: Callable[[str], None] | None = None, suffix: str =
 
 
 @contextmanager
-def durable(connection: psycopg.Connection[Any]) -> Iterator[None]:
+def configured(connection: psycopg.Connection[Any], settings: dict[str, str]) -> Iterator[None]:
+    """The embedded server with these settings; somebody's own server is left as it is."""
     if not databases.is_embedded():
         yield
         return
-    for name, value in DURABLE.items():
+    for name, value in settings.items():
         connection.execute(sql.SQL("alter system set {} = {}").format(sql.Identifier(name), sql.Literal(value)))
     connection.execute("select pg_reload_conf()")
     try:
         yield
     finally:
-        for name in DURABLE:
+        for name in settings:
             connection.execute(sql.SQL("alter system reset {}").format(sql.Identifier(name)))
         connection.execute("select pg_reload_conf()")
 
