@@ -139,6 +139,7 @@ class Runner(Assembly):
 
     def _wait_for_releaser(self, is_forced: Question) -> bool:
         deadline = math.inf
+        self.releaser.hurry()
         while not self.releaser.wait_until_empty(LOOK_INTERVAL):
             if is_forced():
                 deadline = min(deadline, time.monotonic() + LAST_WORDS)
