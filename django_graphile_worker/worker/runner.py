@@ -67,7 +67,8 @@ class Runner(Assembly):
         for service in self._outer_services():
             service.stop()
         self._wait_for_fetcher(is_forced)
-        self._give_back(self.slots.take_back())
+        with self.slots.taking_back:
+            self._give_back(self.slots.take_back())
         self.executor.abort()
         self._let_jobs_end(is_forced)
         was_released = self._wait_for_releaser(is_forced)
