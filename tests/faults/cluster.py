@@ -23,21 +23,23 @@ SETTINGS = {
     "timezone": "UTC",
     "deadlock_timeout": "200ms",
 }
+BACKUP = ("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync")
 
 
 class Cluster:
     """A data directory, and the server on it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
+        self._own_settings = settings
         self._is_running = False
 
     @classmethod
     @contextmanager
-    def create(cls) -> Iterator[Cluster]:
+    def create(cls, **settings: str) -> Iterator[Cluster]:
         # A short path: that of a socket may not be long.
         directory = Path(tempfile.mkdtemp(prefix="dgw-faults-"))
-        cluster = cls(directory / "data")
+        cluster = cls(directory / "data", **settings)
         try:
             embedded_account.open_path_to(directory)
             embedded_account.make_private_directory(cluster.directory)
@@ -47,6 +49,24 @@ class Cluster:
         finally:
             cluster.stop()
             shutil.rmtree(directory, ignore_errors=True)
+
+    @contextmanager
+    def standby(self, **settings: str) -> Iterator[Cluster]:
+        """A server that follows this one by streaming; made now, and gone before this one."""
+        standby = type(self)(self.directory.parent / "standby", **settings)
+        embedded_account.make_private_directory(standby.directory)
+        self._run("pg_basebackup", f"--dbname={self.url()}", f"--pgdata={standby.directory}", *BACKUP)
+        # Copied along: the lock on this one's socket, which lies in its data directory.
+        (standby.directory / ".s.PGSQL.5432.lock").unlink()
+        try:
+            standby.start()
+            yield standby
+        finally:
+            standby.stop()
+
+    def promote(self) -> None:
+        """From now on this one is the primary."""
+        self._pg_ctl("promote")
 
     def url(self) -> str:
         return f"postgresql://{embedded.SUPERUSER}@/postgres?host={self.directory}"
@@ -82,7 +102,7 @@ class Cluster:
             connection.execute("select pg_reload_conf()")
 
     def _settings(self) -> dict[str, str]:
-        return SETTINGS | {"unix_socket_directories": str(self.directory)}
+        return SETTINGS | self._own_settings | {"unix_socket_directories": str(self.directory)}
 
     def _initialise(self) -> None:
         self._run(

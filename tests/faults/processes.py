@@ -105,6 +105,9 @@ class WorkerProcess:
     def says(self, pattern: str) -> bool:
         return re.search(pattern, self.output()) is not None
 
+    def says_times(self, pattern: str) -> int:
+        return len(re.findall(pattern, self.output()))
+
     def wait_for(self, pattern: str, timeout: float = 20.0) -> None:
         """Wait until it has said something."""
         try:
