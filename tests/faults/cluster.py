@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,17 +30,17 @@ BACKUP = ("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "
 class Cluster:
     """A data directory, and the server on it."""
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
         self.directory = directory
-        self._own_settings = settings
+        self._environment = os.environ | dict(environment or {})
         self._is_running = False
 
     @classmethod
     @contextmanager
-    def create(cls, **settings: str) -> Iterator[Cluster]:
+    def create(cls, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
         # A short path: that of a socket may not be long.
         directory = Path(tempfile.mkdtemp(prefix="dgw-faults-"))
-        cluster = cls(directory / "data", **settings)
+        cluster = cls(directory / "data", environment)
         try:
             embedded_account.open_path_to(directory)
             embedded_account.make_private_directory(cluster.directory)
@@ -51,9 +52,9 @@ class Cluster:
             shutil.rmtree(directory, ignore_errors=True)
 
     @contextmanager
-    def standby(self, **settings: str) -> Iterator[Cluster]:
+    def standby(self) -> Iterator[Cluster]:
         """A server that follows this one by streaming; made now, and gone before this one."""
-        standby = type(self)(self.directory.parent / "standby", **settings)
+        standby = type(self)(self.directory.parent / "standby")
         embedded_account.make_private_directory(standby.directory)
         self._run("pg_basebackup", f"--dbname={self.url()}", f"--pgdata={standby.directory}", *BACKUP)
         # Copied along: the lock on this one's socket, which lies in its data directory.
@@ -102,7 +103,7 @@ class Cluster:
             connection.execute("select pg_reload_conf()")
 
     def _settings(self) -> dict[str, str]:
-        return SETTINGS | self._own_settings | {"unix_socket_directories": str(self.directory)}
+        return SETTINGS | {"unix_socket_directories": str(self.directory)}
 
     def _initialise(self) -> None:
         self._run(
@@ -131,6 +132,7 @@ class Cluster:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=self._environment,
                 check=False,
                 **embedded_account.subprocess_options(),
             )

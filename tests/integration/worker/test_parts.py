@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -349,6 +350,22 @@ class TestRecovery:
         job = Job.objects.get()
         assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
         assert [notice.channel for notice in listener.notifies(timeout=5, stop_after=1)] == ["jobs:insert"]
+
+    @pytest.mark.parametrize("hours", [-6, 6])
+    def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
+        self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, hours: int
+    ) -> None:
+        """Where the settings ask for it, jobs are due by the worker's clock. A lease never is."""
+        worker = runner(use_local_time=True)
+        worker.recovery._now = lambda: datetime.now(UTC) + timedelta(hours=hours)
+        living, dead = f"{workers.WORKER_PREFIX}living", f"{workers.WORKER_PREFIX}dead"
+        with raw_connection().cursor() as cursor:
+            workers.register_worker(cursor, living, {}, schema=worker_schema)
+            workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.step()
+        rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
+        assert {row[0] for row in rows} == {living, worker.worker_id}
 
     def test_looks_again_within_a_quarter_of_the_timeout(self, runner: Build) -> None:
         assert 0 < runner().recovery.step() <= 15
