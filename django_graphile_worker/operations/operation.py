@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from django.db import DatabaseError, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.db.migrations.operations.operation import Operation
+from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
 from django_graphile_worker import conf
