@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 # Settings that no extension has declared (app.tenant) are in no catalogue: they are asked for by name.
 # Asked outside any transaction, so every advisory lock in sight is the session's.
@@ -34,6 +35,21 @@ select 'prepared statement', name, null from pg_prepared_statements where from_s
 union all
 select 'open cursor', name, null from pg_cursors where is_holdable and name <> ''"""
 
+# A role's or a database's own time limits are made for other statements than the
+# queue's. A session behind a pooler is not ours to change: its number is not the one
+# that the client was told. There it is only asked whether the limits are too short.
+LIMIT_SESSION = """/* gw:limit-session */
+select pg_backend_pid() = %(backend_pid)s, case
+    when pg_backend_pid() = %(backend_pid)s then set_config(name, wanted, false) is null
+    else current_setting(name)::interval between interval '1 microsecond' and interval '1 second' * %(seconds)s end
+from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
+where current_setting(name, true) is not null"""
+
+LIMIT_TRANSACTION = """/* gw:limit-transaction */
+select set_config(name, wanted, true)
+from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
+where current_setting(name, true) is not null"""
+
 SessionState = frozenset[tuple[str, str, str | None]]
 
 
@@ -41,3 +57,32 @@ def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionSt
     """Everything of this session that a new one would not have, and what its own setting-up left."""
     cursor.execute(SESSION_STATE, {"custom_settings": list(custom_settings)})
     return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
+
+
+class SessionLimits(NamedTuple):
+    """Is the session ours, and so are its limits now? If not, are its own too short?"""
+
+    are_ours: bool
+    are_too_short: bool
+
+
+def limit_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
+    """Let statements of this session take so long, whatever its role's defaults say.
+
+    Behind a pooler that must be done for each transaction instead, and only costs
+    something where the defaults are shorter.
+    """
+    parameters = {**_limits(seconds), "seconds": seconds, "backend_pid": backend_pid}
+    # Unprepared: the next statement of the same name may meet another server behind the pooler.
+    cursor.execute(LIMIT_SESSION, parameters, prepare=False)
+    ours, too_short = zip(*cursor.fetchall(), strict=True)
+    return SessionLimits(all(ours), any(too_short))
+
+
+def limit_transaction(cursor: Any, seconds: float) -> None:
+    """The same for the transaction that has just begun."""
+    cursor.execute(LIMIT_TRANSACTION, _limits(seconds), prepare=False)
+
+
+def _limits(seconds: float) -> dict[str, Any]:
+    return {"statement_timeout": str(math.ceil(seconds * 1000))}

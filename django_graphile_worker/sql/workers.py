@@ -53,11 +53,20 @@ where worker.id = %(worker_id)s and not exists (
 LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
 
+DATABASE_CLOCK = "/* gw:clock */ select coalesce(%(now)s::timestamptz, clock_timestamp())"
+
+# Beats are written and judged by the database's clock alone. One from the future was
+# written before that clock went back, and whoever lives has beaten since.
+_IS_SILENT = """(
+    last_heartbeat_at < coalesce(%(moment)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
+    or %(is_future_dead)s::boolean
+        and last_heartbeat_at > coalesce(%(moment)s::timestamptz, now()) + interval '1 second' * %(timeout)s::float8)"""
+
 # Who is dead: registered and silent, or one of ours that nobody registers (its
 # claim arrived after its funeral).
-DEAD_WORKERS = """/* gw:dead-workers */
+DEAD_WORKERS = f"""/* gw:dead-workers */
 select id from :SCHEMA._private_workers
-where last_heartbeat_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
+where {_IS_SILENT}
 union
 select holder.locked_by
 from (
@@ -71,12 +80,11 @@ where holder.locked_by like %(prefix)s::text
 
 # A worker may beat again between being found silent and being swept: its row is
 # taken first and looked at once more.
-BURY_WORKERS = """/* gw:bury-workers */
+BURY_WORKERS = f"""/* gw:bury-workers */
 delete from :SCHEMA._private_workers
 where id = any (array(
     select id from :SCHEMA._private_workers
-    where id = any (%(worker_ids)s::text[])
-        and last_heartbeat_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
+    where id = any (%(worker_ids)s::text[]) and {_IS_SILENT}
     for update skip locked))
 returning id"""
 
@@ -205,14 +213,34 @@ def live_task_identifiers(cursor: Any, *, schema: str) -> set[str]:
     return {row[0] for row in cursor.fetchall()}
 
 
-def recover(cursor: Any, *, schema: str, timeout: float, limit: int = 1000, now: datetime | None = None) -> Recovered:
-    """Free what dead workers held. Found by state, not by event: run it again and again."""
-    parameters = {"timeout": timeout, "prefix": f"{WORKER_PREFIX}%", "now": now}
+def database_clock(cursor: Any) -> datetime:
+    """The time by which beats are written."""
+    cursor.execute(DATABASE_CLOCK, {"now": None})
+    moment: datetime = cursor.fetchone()[0]
+    return moment
+
+
+def recover(
+    cursor: Any,
+    *,
+    schema: str,
+    timeout: float,
+    limit: int = 1000,
+    now: datetime | None = None,
+    moment: datetime | None = None,
+    is_future_dead: bool = False,
+) -> Recovered:
+    """Free what dead workers held. Found by state, not by event: run it again and again.
+
+    ``now`` is the time of the jobs, ``moment`` the database's own, by which the beats are judged.
+    """
+    judgement = {"timeout": timeout, "moment": moment, "is_future_dead": is_future_dead}
+    parameters = {**judgement, "prefix": f"{WORKER_PREFIX}%", "now": now}
     cursor.execute(statement(DEAD_WORKERS, schema), parameters)
     suspects = [row[0] for row in cursor.fetchall()]
     if not suspects:
         return Recovered((), (), (), is_partial=False)
-    dead = _bury(cursor, suspects, schema=schema, timeout=timeout, now=now)
+    dead = _bury(cursor, suspects, judgement, schema=schema)
     shared = {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now}
     cursor.execute(statement(RECOVER_JOBS, schema), shared)
     job_ids = tuple(row[0] for row in cursor.fetchall())
@@ -221,8 +249,8 @@ def recover(cursor: Any, *, schema: str, timeout: float, limit: int = 1000, now:
     return Recovered(tuple(dead), job_ids, queue_ids, is_partial=len(job_ids) >= limit)
 
 
-def _bury(cursor: Any, suspects: Sequence[str], *, schema: str, timeout: float, now: datetime | None) -> list[str]:
-    cursor.execute(statement(BURY_WORKERS, schema), {"worker_ids": suspects, "timeout": timeout, "now": now})
+def _bury(cursor: Any, suspects: Sequence[str], judgement: Mapping[str, Any], *, schema: str) -> list[str]:
+    cursor.execute(statement(BURY_WORKERS, schema), {"worker_ids": suspects, **judgement})
     buried = {row[0] for row in cursor.fetchall()}
     cursor.execute(
         statement("/* gw:alive */ select id from :SCHEMA._private_workers where id = any (%(ids)s::text[])", schema),

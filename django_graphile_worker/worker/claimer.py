@@ -124,11 +124,13 @@ class Claimer:
         claim whose answer is on its way looks just the same.
         """
         schema, holder = self._settings.schema, self._holder()
+        # Before the look: what is let go after it was in hand when it was seen.
+        in_hand = self.in_hand.copy()
         with self._database.cursor() as cursor:
             held = claims.claims_of(cursor, schema=schema, holder=holder)
-            lost = [job for job in held if (job.id, job.attempts) not in self.in_hand]
+            lost = [job for job in held if (job.id, job.attempts) not in in_hand]
             # A cancelled job's attempts are no longer those it was claimed with.
-            known_ids = {job_id for job_id, _ in self.in_hand} if lost else ()
+            known_ids = {job_id for job_id, _ in in_hand} if lost else ()
             lost = [job for job in lost if job.id not in known_ids]
             # Noted first: once its jobs are back, nothing tells that a queue was lost with them.
             self._lost_queues.update(job.queue_id for job in lost if job.queue_id is not None)

@@ -2,14 +2,14 @@
 
 Django's connections belong to the tasks. The worker itself keeps plain psycopg
 connections, one per part, built from the same ``settings.DATABASES`` entry. They
-hold no state between statements, so a transaction pooler in between is fine.
+rely on no state between statements, so a transaction pooler in between is fine.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import psycopg
@@ -17,6 +17,7 @@ from django.db import connections
 from psycopg import errors, sql
 
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.sql.session import SessionLimits, limit_session, limit_transaction
 from django_graphile_worker.worker.deadline import cut, watchdog
 
 # Seconds: a peer that vanished is noticed within half a minute, whatever the
@@ -36,6 +37,8 @@ POOLER_CONFUSION = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatemen
 # The server is there and will not serve: after a fail-over the old address may be
 # a standby. Only a new connection can find the new primary.
 WRONG_SERVER = (errors.ReadOnlySqlTransaction, errors.CannotConnectNow, errors.AdminShutdown)
+# By a limit of the server's, or by our own deadline.
+OUT_OF_TIME = (errors.QueryCanceled, errors.TransactionTimeout)
 
 
 class Database:
@@ -49,13 +52,14 @@ class Database:
         self._prepares = settings.prepared_statements
         self._connection: psycopg.Connection[Any] | None = None
         self._cursor: psycopg.Cursor[Any] | None = None
+        self._limits = SessionLimits(are_ours=True, are_too_short=False)
 
     @contextmanager
     def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
         """A cursor under the deadline. An error that spoils the connection discards it."""
         connection = self.connection()
         try:
-            with watchdog.watch(connection, self.deadline):
+            with watchdog.watch(connection, self.deadline), self._limited(connection):
                 yield self._reused_cursor(connection)
         except POOLER_CONFUSION:
             self._prepares = False
@@ -64,12 +68,19 @@ class Database:
         except WRONG_SERVER:
             self.close()
             raise
-        except psycopg.Error:
-            # Judged by the connection's state: a server that went away often
-            # leaves no error code at all.
-            if connection.closed or connection.broken or not is_idle(connection):
-                self.close()
+        except OUT_OF_TIME:
+            # Behind a pooler any session may have other limits than the first one had.
+            self._limits = self._limits._replace(are_too_short=True)
+            self._close_if_spoilt(connection)
             raise
+        except psycopg.Error:
+            self._close_if_spoilt(connection)
+            raise
+
+    def _close_if_spoilt(self, connection: psycopg.Connection[Any]) -> None:
+        """Judged by the connection's state: a server that went away often leaves no error code at all."""
+        if connection.closed or connection.broken or not is_idle(connection):
+            self.close()
 
     def connection(self) -> psycopg.Connection[Any]:
         """The connection, opened now if there is none."""
@@ -103,10 +114,32 @@ class Database:
     def _connect(self) -> psycopg.Connection[Any]:
         parameters = connection_parameters(self.alias, part=self._part)
         connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=0 if self._prepares else None)
+        try:
+            with watchdog.watch(connection, self.deadline):
+                self._set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _set_up(self, connection: psycopg.Connection[Any]) -> None:
         role = connections.settings[self.alias].get("OPTIONS", {}).get("assume_role")
         if role:
             connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
-        return connection
+        with connection.cursor() as cursor:
+            self._limits = limit_session(cursor, self.deadline, backend_pid=connection.info.backend_pid)
+
+    def _limited(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
+        must_limit = self._limits.are_too_short and not self._limits.are_ours
+        return limited_transaction(connection, self.deadline) if must_limit else nullcontext()
+
+
+@contextmanager
+def limited_transaction(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+    """Everything inside in one transaction, under the deadline instead of the role's own limits."""
+    with connection.transaction(), connection.cursor() as cursor:
+        limit_transaction(cursor, seconds)
+        yield
 
 
 def connection_parameters(alias: str, *, part: str) -> dict[str, Any]:

@@ -172,10 +172,11 @@ class Fetcher(Service):
 
     def _return_the_waiting(self) -> None:
         patience, self._patience = self._patience, PATIENCE
-        stuck = self._slots.take_back(waited_longer_than=patience)
-        if stuck:
-            self._pace.slow_down()
-            self._give_back(stuck)
+        with self._slots.taking_back:
+            stuck = self._slots.take_back(waited_longer_than=patience)
+            if stuck:
+                self._pace.slow_down()
+                self._give_back(stuck)
 
 
 class Pace:

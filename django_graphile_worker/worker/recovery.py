@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from datetime import datetime
 
@@ -31,6 +33,7 @@ class Recovery(Service):
         statistics_retention: float,
         now: Callable[[], datetime | None] = lambda: None,
         notify: bool = True,
+        clock: Callable[[], float] = time.monotonic,
         on_trouble: Trouble | None = None,
     ) -> None:
         super().__init__(on_trouble=on_trouble)
@@ -43,13 +46,20 @@ class Recovery(Service):
         self._statistics_retention = statistics_retention
         self._now = now
         self._notify = notify
+        self._database_clock = WatchedClock(clock, tolerance=timeout / SWEEPS_PER_TIMEOUT)
         self._sweeps = 0
 
     def step(self) -> float:
         """One sweep."""
         if not self._may_judge():
             return self._timeout / SWEEPS_PER_TIMEOUT / 2
-        recovered = self._recover()
+        with self._database.cursor() as cursor:
+            moment = workers.database_clock(cursor)
+        self._database_clock.look(moment)
+        # By a clock that was just set nobody has beaten for long; in half a timeout all have.
+        if self._database_clock.steady_for < self._timeout / 2:
+            return self._timeout / SWEEPS_PER_TIMEOUT / 2
+        recovered = self._recover(moment)
         if self._sweeps % STALE_LOCK_SWEEPS == 0:
             self._tidy_up()
         self._sweeps += 1
@@ -59,10 +69,14 @@ class Recovery(Service):
     def close(self) -> None:
         self._database.close()
 
-    def _recover(self) -> workers.Recovered:
-        schema = self._database.schema
+    def _recover(self, moment: datetime) -> workers.Recovered:
+        schema, timeout = self._database.schema, self._timeout
+        # One who has not watched the clock so long cannot know that all have beaten since it was set back.
+        is_future_dead = timeout <= self._database_clock.watched_for
         with self._database.cursor() as cursor:
-            recovered = workers.recover(cursor, schema=schema, timeout=self._timeout, now=self._now())
+            recovered = workers.recover(
+                cursor, schema=schema, timeout=timeout, now=self._now(), moment=moment, is_future_dead=is_future_dead
+            )
             if self._notify and (recovered.job_ids or recovered.queue_ids):
                 workers.wake_workers(cursor, max(len(recovered.job_ids), 1), schema=schema)
         if recovered.dead_worker_ids:
@@ -76,3 +90,31 @@ class Recovery(Service):
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
         if jobs or queues:
             self._on_stale(jobs, queues)
+
+
+class WatchedClock:
+    """The database's clock, seen from here: does it go on as ours does, or was it set?"""
+
+    def __init__(self, clock: Callable[[], float], *, tolerance: float) -> None:
+        self._clock = clock
+        self._tolerance = tolerance
+        self._last: tuple[datetime, float] | None = None
+        self._first_seen_at = math.inf
+        self._set_at = -math.inf
+
+    def look(self, moment: datetime) -> None:
+        now = self._clock()
+        if self._last is None:
+            self._first_seen_at = now
+        elif abs((moment - self._last[0]).total_seconds() - (now - self._last[1])) > self._tolerance:
+            self._set_at = now
+        self._last = (moment, now)
+
+    @property
+    def steady_for(self) -> float:
+        """Seconds since it was last seen to have been set."""
+        return self._clock() - self._set_at
+
+    @property
+    def watched_for(self) -> float:
+        return self._clock() - self._first_seen_at

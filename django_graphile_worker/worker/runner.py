@@ -67,7 +67,8 @@ class Runner(Assembly):
         for service in self._outer_services():
             service.stop()
         self._wait_for_fetcher(is_forced)
-        self._give_back(self.slots.take_back())
+        with self.slots.taking_back:
+            self._give_back(self.slots.take_back())
         self.executor.abort()
         self._let_jobs_end(is_forced)
         was_released = self._wait_for_releaser(is_forced)
@@ -139,6 +140,7 @@ class Runner(Assembly):
 
     def _wait_for_releaser(self, is_forced: Question) -> bool:
         deadline = math.inf
+        self.releaser.hurry()
         while not self.releaser.wait_until_empty(LOOK_INTERVAL):
             if is_forced():
                 deadline = min(deadline, time.monotonic() + LAST_WORDS)

@@ -31,11 +31,11 @@ class Stretch:
         self.submitted_at = submitted_at
 
     def take_back(self) -> list[Claim]:
-        """Whatever has not been started yet."""
+        """Whatever has not been started yet; the last first, for the slot may take the next meanwhile."""
         taken = []
         while True:
             try:
-                taken.append(self.claims.pop())
+                taken.append(self.claims.pop(0))
             except IndexError:
                 return taken
 
@@ -76,6 +76,9 @@ class Slots:
         self._is_abandoned = False
         self._is_ending = False
         self._changed = threading.Event()
+        # To be held while jobs are taken back and handed over: a slot that finds its stretch
+        # empty must not let the queue go before the rest of its jobs is on its way.
+        self.taking_back = threading.Lock()
 
     @property
     def backlog(self) -> int:
@@ -222,7 +225,8 @@ class Slots:
             # Only now: who sees it finished must find its outcome handed over.
             self._finished[place] += 1
         if stretch.queue_id is not None:
-            self._on_queue_done(stretch.queue_id)
+            with self.taking_back:
+                self._on_queue_done(stretch.queue_id)
 
 
 def interrupted(stretches: Iterable[Stretch]) -> Iterable[Interrupted]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,21 +24,23 @@ SETTINGS = {
     "timezone": "UTC",
     "deadlock_timeout": "200ms",
 }
+BACKUP = ("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync")
 
 
 class Cluster:
     """A data directory, and the server on it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
         self.directory = directory
+        self._environment = os.environ | dict(environment or {})
         self._is_running = False
 
     @classmethod
     @contextmanager
-    def create(cls) -> Iterator[Cluster]:
+    def create(cls, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
         # A short path: that of a socket may not be long.
         directory = Path(tempfile.mkdtemp(prefix="dgw-faults-"))
-        cluster = cls(directory / "data")
+        cluster = cls(directory / "data", environment)
         try:
             embedded_account.open_path_to(directory)
             embedded_account.make_private_directory(cluster.directory)
@@ -47,6 +50,24 @@ class Cluster:
         finally:
             cluster.stop()
             shutil.rmtree(directory, ignore_errors=True)
+
+    @contextmanager
+    def standby(self) -> Iterator[Cluster]:
+        """A server that follows this one by streaming; made now, and gone before this one."""
+        standby = type(self)(self.directory.parent / "standby")
+        embedded_account.make_private_directory(standby.directory)
+        self._run("pg_basebackup", f"--dbname={self.url()}", f"--pgdata={standby.directory}", *BACKUP)
+        # Copied along: the lock on this one's socket, which lies in its data directory.
+        (standby.directory / ".s.PGSQL.5432.lock").unlink()
+        try:
+            standby.start()
+            yield standby
+        finally:
+            standby.stop()
+
+    def promote(self) -> None:
+        """From now on this one is the primary."""
+        self._pg_ctl("promote")
 
     def url(self) -> str:
         return f"postgresql://{embedded.SUPERUSER}@/postgres?host={self.directory}"
@@ -111,6 +132,7 @@ class Cluster:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=self._environment,
                 check=False,
                 **embedded_account.subprocess_options(),
             )

@@ -100,13 +100,14 @@ def _heartbeat_first() -> None:
 def _forgetful() -> None:
     import psycopg
 
-    from django_graphile_worker.worker.releaser import Hand, Releaser
+    from django_graphile_worker.worker.hand import Hand
+    from django_graphile_worker.worker.releaser import Releaser
 
     original = Releaser._release
 
-    def release(self: Releaser) -> None:
+    def release(self: Releaser, hand: Hand) -> None:
         try:
-            original(self)
+            original(self, hand)
         except psycopg.OperationalError:
             self._hand = Hand()
             raise
@@ -199,8 +200,7 @@ def _uncounted_queues() -> None:
     from django_graphile_worker.worker.releaser import Releaser
 
     def in_hand(self: Releaser) -> int:
-        hand = self._hand
-        return len(self._inbox) + len(hand.succeeded) + len(hand.failed) + len(hand.interrupted)
+        return len(self._inbox) + len(self._hand.outcomes())
 
     Releaser.in_hand = property(in_hand)  # type: ignore[assignment]
 

@@ -105,6 +105,9 @@ class WorkerProcess:
     def says(self, pattern: str) -> bool:
         return re.search(pattern, self.output()) is not None
 
+    def says_times(self, pattern: str) -> int:
+        return len(re.findall(pattern, self.output()))
+
     def wait_for(self, pattern: str, timeout: float = 20.0) -> None:
         """Wait until it has said something."""
         try:
@@ -135,7 +138,7 @@ class Fleet:
     def __init__(self, zygote: Zygote, directory: Path, environment: Mapping[str, str], wait_until: Wait) -> None:
         self._zygote = zygote
         self._directory = directory
-        self._environment = dict(environment)
+        self.environment = dict(environment)
         self._wait_until = wait_until
         self._numbers = itertools.count(1)
         self._popen: list[subprocess.Popen[bytes]] = []
@@ -150,7 +153,7 @@ class Fleet:
         is_ready: bool = True,
     ) -> WorkerProcess:
         """Start a worker; by default wait until it says that it has started."""
-        variables = self._environment | dict(environment or {})
+        variables = self.environment | dict(environment or {})
         if settings:
             variables["FAULT_WORKER_SETTINGS"] = json.dumps(
                 json.loads(variables.get("FAULT_WORKER_SETTINGS", "{}")) | dict(settings)

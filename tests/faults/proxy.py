@@ -166,8 +166,7 @@ class Proxy:
 
     def __init__(self, server_url: str) -> None:
         parts: dict[str, Any] = {**conninfo_to_dict(server_url)}
-        host, port = str(parts.get("host") or "localhost"), int(parts.get("port") or 5432)
-        self._address = (host, port)
+        self._address = _address(server_url)
         self._listening = socket.create_server(("127.0.0.1", 0))
         user, name = quote(str(parts["user"]), safe=""), quote(str(parts["dbname"]), safe="")
         password = f":{quote(str(parts['password']), safe='')}" if parts.get("password") else ""
@@ -195,6 +194,10 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def lead_to(self, server_url: str) -> None:
+        """The address belongs to another server now; whoever is connected stays so."""
+        self._address = _address(server_url)
 
     def on(self, tag: str, mode: str, *, times: int = 1, part: str | None = None) -> Rule:
         rule = Rule(tag, mode, times, part)
@@ -256,6 +259,11 @@ class Proxy:
 
     def _do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = conninfo_to_dict(url)
+    return str(parts.get("host") or "localhost"), int(parts.get("port") or 5432)
 
 
 async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:

@@ -125,6 +125,7 @@ class SimulatedWorker:
             on_stale=lambda jobs, queues: None,
             statistics_retention=1e6,
             notify=False,
+            clock=lambda: simulation.seconds,
         )
 
     def holder(self) -> str:
@@ -213,6 +214,9 @@ class Simulation:
     under_way: list[Running] = field(default_factory=list)
     ended_well: set[int] = field(default_factory=set)
     is_calm: bool = False
+    # How far the database's clock has been set from the one by which everything else goes on.
+    offset: float = 0.0
+    sets_clock: bool = False
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -222,7 +226,7 @@ class Simulation:
 
     @property
     def now(self) -> datetime:
-        return self.start + timedelta(seconds=self.seconds)
+        return self.start + timedelta(seconds=self.seconds + self.offset)
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -233,6 +237,8 @@ class Simulation:
         self.seconds += self.chance.choice([0.0, 0.1, 1.0, 5.0])
         if self.late and self.chance.random() < 0.3:
             self._do_late()
+        if self.sets_clock and self.chance.random() < 0.1:
+            self.offset += self.chance.choice([-1, 1]) * self.chance.choice([20.0, 90.0, 3_600.0, 86_400.0])
         place = self.chance.randrange(len(self.workers))
         worker = self.workers[place]
         action = self.chance.random()
@@ -294,6 +300,8 @@ class Simulation:
         self.is_calm = True
         while self.late:
             self._do_late()
+        # Jobs are due by the clock by which they were added: it has caught up.
+        self.offset = max(self.offset, 0.0) + (1e6 if self.sets_clock else 0.0)
         for _ in range(60):
             self.seconds += 30.0
             for worker in self.workers:

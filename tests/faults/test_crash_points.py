@@ -26,6 +26,8 @@ RUNNING_TAGS = [
     "recover-queues",
     "wake",
     "claims-of",
+    "limit-session",
+    "clock",
 ]
 # Part of the first sweep, and then of every twentieth.
 TIDYING_TAGS = ["stale-jobs", "stale-queues", "forget-recoveries", "prune-statistics"]
@@ -61,7 +63,7 @@ def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
         # Only after the answer to a claim was lost.
         proxy.on("claim", "cut after")
     rule = proxy.on(tag, mode)
-    if tag == "listen":
+    if tag in {"listen", "limit-session"}:
         proxy.cut("fetcher")
     world.wait_until(lambda: _busy(world) and rule.fired.wait(0.05), timeout=30)
     world.wait_until(lambda: world.count() <= 5, timeout=30)

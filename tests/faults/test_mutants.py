@@ -52,7 +52,7 @@ def test_every_mutant__has_a_test_that_is_there_for_it() -> None:
 
 def test_promises_page__names_tests_that_exist_and_every_mistake() -> None:
     page = (CHECKOUT / "docs" / "explanation" / "promises.md").read_text(encoding="utf-8")
-    tests = "".join(path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests" / "faults").glob("test_*.py"))
+    tests = "".join(path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests").rglob("test_*.py"))
     named = set(re.findall(r"`(test_\w+)`", page))
     assert {name for name in named if f"def {name}(" not in tests} == set()
     told = dict(re.findall(r"^\| (.+) \| `(test_\w+)` \|$", page, flags=re.MULTILINE))

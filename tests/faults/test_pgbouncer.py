@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
 
@@ -110,6 +111,41 @@ def test_transaction_mode__works_by_polling_and_says_so(world: World, pooled_fle
     world.check()
     assert worker.stop() == 0
     world.check_nothing_is_held()
+
+
+@pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
+def test_transaction_mode__a_time_limit_of_the_database_neither_bites_nor_is_changed_for_others(
+    world: World, pooled_fleet: Fleet
+) -> None:
+    """The sessions belong to everybody: the worker may not change them, only its own transactions."""
+    name = conninfo_to_dict(world.url)["dbname"]
+    world.query(
+        """create function fault_history.be_slow() returns trigger language plpgsql as
+        $$ begin perform pg_sleep(0.3); return null; end $$"""
+    )
+    world.query(
+        "create trigger be_slow before delete on {schema}._private_jobs execute function fault_history.be_slow()"
+    )
+    world.query(f'alter database "{name}" set statement_timeout = 150')
+    # What the pool has already is older than the limit.
+    world.query(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()", name
+    )
+    try:
+        worker = pooled_fleet.start("--poll-interval", "0.3", "-j", "4", "--no-listen")
+        world.add_many(10)
+        world.wait_until_empty()
+        world.check()
+        pooled_url = pooled_fleet.environment["DATABASE_URL"]
+        with ExitStack() as stack:
+            # As many as the pool has: every session of it is looked at.
+            clients = [stack.enter_context(psycopg.connect(pooled_url)) for _ in range(4)]
+            limits = {client.execute("show statement_timeout").fetchone() for client in clients}
+        assert limits == {("150ms",)}
+        assert worker.stop() == 0
+    finally:
+        world.query(f'alter database "{name}" reset statement_timeout')
+        world.query("drop function fault_history.be_slow() cascade")
 
 
 @pytest.mark.parametrize("pooled_fleet", ["session"], indirect=True)

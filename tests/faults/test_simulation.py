@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.faults.simulation import BEAT, TIMEOUT, Simulation
+from tests.faults.simulation import BEAT, TIMEOUT, SimulatedWorker, Simulation
 from tests.faults.world import World
 
 SEEDS = 110
@@ -64,3 +64,37 @@ def test_outage__whoever_is_back_first_does_not_bury_the_others(
 @pytest.mark.parametrize("part", range(4))
 def test_simulation__thousands_of_seeds(connection: psycopg.Connection[object], world: World, part: int) -> None:
     play(connection, world.schema, range(10_000 + part * 500, 10_500 + part * 500))
+
+
+@pytest.mark.parametrize("jump", [86_400.0, 90.0, -90.0, -86_400.0], ids=["a day ahead", "ahead", "back", "a day back"])
+def test_database_clock_that_is_set__buries_the_dead_and_nobody_else(
+    connection: psycopg.Connection[object], world: World, jump: float
+) -> None:
+    """By the new clock nobody has beaten for long, or everybody only in the future."""
+    simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
+    first, second, third = simulation.workers
+
+    def go_on(*alive: SimulatedWorker, beats: int) -> set[str]:
+        for _ in range(beats):
+            simulation.seconds += BEAT
+            # Whoever sweeps does so before the others had a chance to beat.
+            first.sweep()
+            for worker in alive:
+                worker.beat()
+        return {row[0] for row in simulation.query("select id from {schema}._private_workers")}
+
+    everybody = {worker.holder() for worker in simulation.workers}
+    assert go_on(first, second, third, beats=8) == everybody
+    simulation.offset += jump
+    assert go_on(first, second, third, beats=8) == everybody
+    # The next time somebody dies with the old clock.
+    simulation.offset += jump
+    assert go_on(first, second, beats=18) == {first.holder(), second.holder()}
+    assert [worker.generation for worker in simulation.workers] == [0, 0, 0]
+
+
+def test_simulation__with_a_database_clock_that_is_set_again_and_again(
+    connection: psycopg.Connection[object], world: World
+) -> None:
+    for seed in range(40):
+        Simulation(connection, world.schema, seed, sets_clock=True).run(STEPS)

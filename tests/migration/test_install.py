@@ -145,7 +145,9 @@ def test_sqlmigrate_prints_what_can_be_run_as_it_is(site: Site, worker: WorkerSq
     with settings(SCHEMA=CUSTOM):
         forwards = [site.sqlmigrate(name) for name in MIGRATIONS]
         backwards = [site.sqlmigrate(name, backwards=True) for name in reversed(MIGRATIONS)]
-    assert all(f'"{CUSTOM}".' in text and ":SCHEMA" not in text for text in (*forwards, *backwards))
+    assert all(":SCHEMA" not in text for text in (*forwards, *backwards))
+    # The last one, going back, has nothing to do.
+    assert all(f'"{CUSTOM}".' in text for text in (*forwards, *backwards[1:]))
 
     for text in forwards:
         worker.connection.execute(text.encode())

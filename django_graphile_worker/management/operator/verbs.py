@@ -6,6 +6,7 @@ from django_graphile_worker.management.operator.adding import Add
 from django_graphile_worker.management.operator.changing import Complete, Fail, Remove, Reschedule
 from django_graphile_worker.management.operator.crontabs import Crontab
 from django_graphile_worker.management.operator.fleet import Queues, Workers
+from django_graphile_worker.management.operator.granting import Grants
 from django_graphile_worker.management.operator.health import ShowStatus
 from django_graphile_worker.management.operator.listing import Jobs, Show
 from django_graphile_worker.management.operator.maintenance import Cleanup
@@ -29,6 +30,7 @@ VERBS: tuple[Verb, ...] = (
     Unlock(),
     Sweep(),
     Cleanup(),
+    Grants(),
 )
 
 BY_NAME = {name: verb for verb in VERBS for name in (verb.name, *verb.aliases)}

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from django.core.management import call_command
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql import installation, visibility
+from django_graphile_worker.sql import grants, installation, visibility
 from tests.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "roles.md"
-
-
-def recipe(heading: str) -> str:
-    """The SQL that the guide gives under a heading."""
-    found = re.search(
-        rf"^## {heading}\n.*?```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
-    assert found, f"Expected SQL under the heading {heading!r} of {GUIDE.name}."
-    return found[1]
 
 
 @pytest.fixture
@@ -53,11 +46,12 @@ def as_role(owner: WorkerSql, role: str, raw_connection: Callable[..., psycopg.C
     return WorkerSql(connection, owner.schema)
 
 
-def follow(owner: WorkerSql, role: str, heading: str) -> None:
-    """Run what the guide says."""
-    text = re.sub(r"graphile_worker(?='::)", f'"{owner.schema}"', recipe(heading))
-    text = re.sub(r"graphile_worker(?=\.| to)", "{schema}", text)
-    owner.query(text.replace("web_app", role))
+def follow(owner: WorkerSql, role: str, kind: str) -> None:
+    """Run what ``manage.py graphile_worker grants`` prints, twice: it may be run any number of times."""
+    output = StringIO()
+    call_command("graphile_worker", "grants", role, kind=kind, stdout=output)
+    for _ in range(2):
+        owner.connection.execute(output.getvalue().encode())
 
 
 def denied(worker: WorkerSql, text: str, *parameters: Any) -> bool:
@@ -73,7 +67,7 @@ def test_a_role_without_rights_can_do_nothing(as_role: WorkerSql) -> None:
 class TestAnEnqueueOnlyRole:
     @pytest.fixture(autouse=True)
     def recipe(self, owner: WorkerSql, role: str) -> None:
-        follow(owner, role, "A role that only adds jobs")
+        follow(owner, role, "adder")
 
     @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
     def test_adds_jobs(self, owner: WorkerSql, as_role: WorkerSql, level: str) -> None:
@@ -121,8 +115,7 @@ class TestAnEnqueueOnlyRole:
 class TestAnEnqueueOnlyRoleWithKeys:
     @pytest.fixture(autouse=True)
     def recipe(self, owner: WorkerSql, role: str) -> None:
-        follow(owner, role, "A role that only adds jobs")
-        follow(owner, role, "A role that adds jobs with keys too")
+        follow(owner, role, "keyed-adder")
 
     def test_adds_and_replaces_jobs_by_their_keys(self, owner: WorkerSql, as_role: WorkerSql) -> None:
         owner.add_job(job_key="waiting", payload=[1])
@@ -146,8 +139,10 @@ class TestAnEnqueueOnlyRoleWithKeys:
 
 class TestAWorkerRole:
     def test_does_all_that_workers_do(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
-        follow(owner, role, "A role for workers")
-        ids = [owner.add_job(job_key=key)["id"] for key in "abc"]
+        follow(owner, role, "worker")
+        ids = [owner.add_job(job_key=key)["id"] for key in "ab"]
+        ids.append(as_role.add_job(job_key="c")["id"])
+        ids += [row["id"] for row in as_role.add_jobs({"job_key": "d"}, {"queue_name": "queue"})]
 
         as_role.lock(ids[0])
         as_role.call("force_unlock_workers", worker_ids=["worker"])
@@ -158,6 +153,46 @@ class TestAWorkerRole:
         assert owner.jobs() == []
         with as_role.connection.cursor() as cursor:
             installation.check_usable(cursor, schema=owner.schema)
+
+
+class TestAViewer:
+    def test_sees_everything_and_changes_nothing(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
+        follow(owner, role, "viewer")
+        job = owner.add_job(job_key="key", queue_name="queue")
+
+        assert as_role.jobs() == owner.jobs() == [job]
+        with as_role.connection.cursor() as cursor:
+            installation.check_usable(cursor, schema=owner.schema)
+        assert denied(as_role, "select {schema}.add_job('task')")
+        assert denied(as_role, "select {schema}.remove_job('key')")
+        assert denied(as_role, "select {schema}.complete_jobs(%s)", [job["id"]])
+        assert denied(as_role, "delete from {schema}._private_workers")
+        assert owner.jobs() == [job]
+
+
+class TestTheScripts:
+    @pytest.mark.parametrize("name", ['Odd "one"', "it's", "dollar$$sign", "grants$grants__$ $$", "r" * 63, "ü" * 31])
+    @pytest.mark.parametrize("kind", grants.FILES)
+    def test_take_roles_of_any_name(self, owner: WorkerSql, name: str, kind: str) -> None:
+        quoted = '"' + name.replace('"', '""') + '"'
+        owner.connection.execute(f"create role {quoted}".encode())
+        try:
+            for _ in range(2):
+                owner.connection.execute(grants.script(kind, name, schema=owner.schema).encode())
+            policies = owner.query("select distinct roles::text[] as roles from pg_policies")
+            assert [row["roles"] for row in policies] == [[name]]
+        finally:
+            owner.connection.execute(f"drop owned by {quoted}".encode())
+            owner.connection.execute(f"drop role {quoted}".encode())
+
+    @pytest.mark.parametrize("kind", grants.FILES)
+    def test_are_those_of_the_guide(self, kind: str) -> None:
+        recipes = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+        text = grants.script(kind, "web_app", schema="graphile_worker")
+        if kind == "keyed-adder":
+            assert text == f"{recipes[0]}\n{recipes[1]}"
+        else:
+            assert text in recipes
 
 
 class TestARoleThatRowLevelSecurityBlinds:

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -212,6 +212,7 @@ class TestReleaser:
             assert worker.releaser.in_hand == 1
         finally:
             connection.execute(f'drop function "{worker_schema}".refuse() cascade'.encode())
+        worker.releaser._clock = lambda: math.inf
         worker.releaser.step()
         assert not Job.objects.exists()
         assert worker.releaser.in_hand == 0
@@ -352,6 +353,22 @@ class TestRecovery:
         assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
         assert [notice.channel for notice in listener.notifies(timeout=5, stop_after=1)] == ["jobs:insert"]
 
+    @pytest.mark.parametrize("hours", [-6, 6])
+    def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
+        self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, hours: int
+    ) -> None:
+        """Where the settings ask for it, jobs are due by the worker's clock. A lease never is."""
+        worker = runner(use_local_time=True)
+        worker.recovery._now = lambda: datetime.now(UTC) + timedelta(hours=hours)
+        living, dead = f"{workers.WORKER_PREFIX}living", f"{workers.WORKER_PREFIX}dead"
+        with raw_connection().cursor() as cursor:
+            workers.register_worker(cursor, living, {}, schema=worker_schema)
+            workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.step()
+        rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
+        assert {row[0] for row in rows} == {living, worker.worker_id}
+
     def test_looks_again_within_a_quarter_of_the_timeout(self, runner: Build) -> None:
         assert 0 < runner().recovery.step() <= 15
 
@@ -453,6 +470,8 @@ class TestDatabase:
         worker = runner(statement_timeout=0.2)
         database = Database("default", worker.settings, part="test")
         with pytest.raises(psycopg.OperationalError), database.cursor() as cursor:
+            # The server has been told as well: this is about who looks at the clock here.
+            cursor.execute("set statement_timeout = 0")
             cursor.execute("select pg_sleep(20)")
         with database.cursor() as cursor:
             assert cursor.execute("select 1").fetchone() == (1,)

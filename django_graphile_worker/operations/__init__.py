@@ -1,0 +1,9 @@
+"""Migration operations: install, adopt, extend and remove the worker schema."""
+
+from __future__ import annotations
+
+from django_graphile_worker.operations.indexes import BuildIndexes
+from django_graphile_worker.operations.receivers import install_without_migrations, keep_waiting_jobs
+from django_graphile_worker.operations.schema import InstallWorkerSchema, RunSchemaFile
+
+__all__ = ["BuildIndexes", "InstallWorkerSchema", "RunSchemaFile", "install_without_migrations", "keep_waiting_jobs"]

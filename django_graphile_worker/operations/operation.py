@@ -1,0 +1,129 @@
+"""What every operation on the worker schema does: all or nothing, and a clear word when it cannot."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import DatabaseError, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+
+from django_graphile_worker import conf
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.sql import migration_locks
+from django_graphile_worker.sql.errors import sqlstate
+
+LOCK_NOT_AVAILABLE = "55P03"
+INSUFFICIENT_PRIVILEGE = "42501"
+
+
+class SchemaOperation(ABC, Operation):
+    """An operation on the worker schema: nothing for Django's state, and all or nothing in the database."""
+
+    reduces_to_sql = True
+    reversible = True
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Leave the models to operations of their own."""
+
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        if not concerns(app_label, schema_editor.connection):
+            return
+        schema = conf.current().schema
+        if schema_editor.collect_sql:
+            self.write_install(schema_editor, schema)
+            return
+        with all_or_nothing(schema_editor.connection):
+            self.install(schema_editor, schema)
+
+    def database_backwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        if not concerns(app_label, schema_editor.connection):
+            return
+        schema = conf.current().schema
+        if schema_editor.collect_sql:
+            self.write_uninstall(schema_editor, schema)
+            return
+        with all_or_nothing(schema_editor.connection):
+            self.uninstall(schema_editor, schema)
+
+    @abstractmethod
+    def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Look at what is there, and do what is missing."""
+
+    @abstractmethod
+    def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Run the statements for an empty database; sqlmigrate prints them."""
+
+    @abstractmethod
+    def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Look at what is there, and leave it as it was found."""
+
+    @abstractmethod
+    def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Run the statements that undo write_install; sqlmigrate prints them."""
+
+
+def concerns(app_label: str, connection: BaseDatabaseWrapper) -> bool:
+    return connection.vendor == "postgresql" and router.allow_migrate(connection.alias, app_label)
+
+
+@contextmanager
+def all_or_nothing(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Let one migrate at a time work on the schema, waiting for no lock longer than the setting says."""
+    settings = conf.current()
+    with explained(connection), transaction.atomic(using=connection.alias):
+        with connection.cursor() as cursor:
+            migration_locks.lock_installation(
+                cursor, schema=settings.schema, lock_timeout=settings.migration_lock_timeout
+            )
+        yield
+
+
+@contextmanager
+def explained(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Say what is in the way, and the way out."""
+    settings = conf.current()
+    try:
+        yield
+    except DatabaseError as error:
+        if sqlstate(error) == LOCK_NOT_AVAILABLE:
+            raise SchemaError(_describe_lock(connection, settings)) from error
+        if sqlstate(error) == INSUFFICIENT_PRIVILEGE:
+            raise SchemaError(_describe_privilege(connection, settings, error)) from error
+        raise
+
+
+def _describe_lock(connection: BaseDatabaseWrapper, settings: conf.Settings) -> str:
+    with connection.cursor() as cursor:
+        holders = migration_locks.lock_holders(cursor, schema=settings.schema)
+    who = "; ".join(str(holder) for holder in holders) or "a session that has ended meanwhile"
+    return (
+        f"Could not get a lock in the worker schema {settings.schema!r} within "
+        f"{settings.migration_lock_timeout:g} seconds, and nothing was changed. Locks there are held by {who}. "
+        f"Let it finish or end it with pg_terminate_backend(pid), then migrate again; to wait longer set "
+        f'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"].'
+    )
+
+
+def _describe_privilege(connection: BaseDatabaseWrapper, settings: conf.Settings, error: DatabaseError) -> str:
+    return (
+        f"The database user {connection.settings_dict.get('USER')!r} may not change the schema {settings.schema!r}: "
+        f"{str(error).splitlines()[0]}. To make it, a user needs CREATE on the database; to adopt it, the user must be "
+        f"the owner that graphile-worker used, or a member of it. Nothing was changed."
+    )

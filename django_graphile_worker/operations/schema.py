@@ -1,0 +1,115 @@
+"""The worker schema itself: made, adopted, extended file by file, and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+from django_graphile_worker import conf
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.operations.operation import SchemaOperation
+from django_graphile_worker.sql import indexes, installation, installer, migration_locks
+from django_graphile_worker.sql.installation import Part
+from django_graphile_worker.sql.installer import WORKER_SCHEMA
+from django_graphile_worker.sql.schema import ddl
+
+
+class InstallWorkerSchema(SchemaOperation):
+    """Make the worker schema, or adopt the one that graphile-worker has made."""
+
+    def describe(self) -> str:
+        return "Install or adopt the worker schema"
+
+    def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        with schema_editor.connection.cursor() as cursor:
+            if installation.part(cursor, WORKER_SCHEMA, schema=schema):
+                return  # another migrate was quicker
+            relations = installation.relations(cursor, schema=schema)
+            if "migrations" in relations:
+                installer.adopt(schema_editor.execute, cursor, schema=schema)
+                return
+            _check_nothing_in_the_way(relations, schema)
+            exists = installation.schema_exists(cursor, schema=schema)
+            installer.make(schema_editor.execute, schema=schema, is_schema_made=not exists)
+
+    def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        installer.make(schema_editor.execute, schema=schema, is_schema_made=True)
+
+    def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        with schema_editor.connection.cursor() as cursor:
+            found = installation.part(cursor, WORKER_SCHEMA, schema=schema)
+            if found is None:
+                return
+            if found.is_adopted:
+                installer.give_back(schema_editor.execute, cursor, found, schema=schema)
+                return
+            migration_locks.lock_jobs(cursor, schema=schema)
+            check_no_job_is_lost(installation.count_waiting_jobs(cursor, schema=schema), schema)
+            installer.drop(schema_editor.execute, schema=schema)
+            # What somebody else has put into the schema stays, and then so does the schema.
+            if found.is_schema_made and installation.is_schema_empty(cursor, schema=schema):
+                installation.drop_schema(schema_editor.execute, schema=schema)
+
+    def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        installer.drop(schema_editor.execute, schema=schema)
+        installation.drop_schema(schema_editor.execute, schema=schema)
+
+
+class RunSchemaFile(SchemaOperation):
+    """Run a file of sql/ddl, and another one to undo it."""
+
+    def __init__(self, forwards: str, backwards: str) -> None:
+        self.forwards = forwards
+        self.backwards = backwards
+
+    def describe(self) -> str:
+        return f"Run {self.forwards} in the worker schema"
+
+    def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        if not self._is_installed(schema_editor, schema):
+            self._run(schema_editor, schema, without=self._indexes_for_later(schema_editor, schema))
+
+    def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        self._run(schema_editor, schema)
+
+    def _run(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, *, without: Iterable[str] = ()) -> None:
+        schema_editor.execute(indexes.without_indexes(ddl(self.forwards, schema), without), params=None)
+        installation.record_part(schema_editor.execute, Part(self.forwards), schema=schema)
+
+    def _indexes_for_later(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> Iterable[str]:
+        """Those that somebody has made by hand, and on a large table all: BuildIndexes sees to them."""
+        with schema_editor.connection.cursor() as cursor:
+            if indexes.is_any_table_large(cursor, schema=schema):
+                return [index.name for index in indexes.indexes_of([self.forwards], schema=schema)]
+            return indexes.existing_indexes(cursor, schema=schema)
+
+    def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        if self._is_installed(schema_editor, schema):
+            self.write_uninstall(schema_editor, schema)
+
+    def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        schema_editor.execute(ddl(self.backwards, schema), params=None)
+        installation.forget_part(schema_editor.execute, self.forwards, schema=schema)
+
+    def _is_installed(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> bool:
+        with schema_editor.connection.cursor() as cursor:
+            return installation.part(cursor, self.forwards, schema=schema) is not None
+
+
+def _check_nothing_in_the_way(relations: frozenset[str], schema: str) -> None:
+    in_the_way = sorted(relations & installation.RELATIONS)
+    if in_the_way:
+        raise SchemaError(
+            f"Expected the schema {schema!r} to be absent, empty, or made by graphile-worker, got one with "
+            f"{', '.join(in_the_way)} but without graphile-worker's table of migrations. Choose another name with "
+            f'GRAPHILE_WORKER["SCHEMA"].'
+        )
+
+
+def check_no_job_is_lost(waiting: int, schema: str) -> None:
+    if waiting and not conf.current().drop_waiting_jobs:
+        raise SchemaError(
+            f"Expected no waiting jobs in the schema {schema!r}, got {waiting}; dropping it would lose them. Let the "
+            f'workers finish, or set GRAPHILE_WORKER["DROP_WAITING_JOBS"] = True.'
+        )

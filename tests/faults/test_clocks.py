@@ -1,0 +1,118 @@
+"""Clocks that are wrong, and clocks that are put right while jobs run.
+
+The time of day of the server, or of a worker, is shifted under it, in the C library; the server's clock decides what
+is due, and no clock decides who lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.clocks import IS_POSSIBLE, ShiftedClock
+from tests.faults.cluster import Cluster
+from tests.faults.conftest import environment_for, migrate
+from tests.faults.processes import Fleet, Wait, Zygote
+from tests.faults.world import World
+
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.skipif(not IS_POSSIBLE, reason="needs Linux and a C compiler"),
+]
+
+LEASES = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
+LONG_AGO = "2020-01-01"
+
+
+@pytest.fixture
+def clock() -> Iterator[ShiftedClock]:
+    with ShiftedClock.create() as clock:
+        yield clock
+
+
+@pytest.fixture
+def shifted_world(clock: ShiftedClock, worker_schema: str, wait_until: Wait) -> Iterator[World]:
+    """On a server whose clock can be set."""
+    with Cluster.create(clock.environment) as cluster:
+        migrate(cluster.url())
+        world = World(cluster.url(), worker_schema, wait_until)
+        world.prepare()
+        yield world
+        world.close()
+
+
+@pytest.fixture
+def shifted_fleet(shifted_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
+    fleet = Fleet(zygote, tmp_path, environment_for(shifted_world.url), wait_until)
+    yield fleet
+    fleet.close()
+
+
+def wait_for_beats(world: World, beats: int, workers: int) -> None:
+    """Wait until each worker has beaten so often; the number of a row's versions tells, whatever the clock does."""
+    sight = "select array_agg(xmin::text) from {schema}._private_workers"
+    for _ in range(beats):
+        seen = set(world.value(sight))
+        world.wait_until(lambda: not seen & set(world.value(sight)), timeout=30)  # noqa: B023
+        assert len(world.workers()) == workers
+
+
+def starts_of(world: World, job_id: int) -> list[Any]:
+    return [event for event in world.events("start") if event.job_id == job_id]
+
+
+@pytest.mark.parametrize("hours", [24, -24], ids=["ahead", "back"])
+def test_server_clock_that_is_set__costs_no_lease_and_no_job(
+    clock: ShiftedClock, shifted_world: World, shifted_fleet: Fleet, hours: int
+) -> None:
+    """While jobs run on three workers; and who dies at that very moment is found dead by the new clock."""
+    world = shifted_world
+    workers = [shifted_fleet.start("-j", "2", "--poll-interval", "0.2", settings=LEASES) for _ in range(3)]
+    world.add_many(6, "until", {"word": "go"})
+    world.wait_for("start", 6)
+    # Everybody has looked at the clock for a whole timeout: they know it from now on.
+    wait_for_beats(world, 8, 3)
+    clock.set(hours=hours)
+    wait_for_beats(world, 10, 3)
+    world.go("go")
+    world.wait_for("end", 6)
+    world.wait_until_empty()
+    assert sorted(run.job_id for run in world.executions()) == sorted(world.job_ids), "each of them started once"
+    assert not any(worker.says("lost its lease") for worker in workers)
+    orphan = world.add("until", {"word": "again"}, run_at=LONG_AGO)
+    world.wait_for("start", 7)
+    (victim,) = [worker for worker in workers if worker.pid == starts_of(world, orphan)[0].pid]
+    clock.set(hours=hours)
+    victim.kill()
+    world.wait_until(lambda: len(starts_of(world, orphan)) == 2, timeout=60)
+    world.go("again")
+    world.wait_until_empty()
+    assert not any(worker.says("lost its lease") for worker in workers)
+
+
+@pytest.mark.parametrize("hours", [6, -6], ids=["ahead", "behind"])
+def test_worker_clock_that_is_wrong__changes_nothing(
+    clock: ShiftedClock, world: World, fleet: Fleet, hours: int
+) -> None:
+    """Beside one whose clock is right: neither takes the other for dead, and jobs are due by the server's clock."""
+    clock.set(hours=hours)
+    wrong = fleet.start("-j", "2", is_forked=False, environment=clock.environment, settings=LEASES)
+    right = fleet.start("-j", "2", settings=LEASES)
+    world.add_many(4, "until", {"word": "go"})
+    world.wait_for("start", 4)
+    assert {event.pid for event in world.events("start")} == {wrong.pid, right.pid}
+    wait_for_beats(world, 10, 2)
+    world.go("go")
+    world.wait_until_empty()
+    right.stop()
+    due = world.value("select now() + interval '1 second'")
+    soon = world.add("quick", run_at=due)
+    world.wait_until_empty()
+    (run,) = [run for run in world.executions() if run.job_id == soon]
+    # Neither early by the hours that its clock is ahead, nor late by those that it is behind.
+    assert run.started_at >= due
+    world.check()
+    assert wrong.stop() == 0

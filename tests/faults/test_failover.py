@@ -1,0 +1,174 @@
+"""The primary dies and its standby takes over: real streaming replication, real promotion."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests.faults.cluster import Cluster
+from tests.faults.conftest import environment_for, migrate
+from tests.faults.processes import Fleet, Wait, Zygote
+from tests.faults.proxy import Proxy
+from tests.faults.world import World
+
+READS_ONLY = "failed, next try in .*(read-only transaction|recovery)"
+# Committed means that the standby has it, too.
+REPLICATED = {"synchronous_standby_names": "*", "synchronous_commit": "remote_apply"}
+
+
+class Pair(NamedTuple):
+    primary: Cluster
+    standby: Cluster
+
+    @property
+    def url(self) -> str:
+        """Both addresses: whoever connects finds the one that writes."""
+        hosts = f"{self.primary.directory},{self.standby.directory}"
+        return f"{self.primary.url().split('?')[0]}?host={hosts}&target_session_attrs=read-write"
+
+    def fail_over(self) -> None:
+        self.primary.stop("immediate")
+        self.standby.promote()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with Cluster.create() as primary:
+        migrate(primary.url())
+        with primary.standby() as standby:
+            for name, value in REPLICATED.items():
+                primary.set(name, value)
+            yield Pair(primary, standby)
+
+
+@pytest.fixture
+def pair_world(pair: Pair, worker_schema: str, wait_until: Wait) -> Iterator[World]:
+    world = World(pair.url, worker_schema, wait_until)
+    wait_until(lambda: world.value("select count(*) from pg_stat_replication where sync_state = 'sync'") == 1)
+    world.prepare()
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def start_fleet(zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Callable[..., Fleet]]:
+    """Workers that are given one address, and write their history to another."""
+    started: list[Fleet] = []
+
+    def start(url: str, history_url: str) -> Fleet:
+        started.append(Fleet(zygote, tmp_path, environment_for(url, history_url), wait_until))
+        return started[-1]
+
+    yield start
+    for fleet in started:
+        fleet.close()
+
+
+@contextmanager
+def adding(world: World) -> Iterator[list[int]]:
+    """Somebody who adds jobs all the time; the ids of those that were acknowledged."""
+    acknowledged: list[int] = []
+    is_over = threading.Event()
+    statement = f'select id from "{world.schema}".add_job(%s, %s::json, queue_name := %s)'
+
+    def add() -> None:
+        while not is_over.is_set():
+            try:
+                with psycopg.connect(world.url, autocommit=True) as connection:
+                    while not is_over.wait(0.005):
+                        queue_name = "q" if len(acknowledged) % 3 else None
+                        row: Any = connection.execute(statement, ("quick", "{}", queue_name)).fetchone()
+                        acknowledged.append(row[0])
+            except psycopg.Error:
+                is_over.wait(0.1)
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def check(world: World, acknowledged: list[int]) -> None:
+    """Of one whose commit was under way nobody knows: it may have come through, then it runs."""
+    assert acknowledged
+    world.job_ids += acknowledged
+    ran = {run.job_id for run in world.executions()}
+    world.job_ids += ran - set(world.job_ids)
+    world.check()
+
+
+def test_failover__workers_go_on_with_the_standby_and_nothing_committed_is_lost(
+    pair: Pair, pair_world: World, start_fleet: Callable[..., Fleet]
+) -> None:
+    """Under load, with adders at work; nobody starts the workers again."""
+    world = pair_world
+    fleet = start_fleet(world.url, world.url)
+    workers = [fleet.start("-j", "4", settings={"WORKER_TIMEOUT": 20.0}) for _ in range(2)]
+    world.add_many(20, "exactly_once", {"seconds": 0.05})
+    with adding(world) as acknowledged:
+        world.wait_for("end", 40)
+        world.close()
+        pair.fail_over()
+        world.wait_until(lambda: _answers(world))
+        before = len(acknowledged)
+        world.wait_until(lambda: len(acknowledged) > before + 20, timeout=30)
+    world.wait_until_empty(timeout=60)
+    check(world, acknowledged)
+    effects = world.value("select count(*) from fault_history.effect")
+    assert effects == world.value("select count(distinct job_id) from fault_history.effect") == 20
+    assert not any(worker.says("lost its lease") for worker in workers)
+    assert [worker.stop() for worker in workers] == [0, 0]
+    world.check_nothing_is_held()
+
+
+def test_address_that_leads_to_the_standby__is_left_or_waited_for(
+    pair: Pair, pair_world: World, start_fleet: Callable[..., Fleet], start_proxy: Callable[[str], Proxy]
+) -> None:
+    """One address for whoever is the primary. Twice it leads to a server that only reads.
+
+    The first time the address is put right, and sessions that stayed where they are would read for ever. The
+    second time the primary is dead, and the standby promoted only later.
+    """
+    world = pair_world
+    proxy = start_proxy(pair.primary.url())
+    worker = start_fleet(proxy.url, world.url).start(
+        "-j", "4", "--no-prepared-statements", "--poll-interval", "0.2", settings={"WORKER_TIMEOUT": 20.0}
+    )
+    proxy.lead_to(pair.standby.url())
+    proxy.cut()
+    worker.wait_for(READS_ONLY)
+    proxy.lead_to(pair.primary.url())
+    jobs = world.add_many(4, "until", {"word": "go"})
+    world.wait_for("start", 4)
+    world.close()
+    complaints = worker.says_times(READS_ONLY)
+    pair.primary.stop("immediate")
+    proxy.lead_to(pair.standby.url())
+    proxy.cut()
+    world.wait_until(lambda: worker.says_times(READS_ONLY) > complaints)
+    pair.standby.promote()
+    world.wait_until(lambda: _answers(world))
+    world.go("go")
+    world.add("quick")
+    world.wait_until_empty(timeout=60)
+    # Those that ran when the primary died ended where they were: no attempt was lost.
+    assert sorted(run.job_id for run in world.executions()) == sorted([*jobs, *world.job_ids[4:]])
+    world.check()
+    assert worker.stop() == 0
+
+
+def _answers(world: World) -> bool:
+    try:
+        return bool(world.value("select not pg_is_in_recovery()"))
+    except psycopg.Error:
+        world.close()
+        return False

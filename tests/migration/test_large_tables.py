@@ -1,0 +1,162 @@
+"""A queue that is adopted with very many jobs in it: indexes are built while everybody goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connections, transaction
+from django.db.utils import OperationalError
+
+from django_graphile_worker.sql import indexes
+from django_graphile_worker.sql.schema import ddl
+from tests.migration.conftest import Site
+from tests.migration.test_adoption import FOREIGN_FUNCTIONS
+from tests.worker_sql import WorkerSql
+
+Wait = Callable[..., None]
+
+
+@pytest.fixture
+def adopted(site: Site, worker: WorkerSql) -> WorkerSql:
+    """A schema that somebody else made."""
+    worker.query("create schema {schema}")
+    worker.connection.execute(ddl("worker_schema.sql", site.schema).encode())
+    worker.query(FOREIGN_FUNCTIONS)
+    worker.query("insert into {schema}._private_tasks (identifier) values ('task')")
+    worker.query("insert into {schema}._private_jobs (task_id) values (1)")
+    return worker
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a few rows on."""
+    monkeypatch.setattr(indexes, "LARGE", 1)
+
+
+@contextmanager
+def somebody_adding(site: Site) -> Iterator[psycopg.Connection[Any]]:
+    """A session that has added a job and not committed yet: nobody gets a stronger lock on the table."""
+    with site.connect(autocommit=False) as connection:
+        WorkerSql(connection, site.schema).query("insert into {schema}._private_jobs (task_id) values (1)")
+        yield connection
+
+
+@contextmanager
+def migrating(site: Site) -> Iterator[Callable[[], Future[None]]]:
+    """Migrations in threads of their own."""
+
+    def migrate() -> None:
+        try:
+            site.migrate()
+        finally:
+            connections[site.alias].close()
+
+    with ThreadPoolExecutor() as threads:
+        yield lambda: threads.submit(migrate)
+
+
+def blocked_by(worker: WorkerSql, connection: psycopg.Connection[Any]) -> list[int]:
+    rows = worker.query(
+        "select pid from pg_stat_activity where %s = any(pg_blocking_pids(pid))", connection.info.backend_pid
+    )
+    return [row["pid"] for row in rows]
+
+
+def incomplete(worker: WorkerSql) -> list[str]:
+    rows = worker.query("select indexrelid::regclass::text as name from pg_index where not indisvalid")
+    return [row["name"] for row in rows]
+
+
+@pytest.mark.usefixtures("large")
+def test_indexes__are_built_while_jobs_are_added(site: Site, adopted: WorkerSql, wait_until: Wait) -> None:
+    """An index that is built the usual way would wait for the one who adds, and everybody else would wait behind it."""
+    with migrating(site) as migrate, somebody_adding(site) as adding:
+        under_way = migrate()
+        wait_until(lambda: blocked_by(adopted, adding) or under_way.done(), timeout=60)
+        assert incomplete(adopted)
+        adopted.query("set lock_timeout = '5s'")
+        adopted.query("insert into {schema}._private_jobs (task_id) values (1)")
+        assert not under_way.done()
+        adding.commit()
+        under_way.result(60)
+    assert incomplete(adopted) == []
+
+
+@pytest.mark.usefixtures("large")
+def test_result__is_the_same_as_for_a_small_table(
+    make_site: Callable[[], Site], site: Site, adopted: WorkerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.migrate()
+    other = make_site()
+    monkeypatch.undo()
+    other.migrate()
+    ours = {line for line in site.dump().splitlines() if line.startswith("index")}
+    assert ours == {line for line in other.dump().splitlines() if line.startswith("index")}
+    assert len(ours) > 15
+
+
+@pytest.mark.usefixtures("large")
+def test_interrupted_build__is_done_again(site: Site, adopted: WorkerSql, wait_until: Wait) -> None:
+    with migrating(site) as migrate, somebody_adding(site) as adding:
+        under_way = migrate()
+        wait_until(lambda: blocked_by(adopted, adding) or under_way.done(), timeout=60)
+        adopted.query("select pg_terminate_backend(%s)", blocked_by(adopted, adding)[0])
+        with pytest.raises(OperationalError):
+            under_way.result(60)
+    (leftover,) = incomplete(adopted)
+    site.migrate()
+    assert incomplete(adopted) == []
+    assert leftover in {row["name"] for row in adopted.query("select indexrelid::regclass::text as name from pg_index")}
+
+
+@pytest.mark.usefixtures("large")
+def test_two_migrates_at_once__build_everything_once(site: Site, adopted: WorkerSql, wait_until: Wait) -> None:
+    """What the first is just building is no leftover for the second to drop."""
+    with migrating(site) as migrate, somebody_adding(site) as adding:
+        first = migrate()
+        wait_until(lambda: blocked_by(adopted, adding) or first.done(), timeout=60)
+        (under_way,) = incomplete(adopted)
+        oid = adopted.value("select %s::regclass::oid", under_way)
+        second = migrate()
+        asks = "select count(*) from pg_stat_activity where query ~ 'gw:is_building' and pid <> pg_backend_pid()"
+        wait_until(lambda: adopted.value(asks) or second.done(), timeout=60)
+        adding.commit()
+        first.result(60)
+        second.result(60)
+    assert incomplete(adopted) == []
+    assert adopted.value("select %s::regclass::oid", under_way) == oid
+
+
+def test_index_that_was_made_by_hand__is_taken_as_it_is(site: Site, adopted: WorkerSql) -> None:
+    by_hand = indexes.indexes_of(["workers.sql"], schema=site.schema)[0]
+    adopted.query(by_hand.unhurried_statement)
+    oid = adopted.value("select %s::regclass::oid", f'"{site.schema}".{by_hand.name}')
+    site.migrate()
+    assert adopted.value("select %s::regclass::oid", f'"{site.schema}".{by_hand.name}') == oid
+
+
+@pytest.mark.usefixtures("large")
+def test_inside_a_transaction__they_are_built_all_the_same(site: Site, adopted: WorkerSql) -> None:
+    """A test of the site's may migrate inside its own."""
+    site.migrate("0003")
+    with transaction.atomic(using=site.alias):
+        site.migrate()
+    assert incomplete(adopted) == []
+    expected = {index.name for index in indexes.indexes_of(["workers.sql", "statistics.sql"], schema=site.schema)}
+    found = {row["relname"] for row in adopted.query("select relname from pg_class where relkind = 'i'")}
+    assert expected <= found
+
+
+def test_every_index_of_the_files__is_recognised(site: Site) -> None:
+    """One that is written otherwise would be built in the transaction, however large the table."""
+    for filename in ("workers.sql", "claims.sql", "statistics.sql"):
+        text = ddl(filename, site.schema)
+        names = [index.name for index in indexes.indexes_of([filename], schema=site.schema)]
+        assert "create index" not in indexes.without_indexes(text, names).lower()
+        assert "create unique index" not in text.lower()
+        assert text.lower().count("create index") == len(names)
