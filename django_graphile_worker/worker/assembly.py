@@ -18,6 +18,7 @@ from django_graphile_worker.worker.claimer import Claimer
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.fetcher import Fetcher
+from django_graphile_worker.worker.headstart import database_of
 from django_graphile_worker.worker.heartbeat import Heartbeat
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
 from django_graphile_worker.worker.ledger import ReleaseLedger
@@ -234,4 +235,4 @@ class Assembly:
         }
 
     def _database(self, part: str) -> Database:
-        return Database(self.using, self.settings, part=part)
+        return database_of(self.using, self.settings, part=part)
