@@ -6,9 +6,8 @@ message says what was expected, what came instead, and the way out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -20,8 +19,7 @@ class GraphileWorkerError(Exception):
     """The base of every error of django-graphile-worker."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingMistake:
+class SettingMistake(NamedTuple):
     """One mistake in ``settings.GRAPHILE_WORKER``: the key, and what is wrong with it."""
 
     key: str

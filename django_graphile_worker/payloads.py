@@ -23,10 +23,11 @@ MAX_DIGITS = 4300
 
 _encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _encode = _encoder.encode
-_JSON_STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"')
+# Patterns for odd payloads; compiled with the first of them.
+_JSON_STRING = rb'"(?:[^"\\]+|\\.)*"'
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_PLAIN_KEY = re.compile(r"[^\W\d]\w*")
+_UNSTORABLE = "[\x00\ud800-\udfff]"
+_PLAIN_KEY = r"[^\W\d]\w*"
 
 
 class RawPayload(str):
@@ -67,7 +68,7 @@ def decode_leniently(text: str) -> Any:
 def _may_be_too_deep(data: bytes) -> bool:
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
-    brackets = _JSON_STRING.sub(b"", data).translate(None, _ALL_BUT_BRACKETS)
+    brackets = re.sub(_JSON_STRING, b"", data).translate(None, _ALL_BUT_BRACKETS)
     # Each pass takes away at least the innermost level.
     for _ in range(MAX_DEPTH):
         if not brackets:
@@ -165,7 +166,7 @@ def _key_complaint(key: Any) -> str | None:
 
 
 def _text_complaint(text: str) -> str | None:
-    found = _UNSTORABLE.search(text)
+    found = re.search(_UNSTORABLE, text)
     if not found:
         return None
     kind = "a NUL character" if found[0] == "\x00" else f"half a surrogate pair ({found[0]!r})"
@@ -180,7 +181,7 @@ def _unsupported(value: Any, error: Exception) -> str:
 
 def _key_step(key: Any) -> str:
     text = key if isinstance(key, str) else json.dumps(key) if key is None or isinstance(key, bool) else str(key)
-    return f".{text}" if _PLAIN_KEY.fullmatch(text) else f"[{json.dumps(text)}]"
+    return f".{text}" if re.fullmatch(_PLAIN_KEY, text) else f"[{json.dumps(text)}]"
 
 
 def _error_at(place: _Place, complaint: str) -> PayloadError:

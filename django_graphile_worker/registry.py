@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from importlib import import_module
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 
 from django_graphile_worker.exceptions import (
-    ConfigurationError,
     InvalidJobError,
     InvalidTypeError,
 )
@@ -56,11 +56,11 @@ class Task(Generic[P, R]):
 
     def add_job(self, payload: Any = None, **options: Any) -> Job:
         """Add a job for this task, with the task's defaults; options as for ``add_job``."""
-        return _adders.sync(self, payload, **options)
+        return _bound_adders().sync(self, payload, **options)
 
     async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
         """Add a job for this task from asynchronous code."""
-        return await _adders.asynchronous(self, payload, **options)
+        return await _bound_adders().asynchronous(self, payload, **options)
 
     @property
     def place(self) -> str:
@@ -261,24 +261,25 @@ def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
     return known.origin == new.origin or (source_of(known.function) == source_of(new.function) != ("unknown", 0))
 
 
-class _Adders:
+class _Adders(NamedTuple):
     """How tasks reach ``api.add_job``, which lives above this module."""
 
-    def __init__(self) -> None:
-        self.sync: Callable[..., Job] = self._unbound
-        self.asynchronous: Callable[..., Coroutine[Any, Any, Job]] = self._unbound
-
-    def _unbound(self, *args: Any, **kwargs: Any) -> Any:
-        raise ConfigurationError(
-            "Task.add_job: expected django_graphile_worker to be imported, "
-            "got only its registry: import django_graphile_worker first."
-        )
+    sync: Callable[..., Job]
+    asynchronous: Callable[..., Coroutine[Any, Any, Job]]
 
 
-_adders = _Adders()
+_adders: _Adders | None = None
 
 
 def bind_adder(add_job: Callable[..., Job], aadd_job: Callable[..., Coroutine[Any, Any, Job]]) -> None:
     """Called once by the API, so that imports only go down."""
-    _adders.sync = add_job
-    _adders.asynchronous = aadd_job
+    global _adders
+    _adders = _Adders(add_job, aadd_job)
+
+
+def _bound_adders() -> _Adders:
+    """The API binds itself when it is loaded; a process that adds no jobs does without it."""
+    if _adders is None:
+        import_module("django_graphile_worker.api")
+        assert _adders is not None
+    return _adders

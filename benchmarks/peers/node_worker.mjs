@@ -24,7 +24,8 @@ const taskList = {
   },
   stamp: async (payload) => {
     const at = performance.timeOrigin + performance.now();
-    process.stdout.write(JSON.stringify({ number: payload.number, at }) + "\n");
+    const { user, system } = process.cpuUsage();
+    process.stdout.write(JSON.stringify({ number: payload.number, at, cpu: (user + system) / 1000 }) + "\n");
   },
 };
 

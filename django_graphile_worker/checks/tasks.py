@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage, Error
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.checks.configuration import readable_settings
-from django_graphile_worker.crontab import CrontabMistake, Draft
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError
 from django_graphile_worker.jobs import valid_identifier
 from django_graphile_worker.registry import Task
-from django_graphile_worker.schedule import draft_schedule
+from django_graphile_worker.schedule import draft_schedule, is_any_written
+
+if TYPE_CHECKING:
+    from django_graphile_worker.crontab import CrontabMistake, Draft
 
 
 def check_tasks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
@@ -50,7 +52,7 @@ def _unusable_identifier(task: Task[Any, Any]) -> list[CheckMessage]:
 def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Every line of the crontab, wherever it is written, and the tasks that it names."""
     settings = readable_settings()
-    if settings is None:
+    if settings is None or not is_any_written(settings):
         return []
     try:
         draft = draft_schedule(settings)

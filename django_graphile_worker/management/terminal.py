@@ -10,8 +10,8 @@ from typing import Any
 from django.db import connections
 from django.utils.termcolors import make_style
 
+from django_graphile_worker import __version__
 from django_graphile_worker.management.plan import Plan
-from django_graphile_worker.worker.library import installed_version
 from django_graphile_worker.worker.runner import Runner
 
 ROOT_LOGGER = "django_graphile_worker"
@@ -27,7 +27,7 @@ COLORS = {
 
 def banner(runners: Sequence[Runner], plan: Plan) -> str:
     """One block that says what was started, and how it lives."""
-    lines = [f"django-graphile-worker {installed_version()}"]
+    lines = [f"django-graphile-worker {__version__}"]
     for runner in runners:
         lines += [f"  {name:<12} {value}" for name, value in _facts(runner, plan)]
     lines.append("Stops with Ctrl-C: once to finish what runs, twice to stop at once.")

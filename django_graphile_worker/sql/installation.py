@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.visibility import hidden_tables
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.jobs import Cursor
 
 LEDGER = 20
 FUNCTIONS = (
@@ -43,8 +45,7 @@ class Run(Protocol):
     def __call__(self, sql: str, params: Any, /) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(NamedTuple):
     """How far graphile-worker's own migrations have come."""
 
     latest: int
@@ -88,8 +89,7 @@ def ledger(cursor: Cursor, *, schema: str) -> Ledger:
     return Ledger(*cursor.fetchone())
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """One of the public functions, as it is now."""
 
     name: str
@@ -117,14 +117,13 @@ def functions(cursor: Cursor, *, schema: str) -> list[Function]:
     return [Function(*row) for row in cursor.fetchall()]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Something of ours that is installed, and what was there before it."""
 
     name: str
     is_schema_made: bool = False
     is_adopted: bool = False
-    found_functions: Mapping[str, str] = field(default_factory=dict)
+    found_functions: Mapping[str, str] = MappingProxyType({})
 
 
 _PART = """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from django_graphile_worker.sql.jobs import Cursor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.jobs import Cursor
 
 # Row-level security is on for these tables and there are no policies, unless somebody made some: to a role
 # it applies to, and none of them lets read, they look empty, which is worse than an error.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
@@ -16,10 +15,10 @@ from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.claimer import Claimer
-from django_graphile_worker.worker.cron import Cron
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.fetcher import Fetcher
+from django_graphile_worker.worker.headstart import database_of
 from django_graphile_worker.worker.heartbeat import Heartbeat
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
 from django_graphile_worker.worker.ledger import ReleaseLedger
@@ -32,6 +31,10 @@ from django_graphile_worker.worker.run import Run
 from django_graphile_worker.worker.selection import selected_tasks
 from django_graphile_worker.worker.slots import Slots, Stretch, interrupted
 from django_graphile_worker.worker.tally import Tally
+
+if TYPE_CHECKING:
+    from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.cron import Cron
 
 # A listener that heard nothing for so many beats is deaf.
 BEATS_OF_SILENCE = 2.5
@@ -153,6 +156,9 @@ class Assembly:
         )
 
     def _build_cron(self) -> Cron:
+        # Here, as most workers have no crontab, and need not read the parser of one: 15 ms.
+        from django_graphile_worker.worker.cron import Cron
+
         return Cron(
             items=self.cron_items,
             database=self._database("cron"),
@@ -227,4 +233,4 @@ class Assembly:
         }
 
     def _database(self, part: str) -> Database:
-        return Database(self.using, self.settings, part=part)
+        return database_of(self.using, self.settings, part=part)

@@ -6,12 +6,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Generator, Iterable
+from types import ModuleType
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from django_graphile_worker import api
 from django_graphile_worker.jobs import Job, JobSpec
 
 logger = logging.getLogger("django_graphile_worker.task")
@@ -64,6 +64,13 @@ def _resolve(future: asyncio.Future[bool]) -> None:
         future.set_result(True)
 
 
+def _api() -> ModuleType:
+    # Loaded for the first task that adds a job: the first job of all need not wait the 5 ms for it.
+    from django_graphile_worker import api
+
+    return api
+
+
 class Helpers:
     """Given to tasks that take ``(payload, helpers)``."""
 
@@ -113,13 +120,15 @@ class Helpers:
 
     def add_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
         """Add a job where this one lives; joins the transaction that is open there."""
-        return api.add_job(identifier, payload, **{"using": self.using, **options})
+        job: Job = _api().add_job(identifier, payload, **{"using": self.using, **options})
+        return job
 
     def add_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
-        return api.add_jobs(specs, **{"using": self.using, **options})
+        return _api().add_jobs(specs, **{"using": self.using, **options})
 
     async def aadd_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
-        return await api.aadd_job(identifier, payload, **{"using": self.using, **options})
+        job: Job = await _api().aadd_job(identifier, payload, **{"using": self.using, **options})
+        return job
 
     async def aadd_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
-        return await api.aadd_jobs(specs, **{"using": self.using, **options})
+        return await _api().aadd_jobs(specs, **{"using": self.using, **options})

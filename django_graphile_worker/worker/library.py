@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any
 
-from django_graphile_worker import conf
+from django_graphile_worker import __version__, conf
 from django_graphile_worker.routing import queue_alias
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.process import (
@@ -74,7 +73,7 @@ def build_runners(databases: Sequence[str], settings: conf.Settings, *, with_cro
     """One runner per database; recurring tasks belong to the first, or each would fire once per database."""
     items = collect(settings) if with_cron else ()
     return [
-        Runner(settings, alias, cron_items=() if place else items, version=installed_version())
+        Runner(settings, alias, cron_items=() if place else items, version=__version__)
         for place, alias in enumerate(databases or (queue_alias(),))
     ]
 
@@ -84,10 +83,3 @@ def supervised(runners: Sequence[Runner], stop: StopRequest | None, *, once: boo
     request = stop or StopRequest()
     with handled_signals(request):
         return run_until_drained(runners, request) if once else run_until_stopped(runners, request)
-
-
-def installed_version() -> str:
-    try:
-        return version("django-graphile-worker")
-    except PackageNotFoundError:
-        return "unknown"

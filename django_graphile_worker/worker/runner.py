@@ -31,11 +31,12 @@ class Runner(Assembly):
     """One worker on one database. Process signals and exit codes are the command's business."""
 
     def start(self) -> None:
-        """Enter the register, then start the parts; the one that claims comes last."""
+        """Enter the register, then start the parts."""
         self._prepare()
-        for service in (self.heartbeat, self.announcer, self.releaser, *self._outer_services()):
-            service.start()
         self._tell_started()
+        # The one that claims before those that can wait: the first job shall not.
+        for service in (self.announcer, self.releaser, self.fetcher, self.heartbeat, *self._outer_services()):
+            service.start()
 
     def drain(self, should_stop: Question = never) -> None:
         """Run everything that is runnable, then return."""

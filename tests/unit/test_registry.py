@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import task
-from django_graphile_worker.exceptions import ConfigurationError, InvalidJobError, InvalidTypeError
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.jobs import JobKeyMode
-from django_graphile_worker.registry import Registry, Task, _Adders, tasks
+from django_graphile_worker.registry import Registry, Task, tasks
 
 
 @pytest.fixture(autouse=True)
@@ -280,8 +280,3 @@ def test_a_task_tells_its_place() -> None:
     line = module_level.function.__code__.co_firstlineno
     assert module_level.place == f"{__name__}:module_level ({__file__}:{line})"
     assert repr(module_level) == f"<Task 'module_level': {__name__}:module_level>"
-
-
-def test_a_task_without_the_api_says_what_to_import() -> None:
-    with pytest.raises(ConfigurationError, match="import django_graphile_worker first"):
-        _Adders().sync("send")

@@ -1,0 +1,93 @@
+"""From ``manage.py runworker`` to the first job: what a worker has to load by then, and what it has not.
+
+Milliseconds differ from run to run and from machine to machine; what they are spent on does not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from django_graphile_worker import add_job
+
+SETTINGS = """
+from testproject import databases
+
+SECRET_KEY = "tests-only"
+USE_TZ = True
+INSTALLED_APPS = ["django_graphile_worker", "first"]
+DATABASES = {"default": databases.default()}
+"""
+TASKS = """
+import json, sys
+from pathlib import Path
+from django_graphile_worker import task
+
+@task
+def tell_modules(payload):
+    Path(payload["file"]).write_text(json.dumps(sorted(sys.modules)))
+
+@task
+def add_another(payload):
+    assert "django_graphile_worker.api" not in sys.modules
+    tell_modules.add_job(payload)
+"""
+# What the first job of a worker without a crontab, on one process, need not wait for.
+NOT_YET = (
+    "django.contrib",
+    "django.db.migrations",
+    "django.test",
+    "django_graphile_worker.admin",
+    "django_graphile_worker.api",
+    "django_graphile_worker.crontab",
+    "django_graphile_worker.management.operator",
+    "django_graphile_worker.operations",
+    "django_graphile_worker.worker.cron",
+    "django_graphile_worker.worker.supervisor",
+    "json5",
+    "multiprocessing",
+)
+
+WorkerRun = Callable[..., set[str]]
+
+
+@pytest.fixture
+def modules_of_first_job(tmp_path: Path, subprocess_environment: dict[str, str]) -> WorkerRun:
+    """Run a worker for one job that tells which modules are loaded."""
+    app = tmp_path / "first"
+    app.mkdir()
+    (app / "__init__.py").touch()
+    (app / "tasks.py").write_text(TASKS)
+
+    def run(task: str = "tell_modules", settings: str = "") -> set[str]:
+        (tmp_path / "first_settings.py").write_text(SETTINGS + settings)
+        told = tmp_path / "modules.json"
+        add_job(task, {"file": str(told)})
+        environment = subprocess_environment | {
+            "DJANGO_SETTINGS_MODULE": "first_settings",
+            "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])]),
+        }
+        command = [sys.executable, "-m", "django", "runworker", "--once"]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        return set(json.loads(told.read_text()))
+
+    return run
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_first_job_waits_for_nothing_that_it_does_not_need(modules_of_first_job: WorkerRun) -> None:
+    loaded = modules_of_first_job()
+    assert all(find_spec(name) for name in NOT_YET), "a name that is no module guards nothing"
+    assert [name for name in NOT_YET if name in loaded] == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_that_adds_a_job_loads_what_that_takes(modules_of_first_job: WorkerRun) -> None:
+    assert "django_graphile_worker.api" in modules_of_first_job("add_another")
