@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin.redaction import is_secret
 from django_graphile_worker.crontab.phrases import parse_phrase
 from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
-from django_graphile_worker.sql.criteria import Criteria
+from django_graphile_worker.sql.inspection.criteria import Criteria
 
 LONGEST_QUERY = 2_000
 MOST_CHIPS = 30

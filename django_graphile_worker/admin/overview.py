@@ -17,8 +17,10 @@ from django_graphile_worker.admin import alarms, charts, databases, moments, ser
 from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.pages import Page, page
 from django_graphile_worker.admin.task_lines import task_lines
-from django_graphile_worker.sql import holders, overview, queue_depths, search, statistics
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.inspection import holders, overview, queue_depths
+from django_graphile_worker.sql.inspection.counts import Count, count_states
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.statistics import ALL_TASKS, Row
 
 
@@ -44,7 +46,7 @@ class OverviewAdmin(Page):
         task = request.GET.get("task", "").replace("\x00", "") or None
         now = timezone.now()
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
-            counts = search.count_states(cursor, Criteria(), schema=schema)
+            counts = count_states(cursor, Criteria(), schema=schema)
             backlogs = overview.task_backlogs(cursor, schema=schema)
             everybody = holders.holders(cursor, schema=schema)
             health = overview.health(cursor, schema=schema)
@@ -77,7 +79,7 @@ class OverviewAdmin(Page):
     def _tiles(
         self,
         request: HttpRequest,
-        counts: dict[State, search.Count],
+        counts: dict[State, Count],
         backlogs: Sequence[overview.TaskBacklog],
         everybody: Sequence[holders.Holder],
     ) -> list[Tile]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.criteria import Criteria
+from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.inspection.search import ids_of_all
 from django_graphile_worker.sql.jobs import Changes, moment
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search import ids_of_all
 
 # Locks of so many rows are held until the statement ends. Whoever has more does it again.
 MOST_CHANGED = 50_000

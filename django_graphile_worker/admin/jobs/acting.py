@@ -17,8 +17,10 @@ from django_graphile_worker.admin.jobs.listing import ListingPage
 from django_graphile_worker.admin.jobs.states import name_of
 from django_graphile_worker.admin.pages import page, posted
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import bulk, search
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql import bulk
+from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.counts import Count, count_states
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 
 MOST_SELECTED = 1_000
 EXAMPLES = 10
@@ -68,7 +70,7 @@ class ActingPage(ListingPage):
         with databases.reading(alias) as (cursor, schema):
             found = search.find(cursor, criteria, schema=schema, limit=EXAMPLES)
             rows = search.rows(cursor, found.ids, schema=schema)
-            counts = {} if criteria.ids else search.count_states(cursor, criteria, schema=schema)
+            counts = {} if criteria.ids else count_states(cursor, criteria, schema=schema)
         is_all = "all" in request.POST
         sees = self.has_view_payload_permission(request)
         context = {
@@ -87,7 +89,7 @@ class ActingPage(ListingPage):
         }
         return self.render(request, "confirm.html", context)
 
-    def _number(self, criteria: Criteria, counts: dict[State, search.Count], found: search.Found) -> str:
+    def _number(self, criteria: Criteria, counts: dict[State, Count], found: search.Found) -> str:
         if criteria.ids and criteria.state is State.ANY:
             return f"{len(criteria.ids):,}"
         if found.next_token is None:

@@ -17,7 +17,7 @@ from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.admin.jobs.forms import FailForm, RescheduleForm
 from django_graphile_worker.jobs import storable_text
 from django_graphile_worker.sql import bulk
-from django_graphile_worker.sql.criteria import Criteria
+from django_graphile_worker.sql.inspection.criteria import Criteria
 from django_graphile_worker.sql.jobs import Changes
 
 Perform = Callable[[Session, Criteria, dict[str, Any]], bulk.Changed]

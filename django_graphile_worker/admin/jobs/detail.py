@@ -18,15 +18,15 @@ from django_graphile_worker.admin.chips import LARGEST_ID, Chip
 from django_graphile_worker.admin.jobs import traces
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.listing import ListingPage
-from django_graphile_worker.admin.jobs.states import flags_of, name_of, state_of
+from django_graphile_worker.admin.jobs.states import flags_of, name_of
 from django_graphile_worker.admin.jobs.timeline import timeline
 from django_graphile_worker.admin.jobs.trees import Tree, written
 from django_graphile_worker.admin.pages import page
 from django_graphile_worker.admin.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.sql import job_detail, search
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql.inspection import job_detail, search
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.snippets import add_job_call
 
 MOST_ENTRIES = 20
@@ -44,7 +44,7 @@ class DetailPage(ListingPage):
         with databases.reading(alias) as (cursor, schema):
             if not search.find(cursor, criteria, schema=schema, limit=1).ids:
                 return None
-            return job_detail.job_detail(cursor, int(object_id), schema=schema)
+            return job_detail.job_detail(cursor, int(object_id), schema=schema, timeout=conf.current().worker_timeout)
 
     @page
     def change_view(
@@ -56,7 +56,7 @@ class DetailPage(ListingPage):
             return self._gone(request, object_id)
         sees = self.has_view_payload_permission(request)
         now = timezone.now()
-        state = state_of(job)
+        state = job.state
         context: dict[str, Any] = {
             "title": f"{job.task_identifier or _('unknown task')} #{job.id}",
             "job": job,

@@ -14,11 +14,12 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import chips, databases, moments
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.restriction import restriction
-from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of, state_of
+from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
 from django_graphile_worker.admin.pages import Page, page
 from django_graphile_worker.admin.redaction import redact_text
-from django_graphile_worker.sql import names, search
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql.inspection import names, search
+from django_graphile_worker.sql.inspection.counts import Count, count_states
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 
 PAGE_SIZE = 50
 # On a tab "1,000+" will do.
@@ -100,7 +101,7 @@ class ListingPage(Page):
             query = self.read_query(request, session, request.GET.get("q", ""))
             state = self.state_asked(request.GET.get("state"), query.criteria)
             criteria = replace(query.criteria, state=state, within=self.within(request, alias))
-            counts = search.count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
+            counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
             found = search.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=request.GET.get("after"))
             rows = search.rows(cursor, found.ids, schema=schema)
             known_tasks = names.known_tasks(cursor, schema=schema)
@@ -139,7 +140,7 @@ class ListingPage(Page):
         return self.url(request, "job", q=query, state=shown, **more)
 
     def _tabs(
-        self, request: HttpRequest, query: chips.Query, current: State, counts: dict[State, search.Count]
+        self, request: HttpRequest, query: chips.Query, current: State, counts: dict[State, Count]
     ) -> list[dict[str, Any]]:
         shown = State.ANY if current is State.FAILING else current
         return [
@@ -164,7 +165,7 @@ class ListingPage(Page):
         ]
 
     def _line(self, request: HttpRequest, row: search.JobRow, sees_payloads: bool) -> Line:
-        state = state_of(row)
+        state = row.state
         error = (row.error or "").split("\n", 1)[0]
         return Line(
             id=row.id,

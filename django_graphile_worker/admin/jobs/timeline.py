@@ -12,9 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import moments
-from django_graphile_worker.admin.jobs.states import state_of
-from django_graphile_worker.sql.criteria import State
-from django_graphile_worker.sql.job_detail import JobDetail
+from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_detail import JobDetail
 
 
 class Event(NamedTuple):
@@ -41,7 +40,7 @@ def _event(label: str, detail: str, at: datetime, css_class: str, now: datetime)
 
 def _of_job(job: JobDetail, now: datetime) -> Iterator[Event]:
     yield _event(_("Created"), "", job.created_at, "done", now)
-    state = state_of(job)
+    state = job.state
     failed = job.attempts - (1 if state is State.RUNNING else 0)
     if failed > 0 and job.last_error and state is not State.FAILED:
         label = ngettext("%(number)s attempt failed", "%(number)s attempts failed", failed) % {"number": failed}

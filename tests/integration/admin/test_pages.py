@@ -394,7 +394,7 @@ class TestElsewhere:
     def test_a_question_that_takes_too_long_is_withdrawn(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from django_graphile_worker.sql import search
+        from django_graphile_worker.sql.inspection import search
 
         def forever(cursor: Any, *args: Any, **kwargs: Any) -> Any:
             cursor.execute("select pg_sleep(60)")

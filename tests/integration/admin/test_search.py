@@ -15,8 +15,8 @@ from django.test import Client
 
 from django_graphile_worker.admin import chips
 from django_graphile_worker.admin.jobs import listing
-from django_graphile_worker.sql import criteria, guard, search
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql.inspection import criteria, guard, search, walks
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.integration.admin import pages
 
@@ -312,9 +312,9 @@ class TestALongTable:
                 admin_page.get(url)
 
     def test_lists_read_no_payload(self) -> None:
-        text, parameters = search._statement(
-            Criteria(state=State.READY), search._looked_at(Criteria(state=State.READY)), most=51, wanted=51, after=None
-        )
+        ready = Criteria(state=State.READY)
+        order = walks.ORDERS[State.READY]
+        text, parameters = search._statement(ready, search.looked_at_by(ready), order, most=51, wanted=51, after=None)
         assert "payload" not in text + search.ROWS
         assert parameters["most"] == 51
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 
 class State(StrEnum):
@@ -22,6 +22,34 @@ class State(StrEnum):
     # Retrying or failed for good; what an error group is made of.
     FAILING = "failing"
     ANY = "all"
+
+
+# Each job is in one of these; in the order in which it goes through them, as far as it must.
+STATES = (State.RUNNING, State.READY, State.SCHEDULED, State.RETRYING, State.FAILED)
+
+
+class Placed(Protocol):
+    """What tells a job's state."""
+
+    @property
+    def locked_at(self) -> Any: ...
+    @property
+    def is_available(self) -> bool: ...
+    @property
+    def is_due(self) -> bool: ...
+    @property
+    def attempts(self) -> int: ...
+
+
+def state_of(job: Placed) -> State:
+    """The one state that a job is in."""
+    if job.locked_at is not None:
+        return State.RUNNING
+    if not job.is_available:
+        return State.FAILED
+    if job.is_due:
+        return State.READY
+    return State.RETRYING if job.attempts else State.SCHEDULED
 
 
 NOT_TRIED = "job.attempts = 0"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
+from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
 
 # Three indexes hold the available jobs, each those of one kind, each led by the task.
 PARTS = {
@@ -39,6 +39,9 @@ class Order(NamedTuple):
     @property
     def operator(self) -> str:
         return "<" if self.is_descending else ">"
+
+    def reversed(self) -> Order:
+        return self._replace(is_descending=not self.is_descending)
 
     def after(self, source: str) -> str:
         """The condition for what comes after the place where the last page ended."""
@@ -87,13 +90,13 @@ QUEUES = f"""queue as materialized (
     limit {MOST_QUEUES})"""
 
 
-def walk(criteria: Criteria, *, has_place: bool = False) -> Walk:
-    """The way to a state's jobs."""
-    order = ORDERS[criteria.state]
+def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False) -> Walk:
+    """The way to a state's jobs, in the state's own order or in its reverse."""
+    order = order or ORDERS[criteria.state]
     clauses = where_in_order(criteria)
     conditions = [CONDITIONS[criteria.state], clauses.text()]
     if has_place:
-        conditions += [order.after("job"), *_bounds_of_place(criteria)]
+        conditions += [order.after("job"), *_bounds_of_place(criteria, order)]
     parameters = clauses.parameters | {"tasks": list(criteria.tasks) or None}
     if criteria.ids or criteria.keys:
         return _straight(criteria, order, conditions, clauses.parameters)
@@ -111,15 +114,16 @@ def walk(criteria: Criteria, *, has_place: bool = False) -> Walk:
     return _plain(order, conditions, clauses.parameters, False)
 
 
-def _bounds_of_place(criteria: Criteria) -> list[str]:
+def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
     """A walk by level begins inside the level where the last page ended, and at the beginning of the others."""
     if criteria.state is not State.READY or criteria.ids or criteria.keys:
         return []
+    beginning = "infinity" if order.is_descending else "-infinity"
     return [
-        "range.priority >= %(after_priority)s",
+        f"range.priority {order.operator}= %(after_priority)s",
         (
-            "job.run_at >= case when range.priority = %(after_priority)s then %(after_run_at)s::timestamptz"
-            " else '-infinity' end"
+            f"job.run_at {order.operator}= case when range.priority = %(after_priority)s"
+            f" then %(after_run_at)s::timestamptz else '{beginning}' end"
         ),
     ]
 
@@ -193,6 +197,29 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
     )
     covers_names = not criteria.error_names
     return Walk(ctes, " union all ".join(bodies), parameters, covers_names)
+
+
+def walk_by_priority(criteria: Criteria) -> Walk:
+    """The way to all ready or waiting jobs, whatever their task, for whoever only counts them.
+
+    It goes along the one index that has the available jobs of all tasks together. That does not know the ids, so
+    what is due at the same time comes in no order.
+    """
+    clauses = where_in_order(criteria)
+    order = Order(("run_at",))
+    conditions = ["job.priority = level.priority", CONDITIONS[criteria.state], clauses.text()]
+    ctes = f"""level (priority) as (
+        (select job.priority from :SCHEMA._private_jobs as job where job.is_available order by job.priority limit 1)
+        union all
+        select (
+            select job.priority from :SCHEMA._private_jobs as job
+            where job.is_available and job.priority > level.priority order by job.priority limit 1)
+        from level where level.priority is not null),
+    range as materialized (select * from level where priority is not null limit {MOST_LEVELS})"""
+    body = f"""select found.* from range as level cross join lateral (
+        select job.id, job.run_at from :SCHEMA._private_jobs as job
+        where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s) as found"""
+    return Walk(ctes, body, clauses.parameters, covers_names=True)
 
 
 def _next_level(condition: str, task_id: str, *, above: str | None = None, queue_id: str | None = None) -> str:
