@@ -161,6 +161,56 @@ def measure_pages(job_id: int) -> None:
         print(f"{name:32}{watches[-1].statements:>11}{best:>7.1f} ms{median:>7.1f} ms", flush=True)
 
 
+ACTIONS = {
+    "run all that failed": ("run", "failed", ""),
+    "priority of all that are ready": ("reschedule", "ready", ""),
+    "fail all ready ones of a task": ("fail", "ready", "task:task_7"),
+    "remove all that are scheduled": ("remove", "scheduled", ""),
+    "remove all the rest": ("remove", "all", ""),
+}
+
+
+def measure_actions() -> None:
+    """Actions on all that match, one after the other, as a person who goes on when asked."""
+    from django.contrib.auth import get_user_model
+    from django.contrib.messages import get_messages
+    from django.test import Client
+
+    client = Client()
+    users = get_user_model().objects
+    client.force_login(users.get_or_create(username="benchmark", is_staff=True, is_superuser=True)[0])
+    print(f"\n{'action on all that match':32}{'requests':>9}{'steps':>7}{'longest':>11}{'all':>9}")
+    for name, (action, state, query) in ACTIONS.items():
+        steps: list[float] = []
+        fields = {"action": action, "state": state, "q": query, "all": "1", "confirmed": "1", "priority": "7"}
+        began, requests = time.perf_counter(), 1
+        with timed_steps(steps):
+            page = client.post("/admin/graphile_worker/job/act/", fields)
+            while page.status_code == 200:
+                requests += 1
+                page = client.post("/admin/graphile_worker/job/act/", dict(page.context_data["hidden"]))
+        seconds = time.perf_counter() - began
+        told = "; ".join(str(message) for message in get_messages(page.wsgi_request))
+        print(f"{name:32}{requests:>9}{len(steps):>7}{max(steps) * 1000:>8.0f} ms{seconds:>7.1f} s  {told}", flush=True)
+        client.get("/admin/graphile_worker/recurringtask/")
+
+
+@contextmanager
+def timed_steps(steps: list[float]) -> Iterator[None]:
+    from django.db import connection
+
+    def watch(execute: Any, statement: str, *arguments: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return execute(statement, *arguments)
+        finally:
+            if "-all */" in statement:
+                steps.append(time.perf_counter() - began)
+
+    with connection.execute_wrapper(watch):
+        yield
+
+
 def measure_tally() -> None:
     from django_graphile_worker.sql.claims import Claim
     from django_graphile_worker.worker.outcome import Succeeded
@@ -195,6 +245,8 @@ def main() -> None:
         if "pages" in wanted:
             found = connection.execute(f"select max(id) from {SCHEMA}._private_jobs".encode()).fetchone()
             measure_pages(found[0] if found else 1)
+        if "actions" in wanted:
+            measure_actions()
     if "tally" in wanted:
         measure_tally()
 

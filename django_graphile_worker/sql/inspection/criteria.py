@@ -101,6 +101,7 @@ class Criteria:
     priority: tuple[int | None, int | None] = (None, None)
     run_at: tuple[datetime | None, datetime | None] = (None, None)
     created_at: tuple[datetime | None, datetime | None] = (None, None)
+    unchanged_since: datetime | None = None
     # What the user may see at all; None is everything.
     within: Subquery | None = field(default=None)
 
@@ -150,6 +151,8 @@ def where_looked_at(criteria: Criteria) -> Clauses:
         names = {f"path_{number}": list(path), f"value_{number}": text}
         clauses.add(f"job.payload #>> %(path_{number})s::text[] = %(value_{number})s::text", **names)
     clauses.add_range("job.created_at", "created_at", "timestamptz", criteria.created_at)
+    if criteria.unchanged_since is not None:
+        clauses.add("job.updated_at < %(unchanged_since)s::timestamptz", unchanged_since=criteria.unchanged_since)
     if criteria.workers:
         clauses.add("job.locked_by = any (%(workers)s::text[])", workers=list(criteria.workers))
     if criteria.within is not None:

@@ -80,14 +80,11 @@ def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
     return MOST_EXAMINED if is_one_range else MOST_EXAMINED_OF_MANY
 
 
-def ids_of_all(criteria: Criteria, *, most: int) -> tuple[str, dict[str, Any]]:
-    """A select of the ids that meet the criteria, at most so many, to stand inside a larger statement."""
-    looked_at = looked_at_by(criteria)
-    # When jobs have to be looked at, there may be any number of others between them.
-    examined = 10 * most if looked_at.conditions else most
-    ctes, parameters = _common(criteria, looked_at, ORDERS[criteria.state], examined, None)
-    text = f"with recursive {ctes} select matched.id from matched limit %(wanted)s"
-    return text, parameters | {"wanted": most}
+def matching(
+    criteria: Criteria, order: Order, *, most: int | None, after: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """The clauses `candidate` and `matched` for a larger statement: the next so many jobs, and which of them match."""
+    return _common(criteria, looked_at_by(criteria), order, most, place_of(criteria.state, after))
 
 
 def looked_at_by(criteria: Criteria) -> Clauses:
@@ -101,7 +98,7 @@ def looked_at_by(criteria: Criteria) -> Clauses:
 
 
 def _common(
-    criteria: Criteria, looked_at: Clauses, order: Order, most: int, place: dict[str, str] | None
+    criteria: Criteria, looked_at: Clauses, order: Order, most: int | None, place: dict[str, str] | None
 ) -> tuple[str, dict[str, Any]]:
     way = walk(criteria, order, has_place=place is not None)
     ctes = f"""{way.ctes + "," if way.ctes else ""}

@@ -24,6 +24,7 @@ PARTS = {
 MOST_TASKS = 2_000
 MOST_QUEUES = 200
 MOST_LEVELS = 5_000
+LIMITS = {"most_tasks": MOST_TASKS, "most_levels": MOST_LEVELS}
 
 
 class Order(NamedTuple):
@@ -80,10 +81,10 @@ class Walk(NamedTuple):
     covers_names: bool
 
 
-TASKS = f"""task as materialized (
+TASKS = """task as materialized (
     select id from :SCHEMA._private_tasks
     where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[])
-    order by id limit {MOST_TASKS})"""
+    order by id limit %(most_tasks)s)"""
 
 QUEUES = f"""queue as materialized (
     select id from :SCHEMA._private_job_queues where queue_name = any (%(queues)s::text[]) order by id
@@ -97,7 +98,7 @@ def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = Fa
     conditions = [CONDITIONS[criteria.state], clauses.text()]
     if has_place:
         conditions += [order.after("job"), *_bounds_of_place(criteria, order)]
-    parameters = clauses.parameters | {"tasks": list(criteria.tasks) or None}
+    parameters = clauses.parameters | LIMITS | {"tasks": list(criteria.tasks) or None}
     if criteria.ids or criteria.keys:
         return _straight(criteria, order, conditions, clauses.parameters)
     if criteria.state in (State.READY, State.SCHEDULED, State.WAITING):
@@ -188,7 +189,7 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
         union all
         select level.part, level.task_id, (case level.part {further} end)::smallint
         from level where level.priority is not null),
-    range as materialized (select * from level where priority is not null limit {MOST_LEVELS})"""
+    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
     range_conditions = ["job.task_id = range.task_id", "job.priority = range.priority", *conditions]
     bodies = (
         f"""select found.* from range cross join lateral (
@@ -208,18 +209,18 @@ def walk_by_priority(criteria: Criteria) -> Walk:
     clauses = where_in_order(criteria)
     order = Order(("run_at",))
     conditions = ["job.priority = level.priority", CONDITIONS[criteria.state], clauses.text()]
-    ctes = f"""level (priority) as (
+    ctes = """level (priority) as (
         (select job.priority from :SCHEMA._private_jobs as job where job.is_available order by job.priority limit 1)
         union all
         select (
             select job.priority from :SCHEMA._private_jobs as job
             where job.is_available and job.priority > level.priority order by job.priority limit 1)
         from level where level.priority is not null),
-    range as materialized (select * from level where priority is not null limit {MOST_LEVELS})"""
+    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
     body = f"""select found.* from range as level cross join lateral (
         select job.id, job.run_at from :SCHEMA._private_jobs as job
         where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s) as found"""
-    return Walk(ctes, body, clauses.parameters, covers_names=True)
+    return Walk(ctes, body, clauses.parameters | LIMITS, covers_names=True)
 
 
 def _next_level(condition: str, task_id: str, *, above: str | None = None, queue_id: str | None = None) -> str:
@@ -240,7 +241,7 @@ def _by_queue(criteria: Criteria, order: Order, conditions: list[str], parameter
         select level.task_id, level.queue_id, (
             {_next_level(queued, "level.task_id", above="level.priority", queue_id="level.queue_id")})
         from level where level.priority is not null),
-    range as materialized (select * from level where priority is not null limit {MOST_LEVELS})"""
+    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
     range_conditions = [
         queued,
         "job.task_id = range.task_id",
