@@ -42,6 +42,8 @@ class OverviewAdmin(Page):
     @page
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
+        if self.within(request, databases.alias_of(request)) is not None:
+            return self._restricted(request)
         span = series.SPANS.get(request.GET.get("span", ""), series.SPANS["hour"])
         task = request.GET.get("task", "").replace("\x00", "") or None
         now = timezone.now()
@@ -76,6 +78,21 @@ class OverviewAdmin(Page):
         }
         return self.render(request, "overview.html", context)
 
+    def _restricted(self, request: HttpRequest) -> HttpResponse:
+        """For whom some jobs are hidden: the figures are those of all jobs, so there are none of them."""
+        with databases.reading(databases.alias_of(request)) as (cursor, schema):
+            everybody = holders.holders(cursor, schema=schema)
+        context = {
+            "is_restricted": True,
+            "tiles": [self._workers_tile(request, everybody)],
+            "jobs_url": self.url(request, "job"),
+        }
+        return self.render(request, "overview.html", context)
+
+    def _workers_tile(self, request: HttpRequest, everybody: Sequence[holders.Holder]) -> Tile:
+        alive = sum(alarms.is_alive(holder) for holder in everybody)
+        return Tile(_("Workers alive"), str(alive), self.url(request, "worker"), "" if alive else "gw-tile-failed")
+
     def _tiles(
         self,
         request: HttpRequest,
@@ -84,7 +101,6 @@ class OverviewAdmin(Page):
         everybody: Sequence[holders.Holder],
     ) -> list[Tile]:
         oldest = max((each.oldest_seconds for each in backlogs if each.oldest_seconds is not None), default=None)
-        alive = sum(alarms.is_alive(holder) for holder in everybody)
         states = {
             State.READY: _("Ready"),
             State.SCHEDULED: _("Scheduled"),
@@ -103,8 +119,7 @@ class OverviewAdmin(Page):
         ]
         is_late = oldest is not None and oldest > 60
         late = Tile(_("Oldest ready job"), moments.duration(oldest, 1), "", "gw-tile-late" if is_late else "")
-        workers = Tile(_("Workers alive"), str(alive), self.url(request, "worker"), "" if alive else "gw-tile-failed")
-        return [tiles[0], late, *tiles[1:], workers]
+        return [tiles[0], late, *tiles[1:], self._workers_tile(request, everybody)]
 
     def _spans(self, request: HttpRequest, current: series.Span, task: str | None) -> list[tuple[str, str, bool]]:
         names = {"hour": _("Hour"), "day": _("Day"), "week": _("Week")}

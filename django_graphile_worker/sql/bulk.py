@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.walks import LIMITS, ORDERS
+from django_graphile_worker.sql.inspection.walks import LIMITS, order_of
 from django_graphile_worker.sql.jobs import Changes, moment
 from django_graphile_worker.sql.schema import statement
 
@@ -154,7 +154,7 @@ def _next_place(part: Part, following: Sequence[Part], token: str | None) -> Pla
 
 
 def _statement(call: Call, criteria: Criteria, token: str | None, size: int | None) -> tuple[str, dict[str, Any]]:
-    order = ORDERS[criteria.state]
+    order = order_of(criteria)
     ctes, parameters = search.matching(criteria, order, most=size, after=token)
     last = f"select {order.token('candidate')} from candidate order by {order.reversed().by('candidate')} limit 1"
     text = f"""/* gw:{call.function}-all */

@@ -86,7 +86,8 @@ class DetailPage(ListingPage):
         context = {
             "title": _("There is no job %(id)s") % {"id": object_id},
             "explanation": _("It has been completed, or removed: jobs are deleted when they succeed."),
-            "entries": self._entries(object_id),
+            # Who may not see every job might not have been allowed to see this one.
+            "entries": self._entries(object_id) if self.within(request, databases.alias_of(request)) is None else [],
         }
         # The script that renews an open page asks for what there is to see, and 404 would be an error to it.
         is_renewal = request.headers.get("X-Requested-With") == "XMLHttpRequest"

@@ -13,7 +13,6 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import chips, databases, moments
 from django_graphile_worker.admin.jobs.actions import ACTIONS
-from django_graphile_worker.admin.jobs.restriction import restriction
 from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
 from django_graphile_worker.admin.pages import Page, page
 from django_graphile_worker.admin.redaction import redact_text
@@ -64,16 +63,19 @@ class ListingPage(Page):
     def has_view_payload_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.may(request, "view_payload")
 
-    def within(self, request: HttpRequest, alias: str) -> Any:
-        return restriction(self.get_queryset(request), alias)
-
     def read_query(self, request: HttpRequest, session: databases.Session, text: str) -> chips.Query:
         """What the search box asks for."""
         cursor, schema = session
+        within = self.within(request, databases.alias_of(request))
 
         @cache
         def meaning(word: str) -> chips.Meaning:
-            return chips.Meaning(*names.meaning(cursor, word, schema=schema))
+            known = chips.Meaning(*names.meaning(cursor, word, schema=schema))
+            if known.is_key and within is not None:
+                # That somebody else's job has this key is none of the user's business.
+                mine = search.find(cursor, Criteria(keys=(word,), within=within), schema=schema, limit=1)
+                return known._replace(is_key=bool(mine.ids))
+            return known
 
         return chips.read(
             text,

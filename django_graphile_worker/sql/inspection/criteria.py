@@ -98,6 +98,8 @@ class Criteria:
     error_names: tuple[str, ...] = ()
     # Path and text of a value inside the payload.
     payload: tuple[tuple[tuple[str, ...], str], ...] = ()
+    # Whether a value may be an object or an array, whose text holds whatever is in it.
+    payload_branches: bool = True
     priority: tuple[int | None, int | None] = (None, None)
     run_at: tuple[datetime | None, datetime | None] = (None, None)
     created_at: tuple[datetime | None, datetime | None] = (None, None)
@@ -150,6 +152,8 @@ def where_looked_at(criteria: Criteria) -> Clauses:
     for number, (path, text) in enumerate(criteria.payload):
         names = {f"path_{number}": list(path), f"value_{number}": text}
         clauses.add(f"job.payload #>> %(path_{number})s::text[] = %(value_{number})s::text", **names)
+        if not criteria.payload_branches:
+            clauses.add(f"json_typeof(job.payload #> %(path_{number})s::text[]) not in ('object', 'array')")
     clauses.add_range("job.created_at", "created_at", "timestamptz", criteria.created_at)
     if criteria.unchanged_since is not None:
         clauses.add("job.updated_at < %(unchanged_since)s::timestamptz", unchanged_since=criteria.unchanged_since)

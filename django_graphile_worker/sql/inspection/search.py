@@ -17,7 +17,7 @@ from django_graphile_worker.sql.inspection.criteria import (
     where_looked_at,
     where_named,
 )
-from django_graphile_worker.sql.inspection.walks import ORDERS, TYPES, Order, walk
+from django_graphile_worker.sql.inspection.walks import TYPES, Order, order_of, walk
 from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 
@@ -57,7 +57,7 @@ def find(
     """The first jobs that meet the criteria, in their order or, backwards, the last ones in the reverse of it."""
     looked_at = looked_at_by(criteria)
     most = _budget(criteria, looked_at, limit)
-    order = ORDERS[criteria.state]
+    order = order_of(criteria)
     order = order.reversed() if is_backwards else order
     text, parameters = _statement(criteria, looked_at, order, most=most, wanted=limit + 1, after=after)
     cursor.execute(statement(text, schema), parameters)
@@ -84,7 +84,7 @@ def matching(
     criteria: Criteria, order: Order, *, most: int | None, after: str | None = None
 ) -> tuple[str, dict[str, Any]]:
     """The clauses `candidate` and `matched` for a larger statement: the next so many jobs, and which of them match."""
-    return _common(criteria, looked_at_by(criteria), order, most, place_of(criteria.state, after))
+    return _common(criteria, looked_at_by(criteria), order, most, place_of(order, after))
 
 
 def looked_at_by(criteria: Criteria) -> Clauses:
@@ -113,7 +113,7 @@ def _common(
 def _statement(
     criteria: Criteria, looked_at: Clauses, order: Order, *, most: int, wanted: int, after: str | None
 ) -> tuple[str, dict[str, Any]]:
-    ctes, parameters = _common(criteria, looked_at, order, most, place_of(criteria.state, after))
+    ctes, parameters = _common(criteria, looked_at, order, most, place_of(order, after))
     last = f"select {order.token('candidate')} from candidate order by {order.reversed().by('candidate')} limit 1"
     text = f"""/* gw:find-jobs */
     with recursive {ctes},
@@ -124,9 +124,9 @@ def _statement(
     return text, parameters | {"wanted": wanted}
 
 
-def place_of(state: State, token: str | None) -> dict[str, str] | None:
+def place_of(order: Order, token: str | None) -> dict[str, str] | None:
     """The values of a token, or None when it is none of ours."""
-    columns = ORDERS[state].columns
+    columns = order.columns
     parts = token.split("~") if token and TOKEN.fullmatch(token) else []
     if len(parts) != len(columns):
         return None

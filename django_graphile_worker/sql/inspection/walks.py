@@ -55,7 +55,13 @@ class Order(NamedTuple):
         return f"concat_ws('~', {', '.join(f'{source}.{column}::text' for column in self.columns)})"
 
 
-TYPES = {"priority": "int", "run_at": "timestamptz", "locked_at": "timestamptz", "id": "bigint"}
+TYPES = {
+    "priority": "int",
+    "run_at": "timestamptz",
+    "locked_at": "timestamptz",
+    "updated_at": "timestamptz",
+    "id": "bigint",
+}
 
 ORDERS = {
     State.READY: Order(("priority", "run_at", "id")),
@@ -67,6 +73,13 @@ ORDERS = {
     State.FAILING: Order(("run_at", "id"), is_descending=True),
     State.ANY: Order(("id",), is_descending=True),
 }
+BY_FAILURE = Order(("updated_at", "id"), is_descending=True)
+
+
+def order_of(criteria: Criteria) -> Order:
+    """The order that people expect: that of the state, but of one kind of failures the latest first."""
+    is_kind = criteria.error_names and criteria.state in (State.RETRYING, State.FAILED, State.FAILING)
+    return BY_FAILURE if is_kind else ORDERS[criteria.state]
 
 
 class Walk(NamedTuple):
@@ -93,7 +106,7 @@ QUEUES = f"""queue as materialized (
 
 def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False) -> Walk:
     """The way to a state's jobs, in the state's own order or in its reverse."""
-    order = order or ORDERS[criteria.state]
+    order = order or order_of(criteria)
     clauses = where_in_order(criteria)
     conditions = [CONDITIONS[criteria.state], clauses.text()]
     if has_place:
@@ -160,12 +173,12 @@ def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters
     """Jobs that have failed are few enough to have an index of their own, led by the task."""
     ranges = "task"
     conditions = ["job.task_id = task.id", *conditions]
-    if criteria.state is State.FAILING and not criteria.error_names:
+    if criteria.state is State.FAILING:
         # The index has the two halves apart; each is in order.
-        ranges = "task cross join unnest(array[true, false]) as half(is_available)"
+        ranges += " cross join unnest(array[true, false]) as half(is_available)"
         conditions.append("job.is_available = half.is_available")
     if criteria.error_names:
-        ranges = "task cross join unnest(%(error_names)s::text[]) as error(name)"
+        ranges += " cross join unnest(%(error_names)s::text[]) as error(name)"
         conditions.append(":SCHEMA._private_error_name(job.last_error) = error.name")
         parameters = parameters | {"error_names": list(criteria.error_names)}
     body = f"""
