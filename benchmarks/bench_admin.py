@@ -86,7 +86,7 @@ def scratch_site(kept: str | None) -> Iterator[psycopg.Connection[Any]]:
     server = os.environ.get("DATABASE_URL") or embedded.conninfo()
     name = kept or f"benchmark_admin_{os.getpid()}"
     with psycopg.connect(server, autocommit=True) as maintenance:
-        if not maintenance.execute("select from pg_database where datname = %s", [name]).fetchone():
+        if not maintenance.execute("select 1 from pg_database where datname = %s", [name]).fetchone():
             maintenance.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
         try:
             url = make_conninfo(server, dbname=name)
@@ -240,7 +240,7 @@ def main() -> None:
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
     with scratch_site(arguments.keep) as connection:
-        if not connection.execute(f"select from {SCHEMA}._private_jobs limit 1".encode()).fetchone():
+        if not connection.execute(f"select 1 from {SCHEMA}._private_jobs limit 1".encode()).fetchone():
             load(connection, arguments.jobs)
         if "pages" in wanted:
             found = connection.execute(f"select max(id) from {SCHEMA}._private_jobs".encode()).fetchone()

@@ -33,9 +33,8 @@ def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MO
         each = replace(criteria, state=state)
         if search.looked_at_by(each).conditions not in ([], [NOT_TRIED]):
             continue
-        way = _way(each)
-        parts[state] = _count(way, looks=state is State.SCHEDULED)
-        parameters |= way.parameters
+        parts[state], more = _count(each)
+        parameters |= more
     if not parts:
         return {}
     cursor.execute(statement(f"/* gw:count-jobs */ select {', '.join(parts.values())}", schema), parameters)
@@ -43,21 +42,29 @@ def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MO
     return {state: Count(min(number, most), examined > most) for state, (number, examined) in found}
 
 
-def _way(criteria: Criteria) -> Walk:
-    """Who only counts can take the shorter way to the available jobs of all tasks."""
+def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
+    """The number of jobs, and of those that were looked at for it.
+
+    Who only counts can take the shorter way to the available jobs of all tasks.
+    """
     is_narrowed = criteria.tasks or criteria.queues or criteria.ids or criteria.keys
-    is_short = criteria.state in (State.READY, State.SCHEDULED) and not is_narrowed
-    return walk_by_priority(criteria) if is_short else walk(criteria)
+    if criteria.state is State.SCHEDULED and not is_narrowed:
+        # Which of them were tried before is in no index: on the way, the row is looked at.
+        way = walk_by_priority(criteria, columns="job.id, job.attempts")
+        return _counted(way, "job", f"count(*) filter (where {NOT_TRIED})"), way.parameters
+    if criteria.state is State.SCHEDULED:
+        way = walk(criteria)
+        tried = f"count(*) filter (where {NOT_TRIED})"
+        return _counted(way, f"candidate {search.JOBS_OF_CANDIDATES}", tried), way.parameters
+    is_short = criteria.state is State.READY and not is_narrowed
+    way = walk_by_priority(criteria) if is_short else walk(criteria)
+    return _counted(way, "candidate", "count(*)"), way.parameters
 
 
-def _count(way: Walk, *, looks: bool) -> str:
-    """The number of jobs, and of those that were looked at for it."""
+def _counted(way: Walk, source: str, number: str) -> str:
     ctes = f"with recursive {way.ctes}" if way.ctes else ""
-    candidates = f"(select candidate.id from ({way.body}) as candidate limit %(most)s) as candidate"
-    if not looks:
-        return f"({ctes} select array[count(*), count(*)] from {candidates})"
-    return f"""({ctes} select array[count(*) filter (where {NOT_TRIED}), count(*)] from {candidates}
-        {search.JOBS_OF_CANDIDATES})"""
+    return f"""({ctes} select array[{number}, count(*)]
+        from (select * from ({way.body}) as found limit %(most)s) as {source})"""
 
 
 _OLDEST = walk_by_priority(Criteria(state=State.READY))

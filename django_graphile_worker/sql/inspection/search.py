@@ -23,7 +23,7 @@ from django_graphile_worker.sql.schema import statement
 
 # How many jobs a page looks at when each has to be looked at: of one range of an index, or of many at once.
 MOST_EXAMINED = 5_000
-MOST_EXAMINED_OF_MANY = 1_000
+MOST_EXAMINED_OF_MANY = 750
 # How often a list looks on by itself before it tells what it has found so far.
 MOST_LOOKS = 200
 
@@ -75,7 +75,8 @@ def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
     if not looked_at.conditions:
         return limit + 1
     if looked_at.conditions == [NOT_TRIED]:
-        return 10 * limit
+        # Few of the jobs that wait have been tried before.
+        return 4 * limit
     is_one_range = criteria.tasks or criteria.queues or criteria.state in (State.ANY, State.RUNNING)
     return MOST_EXAMINED if is_one_range else MOST_EXAMINED_OF_MANY
 

@@ -213,7 +213,7 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
     return Walk(ctes, " union all ".join(bodies), parameters, covers_names)
 
 
-def walk_by_priority(criteria: Criteria) -> Walk:
+def walk_by_priority(criteria: Criteria, *, columns: str = "job.id, job.run_at") -> Walk:
     """The way to all ready or waiting jobs, whatever their task, for whoever only counts them.
 
     It goes along the one index that has the available jobs of all tasks together. That does not know the ids, so
@@ -231,7 +231,7 @@ def walk_by_priority(criteria: Criteria) -> Walk:
         from level where level.priority is not null),
     range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
     body = f"""select found.* from range as level cross join lateral (
-        select job.id, job.run_at from :SCHEMA._private_jobs as job
+        select {columns} from :SCHEMA._private_jobs as job
         where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s) as found"""
     return Walk(ctes, body, clauses.parameters | LIMITS, covers_names=True)
 
