@@ -24,5 +24,9 @@ class JobAdmin(ActingPage, AddingPage):
         # What is done to very many jobs is committed step by step, also on a site that has ATOMIC_REQUESTS.
         for alias in connections:
             act = transaction.non_atomic_requests(using=alias)(act)
-        own = [path("act/", act, name="graphile_worker_job_act")]
+        payload = self.admin_site.admin_view(self.payload_view)
+        own = [
+            path("act/", act, name="graphile_worker_job_act"),
+            path("<path:object_id>/payload/", payload, name="graphile_worker_job_payload"),
+        ]
         return [*own, *super().get_urls()]

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import chips, databases, moments
+from django_graphile_worker.admin.jobs import paging
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
 from django_graphile_worker.admin.pages import Page, page
@@ -104,8 +105,9 @@ class ListingPage(Page):
             state = self.state_asked(request.GET.get("state"), query.criteria)
             criteria = replace(query.criteria, state=state, within=self.within(request, alias))
             counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
-            found = search.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=request.GET.get("after"))
-            rows = search.rows(cursor, found.ids, schema=schema)
+            places = {name: request.GET.get(name) for name in ("after", "before")}
+            leaf = paging.turn(session, criteria, limit=PAGE_SIZE, **places)
+            rows = search.rows(cursor, leaf.ids, schema=schema)
             known_tasks = names.known_tasks(cursor, schema=schema)
         sees = self.has_view_payload_permission(request)
         context = {
@@ -117,13 +119,14 @@ class ListingPage(Page):
             "mistakes": query.mistakes,
             "lines": [self._line(request, row, sees) for row in rows],
             "known_tasks": known_tasks,
-            "next_url": self._address(request, str(query), state, after=found.next_token) if found.next_token else "",
-            "first_url": self._address(request, str(query), state) if request.GET.get("after") else "",
-            "examined": found.examined and f"{found.examined:,}",
+            "next_url": self._address(request, str(query), state, after=leaf.after) if leaf.after else "",
+            "previous_url": self._address(request, str(query), state, before=leaf.before) if leaf.before else "",
+            "first_url": self._address(request, str(query), state) if any(places.values()) else "",
+            "examined": leaf.examined and f"{leaf.examined:,}",
             "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
-            "may_match_more": bool(found.next_token) or len(rows) > 1,
+            "may_match_more": bool(leaf.after or leaf.before) or len(rows) > 1,
             "total": moments.count(counts.get(state)),
         }
         return self.render(request, "jobs.html", context)

@@ -307,6 +307,8 @@ class TestRestrictedByQueryset:
         assert admin_page.get(f"{self.base}{mine}/change/").status_code == 200
         assert admin_page.get(f"{self.base}{other}/change/").status_code == 404
         assert admin_page.get(f"{self.base}add/", {"from": other}).status_code == 404
+        assert admin_page.get(f"{self.base}{mine}/payload/").status_code == 200
+        assert admin_page.get(f"{self.base}{other}/payload/").status_code == 404
 
     def test_holds_for_actions_on_ids_and_on_all(self, admin_page: Client) -> None:
         mine, other = make_job("mine%a"), make_job("other")

@@ -176,6 +176,25 @@ class TestOrderAndPages:
             assert len(seen) <= len(expected)
         assert seen == expected
 
+    @pytest.mark.parametrize("state", ORDERS)
+    @pytest.mark.parametrize("query", ["", "queue:q1", "flag:a"])
+    def test_pages_can_be_turned_back(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
+    ) -> None:
+        monkeypatch.setattr(listing, "PAGE_SIZE", 5)
+        seen: list[list[int]] = []
+        url = f"{pages.JOBS}?state={state}&q={query}"
+        while url:
+            page = admin_page.get(url)
+            seen.append([line.id for line in page.context["lines"]])
+            url = page.context["next_url"]
+        assert len(seen) > 1 or query
+        for expected in seen[-2::-1]:
+            assert page.context["previous_url"]
+            page = admin_page.get(page.context["previous_url"])
+            assert [line.id for line in page.context["lines"]] == expected
+        assert not page.context["previous_url"]
+
     def test_counts_are_exact_below_the_cap(self, admin_page: Client) -> None:
         counts = {tab["state"]: tab["count"] for tab in admin_page.get(pages.JOBS).context["tabs"]}
         for state, (condition, _) in ORDERS.items():

@@ -161,6 +161,25 @@ class TestRedaction:
     def test_whoever_may_see_payloads_sees_them(self, client_with: MakeClient, secret_job: int) -> None:
         assert SECRET in body(client_with("view_payload").get(job_url(secret_job)))
 
+    def test_the_whole_payload_is_a_file_for_whom_may_see_it(self, client_with: MakeClient) -> None:
+        payload = {"text": "<script>alert(1)</script>" + "x" * 300_000, "password": SECRET, "big": 2**64}
+        job_id = make_job("send", payload)
+        url = f"{pages.JOBS}{job_id}/payload/"
+        client = client_with("view_payload")
+        assert url in body(client.get(job_url(job_id)))
+        response = client.get(url)
+        assert json.loads(response.content) == payload
+        assert response["Content-Disposition"] == f'attachment; filename="job-{job_id}.json"'
+        assert response["Content-Type"] == "application/json; charset=utf-8"
+        assert response["X-Content-Type-Options"] == "nosniff"
+        assert "sandbox" in response["Content-Security-Policy"]
+        hides = client_with("add_job", "complete_job", "reschedule_job")
+        assert hides.get(url).status_code == 403
+        assert url not in body(hides.get(job_url(job_id)))
+        assert client_with("view_payload", views=()).get(url).status_code == 403
+        for odd in ("0", "x", "9" * 30):
+            assert client.get(f"{pages.JOBS}{odd}/payload/").status_code == 404
+
     def test_a_hidden_payload_is_taken_over_unseen(self, client_with: MakeClient, secret_job: int) -> None:
         client = client_with("add_job")
         client.post(f"{pages.ADD}?from={secret_job}", {"task": "send_receipt"})
