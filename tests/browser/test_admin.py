@@ -126,6 +126,7 @@ def test_an_action_on_very_many_goes_on_by_itself(open_page: OpenPage, monkeypat
     page.click("button:has-text('Go')")
     page.click("button:has-text('Run now')")
     page.wait_for_selector("text=What is done stays done")
+    page.set_viewport_size({"width": 1360, "height": 300})
     keep(page, "progress")
     page.wait_for_selector(".messagelist")
     assert "Run now: 10 jobs." in page.inner_text(".messagelist")

@@ -69,7 +69,7 @@ ORDERS = {
     State.WAITING: Order(("run_at", "id")),
     State.RUNNING: Order(("locked_at", "id")),
     State.RETRYING: Order(("run_at", "id")),
-    State.FAILED: Order(("run_at", "id"), is_descending=True),
+    State.FAILED: Order(("updated_at", "id"), is_descending=True),
     State.FAILING: Order(("run_at", "id"), is_descending=True),
     State.ANY: Order(("id",), is_descending=True),
 }

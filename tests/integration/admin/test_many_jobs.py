@@ -197,7 +197,7 @@ class TestALongAction:
     ) -> None:
         """Somebody has changed one of the jobs and not committed: the step that comes to it has to wait."""
         settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"STATEMENT_TIMEOUT": 0.3}
-        ids = [make_failed_job("send", run_at=minutes_ago(number)) for number in range(30)]
+        ids = [make_failed_job("send", updated_at=minutes_ago(number + 1)) for number in range(30)]
         with somebody_elses_lock(ids[20]):
             page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
         assert page.status_code == 503

@@ -137,6 +137,13 @@ ValueError: no"""
 
 
 class TestDetail:
+    def test_the_list_tells_when_a_job_failed_for_good_and_not_when_it_would_have_run(self, admin_page: Client) -> None:
+        make_failed_job("send", run_at=minutes_ago(-340), updated_at=minutes_ago(17))
+        for state in ("all", "failed"):
+            (line,) = admin_page.get(pages.JOBS, {"state": state}).context["lines"]
+            assert "17 min" in line.when
+            assert "ago" in line.when
+
     def test_tells_when_a_job_failed(self, admin_page: Client) -> None:
         """As our workers wrote it down; what another one failed can only be reckoned from its next attempt."""
         created = minutes_ago(90)

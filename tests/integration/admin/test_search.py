@@ -142,7 +142,7 @@ ORDERS = {
     "scheduled": ("is_available and run_at > now() and attempts = 0", "run_at, id"),
     "retrying": ("is_available and run_at > now() and attempts > 0", "run_at, id"),
     "running": ("locked_at is not null", "locked_at, id"),
-    "failed": ("locked_at is null and attempts >= max_attempts", "run_at desc, id desc"),
+    "failed": ("locked_at is null and attempts >= max_attempts", "updated_at desc, id desc"),
     "all": ("true", "id desc"),
 }
 
@@ -154,7 +154,10 @@ class TestOrderAndPages:
         for number in range(160):
             kind = KINDS[number % len(KINDS)]
             when = minutes_ago(chance.choice([10, 5, 5, 1, -1, -5, -5, -10]))
-            make_job(f"task{number % 3}", priority=chance.choice([-1, 0, 0, 2]), run_at=when, **kind)
+            changed = minutes_ago(chance.choice([1, 2, 2, 3]))
+            make_job(
+                f"task{number % 3}", priority=chance.choice([-1, 0, 0, 2]), run_at=when, updated_at=changed, **kind
+            )
 
     @pytest.mark.parametrize("state", ORDERS)
     @pytest.mark.parametrize("query", ["", "task:task1", "queue:q1", "flag:a", "priority:0", "task:task0 queue:q2"])
