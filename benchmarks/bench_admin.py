@@ -1,9 +1,10 @@
 """What the admin's pages cost the database on a long table, and what counting costs a worker.
 
-    python -m benchmarks.bench_admin [--jobs=2000000]
+    python -m benchmarks.bench_admin [--jobs=2000000] [--only=pages,actions,tally] [--keep=NAME]
 
 Each page is opened a few times; the figures are the statements and the database's time of the quickest and of
 the median. The table holds jobs of every state, in queues and without, sixty tasks and five thousand queues.
+With --keep the database stays, and is used again as it is by the next run with the same name.
 """
 
 from __future__ import annotations
@@ -79,13 +80,14 @@ from (values (60, 120), (600, 156), (3600, 192)) as resolution (period, kept),
 
 
 @contextmanager
-def scratch_site() -> Iterator[psycopg.Connection[Any]]:
-    """A database of the demo site's, made for this and dropped afterwards."""
+def scratch_site(kept: str | None) -> Iterator[psycopg.Connection[Any]]:
+    """A database of the demo site's, made for this and, unless it is to be kept, dropped afterwards."""
     databases.ensure_running()
     server = os.environ.get("DATABASE_URL") or embedded.conninfo()
-    name = f"benchmark_admin_{os.getpid()}"
+    name = kept or f"benchmark_admin_{os.getpid()}"
     with psycopg.connect(server, autocommit=True) as maintenance:
-        maintenance.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
+        if not maintenance.execute("select 1 from pg_database where datname = %s", [name]).fetchone():
+            maintenance.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
         try:
             url = make_conninfo(server, dbname=name)
             os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings", "DEBUG": "0"}
@@ -97,15 +99,26 @@ def scratch_site() -> Iterator[psycopg.Connection[Any]]:
             with psycopg.connect(url, autocommit=True) as connection:
                 yield connection
         finally:
-            maintenance.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+            if not kept:
+                maintenance.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+INDEXES = f"""select indexname, indexdef from pg_indexes
+where schemaname = '{SCHEMA}' and tablename = '_private_jobs' and indexdef not like 'CREATE UNIQUE%'"""
 
 
 def load(connection: psycopg.Connection[Any], jobs: int) -> None:
+    """Fill the tables, the indexes afterwards: all in one transaction, so that nothing of it is logged twice."""
     began = time.perf_counter()
     with connection.transaction():
+        indexes = connection.execute(INDEXES.encode()).fetchall()
+        for name, _ in indexes:
+            connection.execute(f"drop index {SCHEMA}.{name}".encode())
         for statement in LOAD.split(";\n"):
             if statement.strip():
                 connection.execute(statement.encode(), [jobs] if "%s" in statement else [])
+        for _, definition in indexes:
+            connection.execute(definition.encode())
     connection.execute(f"vacuum analyze {SCHEMA}._private_jobs".encode())
     row = connection.execute(f"select pg_total_relation_size('{SCHEMA}._private_jobs')".encode()).fetchone()
     print(f"{jobs:,} jobs, {row[0] / 2**20:,.0f} MB, loaded in {time.perf_counter() - began:.0f} s\n" if row else "")
@@ -132,7 +145,9 @@ def measure_pages(job_id: int) -> None:
     from django.test import Client
 
     client = Client()
-    client.force_login(get_user_model().objects.create_superuser("benchmark"))
+    client.force_login(
+        get_user_model().objects.get_or_create(username="benchmark", is_staff=True, is_superuser=True)[0]
+    )
     print(f"{'page':32}{'statements':>11}{'best':>10}{'median':>10}")
     for name, path in PAGES.items():
         watches = []
@@ -144,6 +159,56 @@ def measure_pages(job_id: int) -> None:
         seconds = sorted(watch.seconds for watch in watches)
         best, median = seconds[0] * 1000, statistics.median(seconds) * 1000
         print(f"{name:32}{watches[-1].statements:>11}{best:>7.1f} ms{median:>7.1f} ms", flush=True)
+
+
+ACTIONS = {
+    "run all that failed": ("run", "failed", ""),
+    "priority of all that are ready": ("reschedule", "ready", ""),
+    "fail all ready ones of a task": ("fail", "ready", "task:task_7"),
+    "remove all that are scheduled": ("remove", "scheduled", ""),
+    "remove all the rest": ("remove", "all", ""),
+}
+
+
+def measure_actions() -> None:
+    """Actions on all that match, one after the other, as a person who goes on when asked."""
+    from django.contrib.auth import get_user_model
+    from django.contrib.messages import get_messages
+    from django.test import Client
+
+    client = Client()
+    users = get_user_model().objects
+    client.force_login(users.get_or_create(username="benchmark", is_staff=True, is_superuser=True)[0])
+    print(f"\n{'action on all that match':32}{'requests':>9}{'steps':>7}{'longest':>11}{'all':>9}")
+    for name, (action, state, query) in ACTIONS.items():
+        steps: list[float] = []
+        fields = {"action": action, "state": state, "q": query, "all": "1", "confirmed": "1", "priority": "7"}
+        began, requests = time.perf_counter(), 1
+        with timed_steps(steps):
+            page = client.post("/admin/graphile_worker/job/act/", fields)
+            while page.status_code == 200:
+                requests += 1
+                page = client.post("/admin/graphile_worker/job/act/", dict(page.context_data["hidden"]))
+        seconds = time.perf_counter() - began
+        told = "; ".join(str(message) for message in get_messages(page.wsgi_request))
+        print(f"{name:32}{requests:>9}{len(steps):>7}{max(steps) * 1000:>8.0f} ms{seconds:>7.1f} s  {told}", flush=True)
+        client.get("/admin/graphile_worker/recurringtask/")
+
+
+@contextmanager
+def timed_steps(steps: list[float]) -> Iterator[None]:
+    from django.db import connection
+
+    def watch(execute: Any, statement: str, *arguments: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return execute(statement, *arguments)
+        finally:
+            if "-all */" in statement:
+                steps.append(time.perf_counter() - began)
+
+    with connection.execute_wrapper(watch):
+        yield
 
 
 def measure_tally() -> None:
@@ -170,12 +235,20 @@ def measure_tally() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2_000_000)
+    parser.add_argument("--only", default="pages,tally")
+    parser.add_argument("--keep", metavar="NAME")
     arguments = parser.parse_args()
-    with scratch_site() as connection:
-        load(connection, arguments.jobs)
-        found = connection.execute(f"select max(id) from {SCHEMA}._private_jobs".encode()).fetchone()
-        measure_pages(found[0] if found else 1)
-    measure_tally()
+    wanted = arguments.only.split(",")
+    with scratch_site(arguments.keep) as connection:
+        if not connection.execute(f"select 1 from {SCHEMA}._private_jobs limit 1".encode()).fetchone():
+            load(connection, arguments.jobs)
+        if "pages" in wanted:
+            found = connection.execute(f"select max(id) from {SCHEMA}._private_jobs".encode()).fetchone()
+            measure_pages(found[0] if found else 1)
+        if "actions" in wanted:
+            measure_actions()
+    if "tally" in wanted:
+        measure_tally()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Each works on a schema of its own making, in a database of its own.
 
-python -m benchmarks.bench_worker [--rounds=3] [--only=drain,queues,backlog,latency,start,idle] [--jobs=100000]
+python -m benchmarks.bench_worker [--rounds=3] [--only=drain,queues,backlog,latency,start,idle,counting] [--jobs=100000]
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--only", default="drain,queues,backlog,latency,start,idle")
+    parser.add_argument("--only", default="drain,queues,backlog,latency,start,idle,counting")
     options = parser.parse_args()
     has_node = node.executable() is not None
     if not has_node:
@@ -202,6 +202,34 @@ class Bench:
                 share = (cpu_seconds(process.pid) - cpu) / 60 * 100
                 print(f"  {peer:16} {rate:5.2f} transactions/s   {memory(process.pid):4.0f} MB   {share:4.1f} % CPU")
 
+    def counting(self, options: argparse.Namespace) -> None:
+        """Trivial jobs with statistics and without, in turn; they are written every second instead of every ten."""
+        measured: dict[str, list[tuple[float, float]]] = {"": [], "1": []}
+        for number in range(4 * self.rounds):
+            for uncounted in ("", "1") if number % 2 else ("1", ""):
+                measured[uncounted].append(self.drained(int(options.jobs), {"COUNT_NOTHING": uncounted}))
+        for place, (what, best) in enumerate((("jobs/s", max), ("µs CPU/job", min))):
+            counted, uncounted = ([pair[place] for pair in measured[each]] for each in ("", "1"))
+            more = [mine / other - 1 for mine, other in zip(counted, uncounted, strict=True)]
+            print(
+                f"  {what:12} {statistics.median(counted):10,.1f} with statistics"
+                f" {statistics.median(uncounted):10,.1f} without   {statistics.median(more) * 100:+6.2f} %"
+                f" ({min(more) * 100:+.1f} to {max(more) * 100:+.1f} % in {len(more)} pairs)"
+                f"   best {best(counted):,.1f} and {best(uncounted):,.1f}",
+                flush=True,
+            )
+
+    def drained(self, count: int, environment: dict[str, str]) -> tuple[float, float]:
+        """Jobs a second, and the worker's own microseconds for each."""
+        self.database = self.databases[OURS]
+        self.database.empty()
+        self.load(count)
+        settings = {"heartbeat_interval": 1.0}
+        with self.worker(OURS, "drain", str(count), settings=settings, environment=environment) as process:
+            result = next(message for message in messages(process) if "seconds" in message)
+        assert result["jobs"] == count, result
+        return count / float(result["seconds"]), float(result["cpu"]) / count * 1e6
+
     # What the measurements are made of.
 
     @property
@@ -281,15 +309,20 @@ class Bench:
         settings: dict[str, Any] | None = None,
         left: str = "true",
         time_limit: float = 60,
+        environment: dict[str, str] | None = None,
     ) -> Iterator[subprocess.Popen[str]]:
-        environment = os.environ | {
-            "DATABASE_URL": self.database.url if peer == OURS else url_for_node(self.database.url),
-            "DJANGO_SETTINGS_MODULE": "benchmarks.settings",
-            "DEBUG": "0",
-            "SETTINGS": json.dumps(settings if settings is not None else SETTINGS[peer]),
-            "LEFT_QUERY": f"select exists (select from {JOBS} where {left}) as left",
-            "TIME_LIMIT": str(time_limit),
-        }
+        environment = (
+            os.environ
+            | (environment or {})
+            | {
+                "DATABASE_URL": self.database.url if peer == OURS else url_for_node(self.database.url),
+                "DJANGO_SETTINGS_MODULE": "benchmarks.settings",
+                "DEBUG": "0",
+                "SETTINGS": json.dumps(settings if settings is not None else SETTINGS[peer]),
+                "LEFT_QUERY": f"select exists (select from {JOBS} where {left}) as left",
+                "TIME_LIMIT": str(time_limit),
+            }
+        )
         process = subprocess.Popen(
             [*command(peer), *arguments], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin.moments import duration, size
-from django_graphile_worker.sql.holders import Holder
-from django_graphile_worker.sql.overview import Health, TaskBacklog
+from django_graphile_worker.sql.inspection.holders import Holder
+from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
 
 LONG_TRANSACTION = 600.0
 MANY_DEAD_ROWS = 50_000
@@ -29,21 +28,12 @@ class Alarm(NamedTuple):
     remedy: str
 
 
-def metadata_of(holder: Holder) -> Mapping[str, Any]:
-    """What a worker says of itself; nothing in it can be relied on."""
-    try:
-        metadata = json.loads(holder.metadata_text or "{}")
-    except ValueError:
-        return {}
-    return metadata if isinstance(metadata, dict) else {}
-
-
 def is_alive(holder: Holder) -> bool:
-    return holder.silent_seconds is not None and holder.silent_seconds < conf.current().worker_timeout
+    return holder.has_beaten_within(conf.current().worker_timeout)
 
 
 def tasks_of(holder: Holder) -> list[str]:
-    tasks = metadata_of(holder).get("tasks")
+    tasks = holder.metadata.get("tasks")
     return [task for task in tasks if isinstance(task, str)] if isinstance(tasks, list) else []
 
 
@@ -79,7 +69,7 @@ def _about_workers(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -
             _("Stopped beating: %(workers)s.") % {"workers": _named([str(holder.id) for holder in silent])},
             _("Another worker frees its jobs within a minute or so. If none is running, start one or force-unlock it."),
         )
-    deaf = [holder for holder in alive if metadata_of(holder).get("is_listening") is False and conf.current().listen]
+    deaf = [holder for holder in alive if holder.metadata.get("is_listening") is False and conf.current().listen]
     if deaf:
         yield Alarm(
             "warning",

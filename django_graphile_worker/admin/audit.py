@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
@@ -16,7 +16,7 @@ from django_graphile_worker.admin.redaction import redact_text
 MOST_ENTRIES = 100
 LONGEST_MESSAGE = 10_000
 
-__all__ = ["ADDITION", "CHANGE", "DELETION", "note", "note_many"]
+__all__ = ["ADDITION", "CHANGE", "DELETION", "Entry", "note"]
 
 
 def note(request: HttpRequest, model: type[Model], object_id: str, name: str, message: str, flag: int = CHANGE) -> None:
@@ -24,17 +24,26 @@ def note(request: HttpRequest, model: type[Model], object_id: str, name: str, me
     LogEntry.objects.create(**_entry(request, model, object_id, name, message, flag))
 
 
-def note_many(
-    request: HttpRequest, model: type[Model], ids: Iterable[int], number: int, message: str, flag: int = CHANGE
-) -> None:
-    """Entries about jobs that one action has changed."""
-    ids = list(ids)
-    if number <= MOST_ENTRIES and len(ids) == number:
-        entries = [_entry(request, model, str(each), f"#{each}", message, flag) for each in ids]
-    else:
+class Entry:
+    """What one action did with jobs: an entry for each while they are few, or one that is kept up to date."""
+
+    def __init__(self, request: HttpRequest, model: type[Model], message: str, flag: int = CHANGE) -> None:
+        self._about = (request, model)
+        self._message, self._flag = message, flag
+        self._summary: LogEntry | None = None
+
+    def write(self, ids: Sequence[int], number: int, *, is_last: bool) -> None:
+        """So many jobs are changed by now, beginning with these."""
+        if is_last and self._summary is None and number <= MOST_ENTRIES and len(ids) == number:
+            entries = [_entry(*self._about, str(each), f"#{each}", self._message, self._flag) for each in ids]
+            LogEntry.objects.bulk_create([LogEntry(**entry) for entry in entries])
+            return
         named = ", ".join(map(str, ids)) + (", …" if number > len(ids) else "")
-        entries = [_entry(request, model, "", f"{number:,} jobs", f"{message} Jobs: {named}", flag)]
-    LogEntry.objects.bulk_create([LogEntry(**entry) for entry in entries])
+        fields = _entry(*self._about, "", f"{number:,} jobs", f"{self._message} Jobs: {named}", self._flag)
+        if self._summary is None:
+            self._summary = LogEntry.objects.create(**fields)
+        else:
+            LogEntry.objects.filter(pk=self._summary.pk).update(**fields)
 
 
 def _entry(

@@ -13,10 +13,10 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin.redaction import is_secret
+from django_graphile_worker.admin.redaction import is_secret, redact_text
 from django_graphile_worker.crontab.phrases import parse_phrase
 from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
-from django_graphile_worker.sql.criteria import Criteria
+from django_graphile_worker.sql.inspection.criteria import Criteria
 
 LONGEST_QUERY = 2_000
 MOST_CHIPS = 30
@@ -102,6 +102,9 @@ def _apply(chip: Chip, criteria: Criteria, sees_payloads: bool, known_tasks: Seq
         raise ValueError(_("expected a value"))
     if name.startswith("payload."):
         return _payload(name, value, criteria, sees_payloads)
+    if not sees_payloads and (name == "error" or (name == "exception" and redact_text(value) != value)):
+        # Whoever can try texts until one is found can read what the page hides.
+        raise ValueError(_("the text of errors is hidden from you; exception: finds their names"))
     reader = READERS.get(name)
     if reader is None:
         expected = ", ".join(f"{each}:" for each in [*READERS, "payload.path"])
@@ -180,7 +183,7 @@ def _payload(name: str, value: str, criteria: Criteria, sees_payloads: bool) -> 
     if not sees_payloads and any(is_secret(step) for step in path):
         # A search would tell what the page hides.
         raise ValueError(_("that part of payloads is hidden from you"))
-    return replace(criteria, payload=(*criteria.payload, (path, value)))
+    return replace(criteria, payload=(*criteria.payload, (path, value)), payload_branches=sees_payloads)
 
 
 READERS: dict[str, Callable[[Criteria, str], Criteria]] = {

@@ -13,8 +13,9 @@ from django.http import HttpRequest
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import APP_LABEL, queue_alias
-from django_graphile_worker.sql import guard, installation
+from django_graphile_worker.sql import installation
 from django_graphile_worker.sql.errors import sqlstate, translated
+from django_graphile_worker.sql.inspection import guard
 
 QUERY_CANCELED = "57014"
 PARAMETER = "database"

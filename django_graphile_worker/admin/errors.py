@@ -13,8 +13,8 @@ from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.pages import Page, page
 from django_graphile_worker.admin.redaction import redact_text
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import error_groups
-from django_graphile_worker.sql.criteria import State
+from django_graphile_worker.sql.inspection import error_groups
+from django_graphile_worker.sql.inspection.criteria import State
 
 GROUP_ACTIONS = ("run", "fail")
 
@@ -27,8 +27,13 @@ class ErrorGroupAdmin(Page):
     @page
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        with databases.reading(databases.alias_of(request)) as (cursor, schema):
-            groups = error_groups.error_groups(cursor, schema=schema)
+        alias = databases.alias_of(request)
+        within = self.within(request, alias)
+        with databases.reading(alias) as (cursor, schema):
+            if within is None:
+                groups = error_groups.error_groups(cursor, schema=schema)
+            else:
+                groups = error_groups.error_groups_within(cursor, within, schema=schema)
         jobs = self.admin_site._registry.get(Job)
         sees_jobs = jobs is not None and jobs.has_view_permission(request)
         actions = [ACTIONS[name] for name in GROUP_ACTIONS if sees_jobs and ACTIONS[name].is_allowed(jobs, request)]
@@ -40,23 +45,29 @@ class ErrorGroupAdmin(Page):
             "back": self.url(request, "errorgroup"),
             "is_cut": len(groups) >= error_groups.MOST_GROUPS,
             "most": error_groups.MOST_GROUPS,
+            "is_restricted": within is not None,
+            "most_looked_at": f"{error_groups.MOST_LOOKED_AT:,}",
         }
         return self.render(request, "errors.html", context)
 
     def _line(self, request: HttpRequest, group: error_groups.ErrorGroup) -> dict[str, Any]:
+        sees = self.may(request, "view_payload")
         message = group.latest_error.split("\n", 1)[0]
+        name = group.name if sees else redact_text(group.name)
         query = join([Chip("task", group.task_identifier), Chip("exception", group.name)])
+        # A name that holds a secret must not be in an address either.
+        query = query if name == group.name else ""
         return {
             "task": group.task_identifier,
-            "name": group.name,
+            "name": name,
             "number": f"{group.number:,}{'+' if group.is_more else ''}",
             "failed": f"{group.failed:,}",
             "retrying": f"{group.retrying:,}",
             "first_seen": moments.moment(group.first_seen),
             "last_seen": moments.moment(group.last_seen),
-            "message": message if self.may(request, "view_payload") else redact_text(message),
+            "message": message if sees else redact_text(message),
             "latest_id": group.latest_id,
             "latest_url": self.url(request, "job", "change", group.latest_id),
-            "jobs_url": self.url(request, "job", q=query),
+            "jobs_url": self.url(request, "job", q=query) if query else "",
             "query": query,
         }

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_graphile_worker.sql.search import Count
+from django_graphile_worker.sql.inspection.counts import Count
 
 # What sql.reading makes of infinities.
 FIRST = datetime(1, 1, 2, tzinfo=UTC)

@@ -17,8 +17,10 @@ from django_graphile_worker.admin import alarms, charts, databases, moments, ser
 from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.pages import Page, page
 from django_graphile_worker.admin.task_lines import task_lines
-from django_graphile_worker.sql import holders, overview, queue_depths, search, statistics
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.inspection import holders, overview, queue_depths
+from django_graphile_worker.sql.inspection.counts import Count, count_states
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.statistics import ALL_TASKS, Row
 
 
@@ -40,11 +42,13 @@ class OverviewAdmin(Page):
     @page
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
+        if self.within(request, databases.alias_of(request)) is not None:
+            return self._restricted(request)
         span = series.SPANS.get(request.GET.get("span", ""), series.SPANS["hour"])
         task = request.GET.get("task", "").replace("\x00", "") or None
         now = timezone.now()
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
-            counts = search.count_states(cursor, Criteria(), schema=schema)
+            counts = count_states(cursor, Criteria(), schema=schema)
             backlogs = overview.task_backlogs(cursor, schema=schema)
             everybody = holders.holders(cursor, schema=schema)
             health = overview.health(cursor, schema=schema)
@@ -74,15 +78,29 @@ class OverviewAdmin(Page):
         }
         return self.render(request, "overview.html", context)
 
+    def _restricted(self, request: HttpRequest) -> HttpResponse:
+        """For whom some jobs are hidden: the figures are those of all jobs, so there are none of them."""
+        with databases.reading(databases.alias_of(request)) as (cursor, schema):
+            everybody = holders.holders(cursor, schema=schema)
+        context = {
+            "is_restricted": True,
+            "tiles": [self._workers_tile(request, everybody)],
+            "jobs_url": self.url(request, "job"),
+        }
+        return self.render(request, "overview.html", context)
+
+    def _workers_tile(self, request: HttpRequest, everybody: Sequence[holders.Holder]) -> Tile:
+        alive = sum(alarms.is_alive(holder) for holder in everybody)
+        return Tile(_("Workers alive"), str(alive), self.url(request, "worker"), "" if alive else "gw-tile-failed")
+
     def _tiles(
         self,
         request: HttpRequest,
-        counts: dict[State, search.Count],
+        counts: dict[State, Count],
         backlogs: Sequence[overview.TaskBacklog],
         everybody: Sequence[holders.Holder],
     ) -> list[Tile]:
         oldest = max((each.oldest_seconds for each in backlogs if each.oldest_seconds is not None), default=None)
-        alive = sum(alarms.is_alive(holder) for holder in everybody)
         states = {
             State.READY: _("Ready"),
             State.SCHEDULED: _("Scheduled"),
@@ -101,8 +119,7 @@ class OverviewAdmin(Page):
         ]
         is_late = oldest is not None and oldest > 60
         late = Tile(_("Oldest ready job"), moments.duration(oldest, 1), "", "gw-tile-late" if is_late else "")
-        workers = Tile(_("Workers alive"), str(alive), self.url(request, "worker"), "" if alive else "gw-tile-failed")
-        return [tiles[0], late, *tiles[1:], workers]
+        return [tiles[0], late, *tiles[1:], self._workers_tile(request, everybody)]
 
     def _spans(self, request: HttpRequest, current: series.Span, task: str | None) -> list[tuple[str, str, bool]]:
         names = {"hour": _("Hour"), "day": _("Day"), "week": _("Week")}

@@ -17,7 +17,9 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import models
 from django_graphile_worker.admin import databases
+from django_graphile_worker.admin.restriction import restriction
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.sql.inspection.criteria import Subquery
 
 TEMPLATES = "admin/graphile_worker"
 View = Callable[..., HttpResponse]
@@ -74,6 +76,11 @@ class Page(ModelAdmin):  # type: ignore[type-arg]
     def may(self, request: HttpRequest, codename: str) -> bool:
         """Tell whether the user has a permission of this app."""
         return bool(request.user.has_perm(f"{models.Job._meta.app_label}.{codename}"))
+
+    def within(self, request: HttpRequest, alias: str) -> Subquery | None:
+        """The jobs that the user may see, which the site's page of jobs decides; None is all of them."""
+        jobs = self.admin_site._registry.get(models.Job)
+        return None if jobs is None else restriction(jobs.get_queryset(request), alias)
 
     def require(self, allowed: bool) -> None:
         if not allowed:

@@ -12,8 +12,8 @@ from django_graphile_worker.admin import databases, moments
 from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.pages import page, posted
 from django_graphile_worker.admin.unlocking import UnlockingPage
-from django_graphile_worker.sql import queue_depths
-from django_graphile_worker.sql.criteria import State
+from django_graphile_worker.sql.inspection import queue_depths
+from django_graphile_worker.sql.inspection.criteria import State
 
 PAGE_SIZE = 50
 

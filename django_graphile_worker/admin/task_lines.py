@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import charts, moments, series
 from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.pages import Page
-from django_graphile_worker.sql.overview import MOST_COUNTED, TaskBacklog
+from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog
 from django_graphile_worker.sql.statistics import Row
 
 MOST_TASKS = 50

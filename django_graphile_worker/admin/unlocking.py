@@ -12,7 +12,7 @@ from django_graphile_worker import api
 from django_graphile_worker.admin import alarms, audit, databases, moments
 from django_graphile_worker.admin.pages import Page
 from django_graphile_worker.models import Worker
-from django_graphile_worker.sql import holders
+from django_graphile_worker.sql.inspection import holders
 
 
 class UnlockingPage(Page):

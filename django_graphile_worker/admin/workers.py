@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_graphile_worker.admin import alarms, databases, moments
 from django_graphile_worker.admin.pages import page, posted
 from django_graphile_worker.admin.unlocking import UnlockingPage
-from django_graphile_worker.sql import holders
+from django_graphile_worker.sql.inspection import holders
 
 MOST_RUNNING = 20
 
@@ -54,7 +54,7 @@ class WorkerAdmin(UnlockingPage):
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
             found = holders.holders(cursor, schema=schema)
         may_unlock = self.has_unlock_permission(request)
-        lines = [self._line(request, holder, may_unlock) for holder in found if holder.id is not None]
+        lines = [self._line(request, holder, may_unlock) for holder in found]
         context = {
             "workers": [line for line in lines if line.status != "stranger"],
             "strangers": [line for line in lines if line.status == "stranger"],
@@ -69,13 +69,13 @@ class WorkerAdmin(UnlockingPage):
         return self.unlock(request, self.url(request, "worker"))
 
     def _line(self, request: HttpRequest, holder: holders.Holder, may_unlock: bool) -> WorkerLine:
-        about = alarms.metadata_of(holder)
+        about = holder.metadata
         running = self._running(request, about.get("running"))
         concurrency = about.get("concurrency")
         slots = concurrency if isinstance(concurrency, int) and concurrency > 0 else None
         status, name = _status(holder, about)
         return WorkerLine(
-            id=holder.id or "",
+            id=holder.id,
             status=status,
             status_name=name,
             place=" ".join(str(about[key]) for key in ("host", "pid") if key in about),

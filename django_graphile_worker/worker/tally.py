@@ -15,8 +15,10 @@ from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, I
 SCALE = float(2**22)
 # What lies beyond is in the last bucket anyway; this also keeps infinities out of int().
 LONGEST = 4096.0
-# Every job is counted. Of a large batch, this many of each task are measured for all of them.
-SAMPLE = 8
+# Every job is counted. Of a batch that is larger than so many of a task, some are measured for all of them: there
+# are hundreds of such batches a second.
+MEASURED_WHOLE = 8
+SAMPLE = 3
 UNKNOWN_TASK = "?"
 
 _PLAIN = frozenset({Succeeded, CompletedAtomically})
@@ -91,7 +93,7 @@ class Tally:
                 cell = self._cell(int(now // 60), identifier_of(task_id) or UNKNOWN_TASK)
                 ended = batch if are_plain else cell.note_others(batch)
                 cell.succeeded += len(batch) if are_plain else sum(type(each) in _PLAIN for each in batch)
-                step = -(-len(ended) // SAMPLE) or 1
+                step = -(-len(ended) // SAMPLE) if len(ended) > MEASURED_WHOLE else 1
                 cell.measure(ended[::step], step, now)
 
     def drain(self) -> list[Row]:

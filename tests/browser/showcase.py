@@ -74,7 +74,7 @@ def _jobs() -> None:
             attempts=3,
             last_error=TRACEBACK.format(summary=summary),
             created_at=minutes_ago(90),
-            updated_at=minutes_ago(90),
+            updated_at=minutes_ago(75 - 9 * number),
             run_at=minutes_ago(-2 - number),
         )
     for number in range(4):
@@ -83,7 +83,7 @@ def _jobs() -> None:
             "print_invoice",
             error=summary,
             created_at=minutes_ago(300 + number),
-            updated_at=minutes_ago(300),
+            updated_at=minutes_ago(290 - 11 * number),
             run_at=minutes_ago(60),
         )
     make_failed_job(
@@ -91,7 +91,7 @@ def _jobs() -> None:
         payload={"order": 1187, "card": {"brand": "visa", "token": "tok_4000"}},
         error=TRACEBACK.format(summary="KeyError: 'amount'"),
         created_at=minutes_ago(240),
-        updated_at=minutes_ago(240),
+        updated_at=minutes_ago(17),
         run_at=minutes_ago(-340),
     )
 

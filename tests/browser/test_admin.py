@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from django_graphile_worker.admin.jobs import progress
 from django_graphile_worker.models import Job
+from django_graphile_worker.sql import bulk
 from tests.factories import make_failed_job, make_job, minutes_ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -109,6 +111,25 @@ def test_actions_on_some_and_on_all_that_match(open_page: OpenPage) -> None:
     assert f"Permanently failed: {before - 2} jobs." in page.inner_text(".messagelist")
     assert "No jobs here." in page.inner_text("#gw-jobs")
     assert Job.objects.filter(last_error="The shop is closed.").count() == before - 2
+
+
+def test_an_action_on_very_many_goes_on_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "STEP", 4)
+    clock = iter(range(10**6))
+    monkeypatch.setattr(progress, "LONGEST_REQUEST", 1.5)
+    monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
+    for _ in range(10):
+        make_failed_job("many", error="KeyError: 'x'")
+    page = open_page("job/?state=failed&q=task:many", viewport=DESKTOP)
+    page.check("[data-all]")
+    page.select_option("#gw-action", "run")
+    page.click("button:has-text('Go')")
+    page.click("button:has-text('Run now')")
+    page.wait_for_selector("text=What is done stays done")
+    page.set_viewport_size({"width": 1360, "height": 300})
+    keep(page, "progress")
+    page.wait_for_selector(".messagelist")
+    assert "Run now: 10 jobs." in page.inner_text(".messagelist")
 
 
 def test_a_page_renews_itself_but_not_under_ones_hands(open_page: OpenPage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,8 @@ from django.conf import settings
 from django.core.management import CommandError
 from django.db import connection
 
-from django_graphile_worker.sql import inspection, roster, summary
-from django_graphile_worker.sql.inspection import Narrowing
+from django_graphile_worker.sql.inspection import counts, guard, holders, queue_depths, search
+from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.operating import execute, operate
 
@@ -80,7 +81,7 @@ class _Explaining:
 
 def _rows_read(read: Read) -> float:
     with connection.cursor() as cursor:
-        inspection.change_settings(cursor, inspection.settings_for_looking(30))
+        guard.guard(cursor, timeout=30)
         explaining = _Explaining(cursor)
         read(explaining, settings.GRAPHILE_WORKER["SCHEMA"])
         return explaining.rows
@@ -89,32 +90,33 @@ def _rows_read(read: Read) -> float:
 def _lists(backlog: str) -> dict[str, Read]:
     """Every list there is, but the one that has no index to go along: failed jobs of a queue."""
     narrowings = {
-        "any": Narrowing(),
-        "task": Narrowing(task_id=make_task("wanted")),
-        "queue": Narrowing(queue_id=make_queue("small")),
+        "any": Criteria(),
+        "task": Criteria(tasks=("wanted",)),
+        "queue": Criteria(queues=("small",)),
     }
-    exceptions = {("queue", "failed"), ("queue", "all")} if backlog == "failed elsewhere" else set()
+    exceptions = {("queue", State.FAILED), ("queue", State.ANY)} if backlog == "failed elsewhere" else set()
     return {
-        f"{state} jobs of {narrowed}": partial(_list, state=state, narrowing=narrowing)
-        for narrowed, narrowing in narrowings.items()
-        for state in (*inspection.STATES, "all")
+        f"{state} jobs of {narrowed}": partial(_list, criteria=replace(criteria, state=state))
+        for narrowed, criteria in narrowings.items()
+        for state in (*STATES, State.ANY)
         if (narrowed, state) not in exceptions
     }
 
 
-def _list(cursor: Any, schema: str, *, state: str, narrowing: Narrowing) -> object:
-    return inspection.list_jobs(cursor, state, narrowing, limit=LIMIT, schema=schema)
+def _list(cursor: Any, schema: str, *, criteria: Criteria) -> object:
+    return search.list_jobs(cursor, criteria, limit=LIMIT, schema=schema)
 
 
-def _count(cursor: Any, schema: str, *, state: str) -> object:
-    return summary.count_jobs(cursor, state, schema=schema, cap=LIMIT)
+def _earliest(cursor: Any, schema: str, *, state: State) -> object:
+    return counts.earliest(cursor, state, schema=schema)
 
 
 def test_looks__read_no_more_than_what_they_show_needs(backlog: str) -> None:
     looks = _lists(backlog)
-    looks |= {f"count of {state}": partial(_count, state=state) for state in summary.COUNTS}
-    looks["queues"] = lambda cursor, schema: roster.list_queues(cursor, limit=LIMIT, schema=schema, cap=LIMIT)
-    looks["workers"] = lambda cursor, schema: roster.list_workers(cursor, timeout=60, schema=schema)
+    looks |= {f"earliest of {state}": partial(_earliest, state=state) for state in STATES}
+    looks["counts"] = lambda cursor, schema: counts.count_states(cursor, Criteria(), schema=schema, most=LIMIT)
+    looks["queues"] = lambda cursor, schema: queue_depths.held_first(cursor, limit=LIMIT, schema=schema, most=LIMIT)
+    looks["workers"] = lambda cursor, schema: holders.holders(cursor, schema=schema)
     rows = {name: _rows_read(look) for name, look in looks.items()}
     # A few rows for each priority level, task and part, and far from the crowd.
     assert {name: count for name, count in rows.items() if count > 40 * LIMIT} == {}
@@ -124,7 +126,7 @@ def test_look__that_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyP
     def sleep(cursor: Any, *args: Any, **options: Any) -> None:
         cursor.execute("select pg_sleep(60)")
 
-    monkeypatch.setattr(inspection, "list_jobs", sleep)
+    monkeypatch.setattr(search, "list_jobs", sleep)
     with_little_time = settings.GRAPHILE_WORKER | {"ADMIN_STATEMENT_TIMEOUT": 0.1}
     monkeypatch.setattr(settings, "GRAPHILE_WORKER", with_little_time)
     monkeypatch.setattr("django_graphile_worker.conf._current", None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -14,11 +16,14 @@ from django.utils.translation import ngettext
 from django_graphile_worker.admin import audit, databases, moments
 from django_graphile_worker.admin.jobs.actions import ACTIONS, Action
 from django_graphile_worker.admin.jobs.listing import ListingPage
+from django_graphile_worker.admin.jobs.progress import Progress, carry_out, resumed
 from django_graphile_worker.admin.jobs.states import name_of
 from django_graphile_worker.admin.pages import page, posted
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import bulk, search
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql import bulk
+from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.counts import Count, count_states
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 
 MOST_SELECTED = 1_000
 EXAMPLES = 10
@@ -48,7 +53,7 @@ class ActingPage(ListingPage):
             return self._ask(request, action, criteria, form, alias)
         if form is not None and not form.is_valid():
             return self._ask(request, action, criteria, form, alias)
-        return self._do(request, action, criteria, form.cleaned_data if form else {}, alias)
+        return self._do(request, action, criteria, form, alias)
 
     def _chosen(self, request: HttpRequest, alias: str) -> Criteria | None:
         """The jobs that are meant, and of them only those that the user may see."""
@@ -68,7 +73,7 @@ class ActingPage(ListingPage):
         with databases.reading(alias) as (cursor, schema):
             found = search.find(cursor, criteria, schema=schema, limit=EXAMPLES)
             rows = search.rows(cursor, found.ids, schema=schema)
-            counts = {} if criteria.ids else search.count_states(cursor, criteria, schema=schema)
+            counts = {} if criteria.ids else count_states(cursor, criteria, schema=schema)
         is_all = "all" in request.POST
         sees = self.has_view_payload_permission(request)
         context = {
@@ -82,12 +87,12 @@ class ActingPage(ListingPage):
             "hidden": self._repeated(request),
             "act_url": self.url(request, "job", "act"),
             "back_url": self._back_url(request),
-            "most": f"{bulk.MOST_CHANGED:,}",
+            "step": f"{bulk.STEP:,}",
             "is_all": is_all,
         }
         return self.render(request, "confirm.html", context)
 
-    def _number(self, criteria: Criteria, counts: dict[State, search.Count], found: search.Found) -> str:
+    def _number(self, criteria: Criteria, counts: dict[State, Count], found: search.Found) -> str:
         if criteria.ids and criteria.state is State.ANY:
             return f"{len(criteria.ids):,}"
         if found.next_token is None:
@@ -107,41 +112,66 @@ class ActingPage(ListingPage):
         return pairs + [("id", str(each)) for each in _ids(request.POST.getlist("id"))]
 
     def _do(
-        self, request: HttpRequest, action: Action, criteria: Criteria, given: dict[str, Any], alias: str
+        self, request: HttpRequest, action: Action, criteria: Criteria, form: forms.Form | None, alias: str
     ) -> HttpResponse:
-        with databases.writing(alias) as session:
-            changed = action.perform(session, criteria, given)
-            self._note(request, action, criteria, given, changed)
-        self._tell(request, action, criteria, changed)
+        progress = resumed(request.POST.get("progress"), action.name)
+        given = form.cleaned_data if form else {}
+        note = self._noting(request, action, criteria, given)
+        progress = carry_out(progress, action.call(given), criteria, alias, note)
+        if not progress.is_over:
+            return self._go_on(request, action, progress, form)
+        self._tell(request, action, criteria, progress)
         return self._back(request)
 
-    def _note(
-        self, request: HttpRequest, action: Action, criteria: Criteria, given: dict[str, Any], changed: bulk.Changed
-    ) -> None:
-        if not changed.changed:
-            return
+    def _noting(
+        self, request: HttpRequest, action: Action, criteria: Criteria, given: dict[str, Any]
+    ) -> Callable[[Progress], None]:
+        """Each step is noted in its own transaction: the log tells neither more nor less than what was done."""
         said = ", ".join(f"{name}={value}" for name, value in given.items() if value not in (None, ""))
         where = f" {self._description(request, criteria)}" if "all" in request.POST else ""
         message = f"{str(action.label).rstrip('…')}{where}{f' ({said})' if said else ''}."
-        audit.note_many(request, Job, changed.ids, changed.changed, message, action.flag)
+        entry = audit.Entry(request, Job, message, action.flag)
 
-    def _tell(self, request: HttpRequest, action: Action, criteria: Criteria, changed: bulk.Changed) -> None:
-        if changed.changed:
-            messages.success(request, str(action.done) % {"jobs": moments.jobs(changed.changed)})
-        if changed.left_alone:
-            left = ngettext(
-                "%(number)s job was left alone, because a worker is running it.",
-                "%(number)s jobs were left alone, because workers are running them.",
-                changed.left_alone,
-            )
-            messages.warning(request, left % {"number": f"{changed.left_alone:,}"})
-        missing = len(set(criteria.ids)) - changed.found if "all" not in request.POST else 0
+        def note(progress: Progress) -> None:
+            if progress.changed_now:
+                entry.write(progress.ids, progress.changed_now, is_last=progress.is_over)
+
+        return note
+
+    def _go_on(self, request: HttpRequest, action: Action, progress: Progress, form: forms.Form | None) -> HttpResponse:
+        """Tell what has been done, and offer to do the rest."""
+        given = [(name, request.POST[name]) for name in (form.fields if form else ()) if name in request.POST]
+        context = {
+            "title": str(action.label).rstrip("…"),
+            "done": str(action.done) % {"jobs": moments.jobs(progress.changed)},
+            "left_alone": self._left_alone(progress),
+            "is_stuck": progress.is_stuck,
+            "hidden": [*self._repeated(request), *given, ("confirmed", "1"), ("progress", progress.signed())],
+            "act_url": self.url(request, "job", "act"),
+            "back_url": self._back_url(request),
+        }
+        return self.render(request, "progress.html", context, status=503 if progress.is_stuck else 200)
+
+    def _left_alone(self, progress: Progress) -> str:
+        if not progress.left_alone:
+            return ""
+        left = ngettext(
+            "%(number)s job was left alone, because a worker is running it.",
+            "%(number)s jobs were left alone, because workers are running them.",
+            progress.left_alone,
+        )
+        return left % {"number": f"{progress.left_alone:,}"}
+
+    def _tell(self, request: HttpRequest, action: Action, criteria: Criteria, progress: Progress) -> None:
+        if progress.changed:
+            messages.success(request, str(action.done) % {"jobs": moments.jobs(progress.changed)})
+        if progress.left_alone:
+            messages.warning(request, self._left_alone(progress))
+        missing = len(set(criteria.ids)) - progress.found if "all" not in request.POST else 0
         if missing > 0:
             gone = ngettext("%(number)s job is no longer there.", "%(number)s jobs are no longer there.", missing)
             messages.warning(request, gone % {"number": f"{missing:,}"})
-        if changed.found >= bulk.MOST_CHANGED:
-            messages.warning(request, _("There may be more: do it again for the next ones."))
-        if not changed.found and not missing:
+        if not progress.found and not missing:
             messages.warning(request, _("No job matched."))
 
     def _back(self, request: HttpRequest) -> HttpResponse:

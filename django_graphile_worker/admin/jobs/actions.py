@@ -13,14 +13,12 @@ from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import audit
-from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.admin.jobs.forms import FailForm, RescheduleForm
 from django_graphile_worker.jobs import storable_text
 from django_graphile_worker.sql import bulk
-from django_graphile_worker.sql.criteria import Criteria
 from django_graphile_worker.sql.jobs import Changes
 
-Perform = Callable[[Session, Criteria, dict[str, Any]], bulk.Changed]
+Given = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,8 @@ class Action:
     explanation: Any
     # The permission, as the name of JobAdmin's method without has_ and _permission.
     permission: str
-    perform: Perform
+    # What the schema is asked to do, from what the form was given.
+    call: Callable[[Given], bulk.Call]
     done: Any
     form: type[forms.Form] | None = None
     is_destructive: bool = False
@@ -46,28 +45,26 @@ class Action:
         return self.is_destructive or self.form is not None
 
 
-def _run(session: Session, criteria: Criteria, given: dict[str, Any]) -> bulk.Changed:
-    return _reschedule(session, criteria, {"run_at": timedelta(0), "attempts": 0})
+def _run(given: Given) -> bulk.Call:
+    return _reschedule({"run_at": timedelta(0), "attempts": 0})
 
 
-def _reschedule(session: Session, criteria: Criteria, given: dict[str, Any]) -> bulk.Changed:
+def _reschedule(given: Given) -> bulk.Call:
     changes = Changes(
         run_at=given.get("run_at"),
         priority=given.get("priority"),
         attempts=given.get("attempts"),
         max_attempts=given.get("max_attempts"),
     )
-    cursor, schema = session
-    return bulk.reschedule_all(cursor, criteria, changes, schema=schema, notify=conf.current().notify)
+    return bulk.reschedule(changes, notify=conf.current().notify)
 
 
-def _complete(session: Session, criteria: Criteria, given: dict[str, Any]) -> bulk.Changed:
-    return bulk.complete_all(session.cursor, criteria, schema=session.schema)
+def _complete(given: Given) -> bulk.Call:
+    return bulk.COMPLETE
 
 
-def _fail(session: Session, criteria: Criteria, given: dict[str, Any]) -> bulk.Changed:
-    reason = storable_text(given.get("reason") or "") or None
-    return bulk.fail_all(session.cursor, criteria, reason, schema=session.schema)
+def _fail(given: Given) -> bulk.Call:
+    return bulk.fail(storable_text(given.get("reason") or "") or None)
 
 
 ACTIONS = {

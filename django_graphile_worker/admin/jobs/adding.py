@@ -18,7 +18,7 @@ from django_graphile_worker.admin.pages import page
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.sql import holders, job_detail, names
+from django_graphile_worker.sql.inspection import holders, job_detail, names
 
 
 class AddingPage(DetailPage):

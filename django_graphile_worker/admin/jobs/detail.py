@@ -18,15 +18,15 @@ from django_graphile_worker.admin.chips import LARGEST_ID, Chip
 from django_graphile_worker.admin.jobs import traces
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.listing import ListingPage
-from django_graphile_worker.admin.jobs.states import flags_of, name_of, state_of
+from django_graphile_worker.admin.jobs.states import flags_of, name_of
 from django_graphile_worker.admin.jobs.timeline import timeline
 from django_graphile_worker.admin.jobs.trees import Tree, written
 from django_graphile_worker.admin.pages import page
 from django_graphile_worker.admin.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.sql import job_detail, search
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql.inspection import job_detail, search
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.snippets import add_job_call
 
 MOST_ENTRIES = 20
@@ -35,7 +35,9 @@ MOST_ENTRIES = 20
 class DetailPage(ListingPage):
     """Everything about a job, and what can be done with it."""
 
-    def read_job(self, request: HttpRequest, object_id: str) -> job_detail.JobDetail | None:
+    def read_job(
+        self, request: HttpRequest, object_id: str, longest_payload: int | None = job_detail.LONGEST_PAYLOAD
+    ) -> job_detail.JobDetail | None:
         """The job, if there is one and the user may see it."""
         if not (object_id.isascii() and object_id.isdigit() and len(object_id) <= 19 and int(object_id) <= LARGEST_ID):
             raise Http404
@@ -44,7 +46,10 @@ class DetailPage(ListingPage):
         with databases.reading(alias) as (cursor, schema):
             if not search.find(cursor, criteria, schema=schema, limit=1).ids:
                 return None
-            return job_detail.job_detail(cursor, int(object_id), schema=schema)
+            timeout = conf.current().worker_timeout
+            return job_detail.job_detail(
+                cursor, int(object_id), schema=schema, timeout=timeout, longest=longest_payload
+            )
 
     @page
     def change_view(
@@ -56,7 +61,7 @@ class DetailPage(ListingPage):
             return self._gone(request, object_id)
         sees = self.has_view_payload_permission(request)
         now = timezone.now()
-        state = state_of(job)
+        state = job.state
         context: dict[str, Any] = {
             "title": f"{job.task_identifier or _('unknown task')} #{job.id}",
             "job": job,
@@ -67,6 +72,7 @@ class DetailPage(ListingPage):
             "timeline": timeline(job, self._entries(object_id), now),
             "trace": self._trace(job, sees),
             "sees_payload": sees,
+            "payload_url": self.url(request, "job", "payload", object_id) if sees else "",
             **self._payload(job, sees),
             **self._snippets(job, sees),
             "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)]
@@ -86,11 +92,27 @@ class DetailPage(ListingPage):
         context = {
             "title": _("There is no job %(id)s") % {"id": object_id},
             "explanation": _("It has been completed, or removed: jobs are deleted when they succeed."),
-            "entries": self._entries(object_id),
+            # Who may not see every job might not have been allowed to see this one.
+            "entries": self._entries(object_id) if self.within(request, databases.alias_of(request)) is None else [],
         }
         # The script that renews an open page asks for what there is to see, and 404 would be an error to it.
         is_renewal = request.headers.get("X-Requested-With") == "XMLHttpRequest"
         return self.render(request, "gone.html", context, status=200 if is_renewal else 404)
+
+    @page
+    def payload_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The whole payload as a file, and as nothing else: no browser is to take it for a page."""
+        self.require(self.has_view_permission(request) and self.has_view_payload_permission(request))
+        job = self.read_job(request, object_id, longest_payload=None)
+        if job is None:
+            raise Http404
+        headers = {
+            "Content-Disposition": f'attachment; filename="job-{job.id}.json"',
+            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "Cache-Control": "no-store",
+        }
+        return HttpResponse(job.payload_text, content_type="application/json; charset=utf-8", headers=headers)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """The timeline is the history; the admin's log links here."""
@@ -121,6 +143,9 @@ class DetailPage(ListingPage):
         if job.recoveries:
             facts.append((_("Workers that died with it"), job.recoveries, ""))
         facts += self._holder(request, job)
+        if job.is_available and not job.live_workers:
+            told = _("no live worker has this task; those of Node.js do not tell")
+            facts.append((_("Workers"), told, self.url(request, "worker")))
         if job.queue_name is not None:
             queue_url = self.url(request, "job", q=str(Chip("queue", job.queue_name)))
             facts += [(_("Queue"), job.queue_name, queue_url), *self._queue(request, job)]

@@ -12,13 +12,14 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import chips, databases, moments
+from django_graphile_worker.admin.jobs import paging
 from django_graphile_worker.admin.jobs.actions import ACTIONS
-from django_graphile_worker.admin.jobs.restriction import restriction
-from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of, state_of
+from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
 from django_graphile_worker.admin.pages import Page, page
 from django_graphile_worker.admin.redaction import redact_text
-from django_graphile_worker.sql import names, search
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql.inspection import names, search
+from django_graphile_worker.sql.inspection.counts import Count, count_states
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 
 PAGE_SIZE = 50
 # On a tab "1,000+" will do.
@@ -63,16 +64,19 @@ class ListingPage(Page):
     def has_view_payload_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.may(request, "view_payload")
 
-    def within(self, request: HttpRequest, alias: str) -> Any:
-        return restriction(self.get_queryset(request), alias)
-
     def read_query(self, request: HttpRequest, session: databases.Session, text: str) -> chips.Query:
         """What the search box asks for."""
         cursor, schema = session
+        within = self.within(request, databases.alias_of(request))
 
         @cache
         def meaning(word: str) -> chips.Meaning:
-            return chips.Meaning(*names.meaning(cursor, word, schema=schema))
+            known = chips.Meaning(*names.meaning(cursor, word, schema=schema))
+            if known.is_key and within is not None:
+                # That somebody else's job has this key is none of the user's business.
+                mine = search.find(cursor, Criteria(keys=(word,), within=within), schema=schema, limit=1)
+                return known._replace(is_key=bool(mine.ids))
+            return known
 
         return chips.read(
             text,
@@ -100,9 +104,10 @@ class ListingPage(Page):
             query = self.read_query(request, session, request.GET.get("q", ""))
             state = self.state_asked(request.GET.get("state"), query.criteria)
             criteria = replace(query.criteria, state=state, within=self.within(request, alias))
-            counts = search.count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
-            found = search.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=request.GET.get("after"))
-            rows = search.rows(cursor, found.ids, schema=schema)
+            counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
+            places = {name: request.GET.get(name) for name in ("after", "before")}
+            leaf = paging.turn(session, criteria, limit=PAGE_SIZE, **places)
+            rows = search.rows(cursor, leaf.ids, schema=schema)
             known_tasks = names.known_tasks(cursor, schema=schema)
         sees = self.has_view_payload_permission(request)
         context = {
@@ -114,13 +119,14 @@ class ListingPage(Page):
             "mistakes": query.mistakes,
             "lines": [self._line(request, row, sees) for row in rows],
             "known_tasks": known_tasks,
-            "next_url": self._address(request, str(query), state, after=found.next_token) if found.next_token else "",
-            "first_url": self._address(request, str(query), state) if request.GET.get("after") else "",
-            "examined": found.examined and f"{found.examined:,}",
+            "next_url": self._address(request, str(query), state, after=leaf.after) if leaf.after else "",
+            "previous_url": self._address(request, str(query), state, before=leaf.before) if leaf.before else "",
+            "first_url": self._address(request, str(query), state) if any(places.values()) else "",
+            "examined": leaf.examined and f"{leaf.examined:,}",
             "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
-            "may_match_more": bool(found.next_token) or len(rows) > 1,
+            "may_match_more": bool(leaf.after or leaf.before) or len(rows) > 1,
             "total": moments.count(counts.get(state)),
         }
         return self.render(request, "jobs.html", context)
@@ -139,7 +145,7 @@ class ListingPage(Page):
         return self.url(request, "job", q=query, state=shown, **more)
 
     def _tabs(
-        self, request: HttpRequest, query: chips.Query, current: State, counts: dict[State, search.Count]
+        self, request: HttpRequest, query: chips.Query, current: State, counts: dict[State, Count]
     ) -> list[dict[str, Any]]:
         shown = State.ANY if current is State.FAILING else current
         return [
@@ -164,7 +170,7 @@ class ListingPage(Page):
         ]
 
     def _line(self, request: HttpRequest, row: search.JobRow, sees_payloads: bool) -> Line:
-        state = state_of(row)
+        state = row.state
         error = (row.error or "").split("\n", 1)[0]
         return Line(
             id=row.id,
@@ -177,8 +183,15 @@ class ListingPage(Page):
             queue_url=self.url(request, "job", q=str(chips.Chip("queue", row.queue_name or "?"))),
             priority=row.priority,
             attempts=f"{row.attempts}/{row.max_attempts}",
-            when=moments.moment(row.locked_at if state is State.RUNNING else row.run_at),
+            when=moments.moment(_when(row)),
             key=row.key,
             flags=flags_of(row.flags_text),
             error=error if sees_payloads else redact_text(error),
         )
+
+
+def _when(row: search.JobRow) -> Any:
+    """The time that matters: since when it runs, when it failed for good, when it is due."""
+    if row.state is State.RUNNING:
+        return row.locked_at
+    return row.updated_at if row.state is State.FAILED else row.run_at

@@ -3,35 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
 
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.sql.criteria import State
-
-
-class Placed(Protocol):
-    """What tells a job's state."""
-
-    @property
-    def locked_at(self) -> Any: ...
-    @property
-    def is_available(self) -> bool: ...
-    @property
-    def is_due(self) -> bool: ...
-    @property
-    def attempts(self) -> int: ...
-
-
-def state_of(job: Placed) -> State:
-    """The one state that a job is in."""
-    if job.locked_at is not None:
-        return State.RUNNING
-    if not job.is_available:
-        return State.FAILED
-    if job.is_due:
-        return State.READY
-    return State.RETRYING if job.attempts else State.SCHEDULED
+from django_graphile_worker.sql.inspection.criteria import State
 
 
 def name_of(state: State) -> str:

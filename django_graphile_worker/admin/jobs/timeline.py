@@ -12,9 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import moments
-from django_graphile_worker.admin.jobs.states import state_of
-from django_graphile_worker.sql.criteria import State
-from django_graphile_worker.sql.job_detail import JobDetail
+from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_detail import JobDetail
 
 
 class Event(NamedTuple):
@@ -41,34 +40,40 @@ def _event(label: str, detail: str, at: datetime, css_class: str, now: datetime)
 
 def _of_job(job: JobDetail, now: datetime) -> Iterator[Event]:
     yield _event(_("Created"), "", job.created_at, "done", now)
-    state = state_of(job)
+    state = job.state
     failed = job.attempts - (1 if state is State.RUNNING else 0)
     if failed > 0 and job.last_error and state is not State.FAILED:
         label = ngettext("%(number)s attempt failed", "%(number)s attempts failed", failed) % {"number": failed}
-        yield _event(label, _("the last one about then"), failed_at(job, now), "failed", now)
+        at, is_known = failed_at(job, now)
+        yield _event(label, _("the last one then") if is_known else _("the last one about then"), at, "failed", now)
     elif failed > 0 and state is not State.FAILED:
         label = ngettext("%(number)s attempt made", "%(number)s attempts made", failed) % {"number": failed}
-        yield _event(label, "", failed_at(job, now), "done", now)
+        yield _event(label, "", failed_at(job, now)[0], "done", now)
     if state is State.RUNNING:
         number = _("Attempt %(number)s of %(most)s") % {"number": job.attempts, "most": job.max_attempts}
         yield _event(_("Running"), f"{number}, {job.locked_by}", job.locked_at, "running", now)
     elif state is State.FAILED:
         detail = ngettext("%(number)s attempt, no more", "%(number)s attempts, no more", failed) % {"number": failed}
-        yield _event(_("Permanently failed"), detail, failed_at(job, now), "failed", now)
+        yield _event(_("Permanently failed"), detail, failed_at(job, now)[0], "failed", now)
     else:
         number = _("Attempt %(number)s of %(most)s") % {"number": job.attempts + 1, "most": job.max_attempts}
         label = _("Due") if job.is_due else _("Next attempt") if job.attempts else _("Runs")
         yield _event(label, number, job.run_at, "ready" if job.is_due else "scheduled", now)
 
 
-def failed_at(job: JobDetail, now: datetime) -> datetime:
-    """About when the last attempt failed: the usual back-off before the next one would be."""
+def failed_at(job: JobDetail, now: datetime) -> tuple[datetime, bool]:
+    """When the last attempt failed, or the job was changed after that; and whether that is known.
+
+    Our workers write the time down. Others, as Node's, do not: then it was the usual back-off before the next
+    attempt would be.
+    """
+    if job.updated_at > job.created_at and job.locked_at is None:
+        return job.updated_at, True
     try:
         guess = job.run_at - timedelta(seconds=math.exp(min(job.attempts, 10)))
     except OverflowError:
         guess = datetime.min.replace(tzinfo=UTC)
-    latest: datetime = max(job.created_at, min(now, max(guess, min(job.updated_at, now))))
-    return latest
+    return max(job.created_at, min(now, max(guess, min(job.updated_at, now)))), False
 
 
 def _of_entry(entry: LogEntry, now: datetime) -> Event:

@@ -22,38 +22,43 @@ class Tree:
     def __init__(self) -> None:
         self._nodes = 0
 
-    def draw(self, value: Any, level: int = 0) -> SafeString:
+    def draw(self, value: Any, level: int = 0, key: SafeString | str = "") -> SafeString:
+        """The value after its key, which folds together with it."""
         self._nodes += 1
         if isinstance(value, dict | list) and value:
             if level >= MOST_LEVELS or self._nodes > MOST_NODES:
-                return _leaf("text", written(value))
-            return self._branch(value, level)
+                return _leaf("text", written(value), key)
+            return self._branch(value, level, key)
         if isinstance(value, str):
-            return _leaf("string", written(value))
-        return _leaf(
-            "number" if isinstance(value, int | float) and not isinstance(value, bool) else "word", written(value)
-        )
+            return _leaf("string", written(value), key)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return _leaf("number" if is_number else "word", written(value), key)
 
-    def _branch(self, value: dict[str, Any] | list[Any], level: int) -> SafeString:
+    def _branch(self, value: dict[str, Any] | list[Any], level: int, own_key: SafeString | str) -> SafeString:
         pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
         items = format_html_join(
             "",
-            '<li><span class="gw-json-key">{}</span> {}</li>',
-            ((written(key) if isinstance(key, str) else key, self.draw(item, level + 1)) for key, item in pairs),
+            "<li>{}</li>",
+            ((self.draw(item, level + 1, _key(key)),) for key, item in pairs),
         )
         number = ngettext("%(count)s item", "%(count)s items", len(pairs)) % {"count": len(pairs)}
         return format_html(
-            '<details class="gw-json"{}><summary>{} <span class="gw-quiet">{}</span></summary><ul>{}</ul></details>',
+            '<details class="gw-json"{}><summary>{}{} <span class="gw-quiet">{}</span></summary><ul>{}</ul></details>',
             " open" if level < OPEN_LEVELS and len(pairs) <= 100 else "",
+            own_key,
             "{…}" if isinstance(value, dict) else "[…]",
             number,
             items,
         )
 
 
-def _leaf(kind: str, text: str) -> SafeString:
+def _key(key: str | int) -> SafeString:
+    return format_html('<span class="gw-json-key">{}</span> ', written(key) if isinstance(key, str) else key)
+
+
+def _leaf(kind: str, text: str, key: SafeString | str) -> SafeString:
     shown = text if len(text) <= LONGEST_LEAF else f"{text[:LONGEST_LEAF]}…"
-    return format_html('<span class="gw-json-{}">{}</span>', kind, shown)
+    return format_html('{}<span class="gw-json-{}">{}</span>', key, kind, shown)
 
 
 def written(value: Any, indent: int | None = None) -> str:

@@ -13,7 +13,7 @@ from django_graphile_worker.management.operator import values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.telling import job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql import inspection
+from django_graphile_worker.sql.inspection import search
 
 
 class ChangeByIds(Verb):
@@ -46,7 +46,7 @@ class ChangeByIds(Verb):
 
     def _complaint(self, desk: Desk, job_ids: Sequence[int], left: Sequence[int]) -> str:
         with desk.reading() as (cursor, schema, _):
-            states = inspection.job_states(cursor, left, schema=schema)
+            states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
         whys = [f"#{job_id} {_why_left(states.get(job_id))}" for job_id in left]
         count = len(job_ids) - len(left)
         return f"Expected {len(job_ids)} jobs that wait, got {count}: {'; '.join(whys)}."

@@ -18,8 +18,9 @@ from django_graphile_worker import conf
 from django_graphile_worker.api.queue import open_queue
 from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.operator import tables, times
-from django_graphile_worker.sql import crontabs, inspection
+from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.errors import sqlstate
+from django_graphile_worker.sql.inspection import guard
 from django_graphile_worker.sql.jobs import Cursor
 
 QUERY_CANCELED = "57014"
@@ -74,9 +75,9 @@ class Desk:
             queue.refuse_blindness()
             try:
                 with transaction.atomic(using=queue.alias):
-                    before = inspection.change_settings(queue.cursor, inspection.settings_for_looking(seconds))
+                    before = guard.guard(queue.cursor, timeout=seconds)
                     yield Reading(queue.cursor, queue.schema, crontabs.database_now(queue.cursor))
-                    inspection.change_settings(queue.cursor, before)
+                    guard.change(queue.cursor, before)
             except OperationalError as error:
                 if sqlstate(error) != QUERY_CANCELED:
                     raise

@@ -14,22 +14,27 @@ from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql import roster
-from django_graphile_worker.sql.roster import ListedQueue, ListedWorker
+from django_graphile_worker.sql.inspection import queue_depths
+from django_graphile_worker.sql.inspection.holders import Holder, holders
+from django_graphile_worker.sql.inspection.queue_depths import QueueDepth
 
 DEFAULT_LIMIT = 50
 
 
-def worker_state(holder: ListedWorker) -> str:
+def has_beaten_lately(holder: Holder) -> bool:
+    return holder.has_beaten_within(conf.current().worker_timeout)
+
+
+def worker_state(holder: Holder) -> str:
     """How a worker is: unregistered ones do not beat, so nobody can tell."""
     if not holder.is_registered:
         return "unregistered"
-    if not holder.has_beaten_lately:
+    if not has_beaten_lately(holder):
         return "silent"
     return "stopping" if holder.metadata.get("is_stopping") is True else "alive"
 
 
-def running_jobs(holder: ListedWorker) -> list[dict[str, Any]]:
+def running_jobs(holder: Holder) -> list[dict[str, Any]]:
     running = holder.metadata.get("running")
     return [job for job in running if isinstance(job, dict)] if isinstance(running, list) else []
 
@@ -45,9 +50,8 @@ class Workers(Verb):
     examples = ("", "--json")
 
     def run(self, desk: Desk, options: Options) -> None:
-        timeout = conf.current().worker_timeout
         with desk.reading() as (cursor, schema, now):
-            found = roster.list_workers(cursor, timeout=timeout, schema=schema)
+            found = holders(cursor, schema=schema)
         if desk.is_json:
             desk.dump([_worker_as_dict(holder) for holder in found])
         elif found:
@@ -70,10 +74,10 @@ _WORKER_COLUMNS = (
 )
 
 
-def _worker_row(holder: ListedWorker, now: datetime, style: Style) -> list[Cell | str]:
+def _worker_row(holder: Holder, now: datetime, style: Style) -> list[Cell | str]:
     about = holder.metadata
     running = running_jobs(holder)
-    since = holder.started_at or holder.holds_since
+    since = holder.started_at or holder.oldest_lock
     beat = holder.last_heartbeat_at
     return [
         holder.id,
@@ -93,23 +97,23 @@ def _listens(told: object) -> str:
     return "" if told is None else "yes" if told is True else "no"
 
 
-def _held(holder: ListedWorker) -> str:
+def _held(holder: Holder) -> str:
     return f"{counted(holder.jobs, 'job')}, {counted(holder.queues, 'queue')}" if holder.queues else str(holder.jobs)
 
 
-def _state_cell(holder: ListedWorker, style: Style) -> Cell:
+def _state_cell(holder: Holder, style: Style) -> Cell:
     state = worker_state(holder)
     paints = {"alive": style.SUCCESS, "silent": style.ERROR, "stopping": style.WARNING, "unregistered": style.NOTICE}
     return Cell(state, paints[state])
 
 
-def _worker_as_dict(holder: ListedWorker) -> dict[str, Any]:
+def _worker_as_dict(holder: Holder) -> dict[str, Any]:
     return {
         "id": holder.id,
         "state": worker_state(holder),
         "started_at": holder.started_at,
         "last_heartbeat_at": holder.last_heartbeat_at,
-        "holds_since": holder.holds_since,
+        "holds_since": holder.oldest_lock,
         "held_jobs": holder.jobs,
         "held_queues": holder.queues,
         "metadata": holder.metadata,
@@ -120,8 +124,8 @@ class Queues(Verb):
     name = "queues"
     summary = "List queues, who holds them, and how many jobs wait."
     description = (
-        f"Lists named queues, the held ones first. Waiting jobs are counted up to {roster.DEPTH_CAP:,} a queue, "
-        "scheduled ones included."
+        "Lists named queues, the held ones first. Waiting jobs are counted up to "
+        f"{queue_depths.MOST_COUNTED:,} a queue, scheduled ones included."
     )
     examples = ("", "--queue warehouse", "--held --json")
 
@@ -139,9 +143,16 @@ class Queues(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         limit, name = options["limit"], options["queue"]
         with desk.reading() as (cursor, schema, now):
-            found = roster.list_queues(cursor, limit=limit + 1, name=name, held_only=options["held"], schema=schema)
+            found = queue_depths.held_first(
+                cursor,
+                limit=limit + 1,
+                name=name,
+                only_held=options["held"],
+                most=queue_depths.MOST_COUNTED,
+                schema=schema,
+            )
         if desk.is_json:
-            desk.dump([queue._asdict() for queue in found[:limit]])
+            desk.dump([_queue_as_dict(queue) for queue in found[:limit]])
         elif found:
             desk.table(_QUEUE_COLUMNS, [_queue_row(queue, now) for queue in found[:limit]])
         else:
@@ -159,11 +170,29 @@ _QUEUE_COLUMNS = (
 )
 
 
-def _queue_row(queue: ListedQueue, now: datetime) -> list[Cell | str]:
+def _queue_row(queue: QueueDepth, now: datetime) -> list[Cell | str]:
+    number, is_capped = _waiting(queue)
     return [
         queue.queue_name,
-        f"{queue.waiting}{'+' if queue.is_capped else ''}",
-        times.both(queue.earliest_run_at, now),
+        f"{number}{'+' if is_capped else ''}",
+        times.both(queue.oldest, now),
         queue.locked_by or "",
         "-" if queue.locked_at is None else times.relative(queue.locked_at, now),
     ]
+
+
+def _queue_as_dict(queue: QueueDepth) -> dict[str, Any]:
+    number, is_capped = _waiting(queue)
+    return {
+        "queue_name": queue.queue_name,
+        "locked_by": queue.locked_by,
+        "locked_at": queue.locked_at,
+        "waiting": number,
+        "is_capped": is_capped,
+        "earliest_run_at": queue.oldest,
+    }
+
+
+def _waiting(queue: QueueDepth) -> tuple[int, bool]:
+    """The number of waiting jobs, and whether there are more."""
+    return min(queue.number, queue_depths.MOST_COUNTED), queue.number > queue_depths.MOST_COUNTED

@@ -9,18 +9,20 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker import conf
 from django_graphile_worker.crontab.phrases import format_phrase
 from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.fleet import running_jobs, worker_state
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql import roster
-from django_graphile_worker.sql.roster import ListedWorker
-from django_graphile_worker.sql.summary import CAP, COUNTS, Count, count_jobs
+from django_graphile_worker.sql.inspection import counts
+from django_graphile_worker.sql.inspection.counts import Count
+from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection.holders import Holder, holders
 
 DEFAULT_AGE = timedelta(minutes=5)
+# Nobody acts differently on eleven thousand than on ten.
+CAP = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +30,17 @@ class Status:
     """The queue at one moment."""
 
     now: datetime
-    counts: dict[str, Count]
-    holders: Sequence[ListedWorker]
+    counts: dict[State, Count]
+    earliest: dict[State, datetime | None]
+    holders: Sequence[Holder]
 
     @property
     def waiting_seconds(self) -> float:
         """How long the oldest ready job has been due."""
-        due = self.counts["ready"].earliest
+        due = self.earliest[State.READY]
         return 0.0 if due is None else max(0.0, (times.aware(self.now) - times.aware(due)).total_seconds())
 
-    def workers(self, *states: str) -> list[ListedWorker]:
+    def workers(self, *states: str) -> list[Holder]:
         return [holder for holder in self.holders if worker_state(holder) in states]
 
     @property
@@ -53,8 +56,9 @@ def read_status(desk: Desk) -> Status:
     with desk.reading() as (cursor, schema, now):
         return Status(
             now=now,
-            counts={state: count_jobs(cursor, state, schema=schema) for state in COUNTS},
-            holders=roster.list_workers(cursor, timeout=conf.current().worker_timeout, schema=schema),
+            counts=counts.count_states(cursor, Criteria(), schema=schema, most=CAP),
+            earliest={state: counts.earliest(cursor, state, schema=schema) for state in STATES},
+            holders=holders(cursor, schema=schema),
         )
 
 
@@ -112,9 +116,9 @@ def find_problems(status: Status, options: Options) -> list[str]:
     if status.waiting_seconds > options["max_age"].total_seconds():
         waited, allowed = times.span(status.waiting_seconds), format_phrase(options["max_age"])
         problems.append(f"a job has been ready for {waited}, longer than {allowed}")
-    failed, allowed_failures = status.counts["failed"].number, options["max_failed"]
+    failed, allowed_failures = status.counts[State.FAILED].number, options["max_failed"]
     if allowed_failures is not None and failed > allowed_failures:
-        problems.append(f"{_shown(status.counts['failed'])} permanently failed jobs, more than {allowed_failures}")
+        problems.append(f"{_shown(status.counts[State.FAILED])} permanently failed jobs, more than {allowed_failures}")
     holding = [holder for holder in status.workers("silent") if holder.jobs or holder.queues]
     if holding:
         problems.append(f"{len(holding)} silent workers hold jobs (sweep takes them back)")
@@ -122,22 +126,22 @@ def find_problems(status: Status, options: Options) -> list[str]:
 
 
 def _shown(count: Count) -> str:
-    return f"{count.number}{'+' if count.is_capped else ''}"
+    return f"{count.number}{'+' if count.is_more else ''}"
 
 
 def _as_text(desk: Desk, status: Status) -> str:
-    style, counts = desk.style, status.counts
+    style, found = desk.style, status.counts
     alive, silent = len(status.workers("alive")), len(status.workers("silent"))
-    ready, scheduled, running, retrying, failed = (_shown(counts[state]) for state in _ORDER)
-    oldest = f", the oldest for {times.span(status.waiting_seconds)}" if counts["ready"].number else ""
-    following = counts["scheduled"].earliest
+    ready, scheduled, running, retrying, failed = (_shown(found[state]) for state in _ORDER)
+    oldest = f", the oldest for {times.span(status.waiting_seconds)}" if found[State.READY].number else ""
+    following = status.earliest[State.SCHEDULED]
     return tables.facts(
         [
             ("ready", f"{ready}{oldest}"),
             ("scheduled", f"{scheduled}{f', the next {times.both(following, status.now)}' if following else ''}"),
             ("running", f"{running} held by workers; {status.running} say they run"),
-            ("retrying", Cell(retrying, style.WARNING if counts["retrying"].number else None)),
-            ("permanently failed", Cell(failed, style.ERROR if counts["failed"].number else None)),
+            ("retrying", Cell(retrying, style.WARNING if found[State.RETRYING].number else None)),
+            ("permanently failed", Cell(failed, style.ERROR if found[State.FAILED].number else None)),
             ("workers alive", Cell(str(alive), style.SUCCESS if alive else style.ERROR)),
             ("workers listening", str(status.listeners)),
             ("workers stopping", str(len(status.workers("stopping")))),
@@ -147,7 +151,7 @@ def _as_text(desk: Desk, status: Status) -> str:
     )
 
 
-_ORDER = ("ready", "scheduled", "running", "retrying", "failed")
+_ORDER = (State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 
 
 def _as_dict(status: Status, problems: Sequence[str]) -> dict[str, Any]:
@@ -157,8 +161,12 @@ def _as_dict(status: Status, problems: Sequence[str]) -> dict[str, Any]:
         "problems": list(problems),
         "oldest_ready_seconds": status.waiting_seconds,
         "jobs": {
-            state: {"count": count.number, "is_capped": count.is_capped, "earliest": count.earliest}
-            for state, count in status.counts.items()
+            state.value: {
+                "count": status.counts[state].number,
+                "is_capped": status.counts[state].is_more,
+                "earliest": status.earliest[state],
+            }
+            for state in _ORDER
         },
         "workers": {
             **{state: len(status.workers(state)) for state in ("alive", "stopping", "silent", "unregistered")},

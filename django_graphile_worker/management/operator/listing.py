@@ -14,12 +14,16 @@ from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.tables import Cell, Column
-from django_graphile_worker.management.operator.verb import Options, Verb, narrowing
+from django_graphile_worker.management.operator.verb import Options, Verb, narrowed
 from django_graphile_worker.payloads import decode_leniently
-from django_graphile_worker.sql import inspection
-from django_graphile_worker.sql.inspection import ListedJob, ShownJob
+from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.criteria import STATES, State
+from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
+from django_graphile_worker.sql.inspection.search import JobRow
+from django_graphile_worker.sql.jobs import flags_from
 
 DEFAULT_LIMIT = 50
+NO_JOBS = search.Listed([], has_more=False, is_cut_off=False)
 
 
 class Jobs(Verb):
@@ -33,7 +37,7 @@ class Jobs(Verb):
     examples = ("", "--state failed --task send_receipt", "--state ready --queue warehouse --limit 10 --json")
 
     def add_arguments(self, parser: CommandParser) -> None:
-        states = (*inspection.STATES, "all")
+        states = [state.value for state in (*STATES, State.ANY)]
         parser.add_argument("--state", choices=states, default="all", help="Which jobs (default: all).")
         parser.add_argument("--task", metavar="TASK", help="Only jobs of this task identifier.")
         parser.add_argument("--queue", metavar="QUEUE", help="Only jobs of this queue.")
@@ -48,19 +52,18 @@ class Jobs(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         limit = options["limit"]
         with desk.reading() as (cursor, schema, now):
-            chosen = narrowing(cursor, desk, options, schema=schema)
-            jobs = []
-            if chosen is not None:
-                # One more than shown tells whether there are more.
-                jobs = inspection.list_jobs(cursor, options["state"], chosen, limit=limit + 1, schema=schema)
+            chosen = narrowed(cursor, desk, options, schema=schema)
+            listed = NO_JOBS if chosen is None else search.list_jobs(cursor, chosen, limit=limit, schema=schema)
         if desk.is_json:
-            desk.dump([job._asdict() for job in jobs[:limit]])
-        elif jobs:
-            desk.table(_COLUMNS, [_row(job, now, desk.style) for job in jobs[:limit]])
+            desk.dump([_line_as_dict(job) for job in listed.rows])
+        elif listed.rows:
+            desk.table(_COLUMNS, [_row(job, now, desk.style) for job in listed.rows])
         else:
             desk.note("No jobs.")
-        if len(jobs) > limit:
+        if listed.has_more:
             desk.note(f"There are more; these are the first {limit}. --limit shows more.")
+        elif listed.is_cut_off:
+            desk.note("Gave up looking among very many others: there may be more. --state and --task help.")
 
 
 _COLUMNS = (
@@ -76,29 +79,50 @@ _COLUMNS = (
 )
 
 
-def _row(job: ListedJob, now: datetime, style: Style) -> list[Cell | str]:
+def _line_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
+    """Everything but the payload, which may be large."""
+    return {
+        "id": job.id,
+        "state": job.state.value,
+        "task_identifier": job.task_identifier or "",
+        "queue_name": job.queue_name,
+        "priority": job.priority,
+        "run_at": job.run_at,
+        "attempts": job.attempts,
+        "max_attempts": job.max_attempts,
+        "key": job.key,
+        "flags": flags_from(job.flags_text),
+        "locked_at": job.locked_at,
+        "locked_by": job.locked_by,
+        "last_error": job.error if isinstance(job, JobRow) else job.last_error,
+        "created_at": job.created_at,
+        "updated_at": job.updated_at,
+    }
+
+
+def _row(job: JobRow, now: datetime, style: Style) -> list[Cell | str]:
     since = f"taken {times.relative(job.locked_at, now)}" if job.locked_at else times.both(job.run_at, now)
     return [
         str(job.id),
         state_cell(job.state, style),
-        job.task_identifier,
+        job.task_identifier or "",
         job.queue_name or "",
         str(job.priority),
         since,
         f"{job.attempts}/{job.max_attempts}",
         job.key or "",
-        (job.last_error or "").strip().partition("\n")[0],
+        (job.error or "").strip().partition("\n")[0],
     ]
 
 
-def state_cell(state: str, style: Style) -> Cell:
+def state_cell(state: State, style: Style) -> Cell:
     paints = {
-        "running": style.MIGRATE_LABEL,
-        "ready": style.SUCCESS,
-        "retrying": style.WARNING,
-        "failed": style.ERROR,
+        State.RUNNING: style.MIGRATE_LABEL,
+        State.READY: style.SUCCESS,
+        State.RETRYING: style.WARNING,
+        State.FAILED: style.ERROR,
     }
-    return Cell(state, paints.get(state))
+    return Cell(state.value, paints.get(state))
 
 
 class Show(Verb):
@@ -112,54 +136,51 @@ class Show(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         timeout = conf.current().worker_timeout
         with desk.reading() as (cursor, schema, now):
-            found = inspection.show_job(cursor, options["job_id"], timeout=timeout, schema=schema)
-        if found is None:
+            job = job_detail(cursor, options["job_id"], timeout=timeout, longest=None, schema=schema)
+        if job is None:
             raise CommandError(
                 f"Expected the id of a job, got {options['job_id']}, which is not there: "
                 "completed and removed jobs are deleted."
             )
-        reasons = _reasons(found, now)
+        reasons = _reasons(job, now)
         if desk.is_json:
-            desk.dump(_as_dict(found, reasons))
+            desk.dump(_as_dict(job, reasons))
         else:
-            desk.say(_as_text(found, reasons, now, desk.style))
+            desk.say(_as_text(job, reasons, now, desk.style))
 
 
-def _reasons(found: ShownJob, now: datetime) -> list[str]:
+def _reasons(job: JobDetail, now: datetime) -> list[str]:
     """Why the job is not running; a ready one without a reason will be, in a moment."""
-    job = found.job
-    if job.state == "running":
+    if job.state is State.RUNNING:
         return []
-    if job.state == "failed":
+    if job.state is State.FAILED:
         return [f"all {job.max_attempts} attempts are used up; reschedule --attempts 0 --run-at now tries again"]
     reasons = []
-    if job.state in {"scheduled", "retrying"}:
+    if job.state is not State.READY:
         reasons.append(f"it is due {times.relative(job.run_at, now)}")
-    if found.queue_locked_by is not None:
-        reasons.append(f"its queue {job.queue_name!r} is held by {found.queue_locked_by}")
-    if not found.live_workers:
+    if job.queue_locked_by is not None:
+        reasons.append(f"its queue {job.queue_name!r} is held by {job.queue_locked_by}")
+    if not job.live_workers:
         reasons.append("no live worker of this package has the task (other workers do not tell)")
     return reasons
 
 
-def _as_dict(found: ShownJob, reasons: list[str]) -> dict[str, Any]:
+def _as_dict(job: JobDetail, reasons: list[str]) -> dict[str, Any]:
     return {
-        **found.job._asdict(),
-        "last_error": found.last_error,
-        "payload": decode_leniently(found.payload_text),
-        "revision": found.revision,
-        "recoveries": found.recoveries,
-        "live_workers": found.live_workers,
+        **_line_as_dict(job),
+        "payload": decode_leniently(job.payload_text),
+        "revision": job.revision,
+        "recoveries": job.recoveries or 0,
+        "live_workers": job.live_workers,
         "waits_because": reasons,
     }
 
 
-def _as_text(found: ShownJob, reasons: list[str], now: datetime, style: Style) -> str:
-    job = found.job
+def _as_text(job: JobDetail, reasons: list[str], now: datetime, style: Style) -> str:
     held = f"{job.locked_by} since {times.both(job.locked_at, now)}" if job.locked_at else ""
     pairs: list[tuple[str, Cell | str]] = [
         ("job", str(job.id)),
-        ("task", job.task_identifier),
+        ("task", job.task_identifier or ""),
         ("state", state_cell(job.state, style)),
         *(("waits because", reason) for reason in reasons),
         ("run at", times.both(job.run_at, now)),
@@ -167,15 +188,15 @@ def _as_text(found: ShownJob, reasons: list[str], now: datetime, style: Style) -
         ("priority", str(job.priority)),
         ("queue", job.queue_name or ""),
         ("key", job.key or ""),
-        ("flags", ", ".join(sorted(job.flags))),
+        ("flags", ", ".join(sorted(flags_from(job.flags_text)))),
         ("held by", held),
         ("created", times.both(job.created_at, now)),
-        ("updated", f"{times.both(job.updated_at, now)}, revision {found.revision}"),
-        ("worker deaths", str(found.recoveries) if found.recoveries else ""),
+        ("updated", f"{times.both(job.updated_at, now)}, revision {job.revision}"),
+        ("worker deaths", str(job.recoveries) if job.recoveries else ""),
     ]
-    text = [tables.facts(pairs), "payload", _indented(_pretty(found.payload_text))]
-    if found.last_error:
-        text += ["last error", _indented(found.last_error)]
+    text = [tables.facts(pairs), "payload", _indented(_pretty(job.payload_text))]
+    if job.last_error:
+        text += ["last error", _indented(job.last_error)]
     return "\n".join(text)
 
 

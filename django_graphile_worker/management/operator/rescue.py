@@ -12,12 +12,12 @@ from django_graphile_worker import api, conf, signals
 from django_graphile_worker.api.queue import open_queue
 from django_graphile_worker.logs import shown
 from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.fleet import worker_state
+from django_graphile_worker.management.operator.fleet import has_beaten_lately, worker_state
 from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql import roster, workers
-from django_graphile_worker.sql.roster import ListedWorker
+from django_graphile_worker.sql import workers
+from django_graphile_worker.sql.inspection.holders import Holder, holders
 
 # More than a fleet can hold; in one go, because a worker is buried with the first of its jobs.
 MOST_RECOVERED = 1_000_000
@@ -45,7 +45,7 @@ class Unlock(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         worker_ids = list(dict.fromkeys(options["worker_ids"]))
         found = self._find(desk, worker_ids)
-        alive = [holder for holder in found if holder.has_beaten_lately]
+        alive = [holder for holder in found if has_beaten_lately(holder)]
         if alive and not options["force"]:
             raise CommandError(_refusal(alive))
         api.force_unlock_workers([holder.id for holder in found], using=desk.using)
@@ -57,12 +57,11 @@ class Unlock(Verb):
         if any(not holder.is_registered for holder in found):
             desk.note("Unregistered workers have no heartbeat that could tell that they are gone.")
 
-    def _find(self, desk: Desk, worker_ids: Sequence[str]) -> list[ListedWorker]:
-        timeout = conf.current().worker_timeout
+    def _find(self, desk: Desk, worker_ids: Sequence[str]) -> list[Holder]:
         with desk.reading() as (cursor, schema, _):
-            found = roster.list_workers(cursor, worker_ids, timeout=timeout, schema=schema)
+            found = holders(cursor, worker_ids, schema=schema, most_locks=MOST_RECOVERED)
             missing = [each for each in worker_ids if each not in {holder.id for holder in found}]
-            everybody = roster.list_workers(cursor, timeout=timeout, schema=schema) if missing else []
+            everybody = holders(cursor, schema=schema) if missing else []
         if missing:
             hint = did_you_mean(missing[0], [holder.id for holder in everybody])
             names = ", ".join(map(repr, missing))
@@ -70,11 +69,11 @@ class Unlock(Verb):
         return found
 
 
-def _held(holder: ListedWorker) -> str:
+def _held(holder: Holder) -> str:
     return f"{counted(holder.jobs, 'job')} and {counted(holder.queues, 'queue')}"
 
 
-def _refusal(alive: Sequence[ListedWorker]) -> str:
+def _refusal(alive: Sequence[Holder]) -> str:
     whos = ", ".join(f"{shown(holder.id)} ({worker_state(holder)}, {_held(holder)})" for holder in alive)
     return (
         f"Expected workers that are gone, got some with a fresh heartbeat: {whos}. {RISK} Stop them first, "

@@ -10,7 +10,8 @@ from django.core.management.base import CommandParser
 
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.values import did_you_mean
-from django_graphile_worker.sql import inspection
+from django_graphile_worker.sql.inspection import names
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.jobs import Cursor
 
 Options = dict[str, Any]
@@ -37,14 +38,22 @@ class Verb(ABC):
         """Do it, and tell."""
 
 
-def narrowing(cursor: Cursor, desk: Desk, options: Options, *, schema: str) -> inspection.Narrowing | None:
-    """The chosen task and queue by their ids; None, after a note, when there is no such name."""
-    ids: dict[str, int | None] = {}
-    for kind in ("task", "queue"):
-        name = options.get(kind)
-        ids[kind] = None if name is None else inspection.find_name(cursor, kind, name, schema=schema)
-        if name is not None and ids[kind] is None:
-            hint = did_you_mean(name, inspection.some_names(cursor, kind, schema=schema))
+def narrowed(cursor: Cursor, desk: Desk, options: Options, *, schema: str) -> Criteria | None:
+    """The chosen state, task and queue; None, after a note, when there is no such name."""
+    task, queue = options.get("task"), options.get("queue")
+    for kind, name in (("task", task), ("queue", queue)):
+        if name is not None and not _is_known(cursor, kind, name, schema):
+            known = names.known_tasks if kind == "task" else names.some_queues
+            hint = did_you_mean(name, known(cursor, schema=schema))
             desk.note(f"No job has the {kind} {name!r}.{hint}")
             return None
-    return inspection.Narrowing(ids["task"], ids["queue"])
+    return Criteria(
+        state=State(options["state"]),
+        tasks=() if task is None else (task,),
+        queues=() if queue is None else (queue,),
+    )
+
+
+def _is_known(cursor: Cursor, kind: str, name: str, schema: str) -> bool:
+    is_task, is_queue, _ = names.meaning(cursor, name, schema=schema)
+    return is_task if kind == "task" else is_queue

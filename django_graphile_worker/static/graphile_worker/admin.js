@@ -175,6 +175,16 @@
         prepareCopying();
     }
 
+    /* An action on very many jobs goes on by itself until somebody stops it. */
+    const rest = document.querySelector('form[data-go-on]');
+    if (rest) {
+        const timer = setTimeout(() => rest.requestSubmit(), 1000);
+        addEventListener('pagehide', () => clearTimeout(timer));
+        for (const link of rest.querySelectorAll('a')) {
+            link.addEventListener('click', () => clearTimeout(timer));
+        }
+    }
+
     prepare();
     const panel = document.querySelector('[data-live]');
     if (panel) {

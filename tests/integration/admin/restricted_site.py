@@ -8,7 +8,7 @@ from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 from django.urls import path
 
-from django_graphile_worker.admin import JobAdmin
+from django_graphile_worker.admin import JobAdmin, register
 from django_graphile_worker.models import Job
 
 
@@ -18,6 +18,8 @@ class MyJobsAdmin(JobAdmin):
 
 
 site = AdminSite(name="restricted")
+register(site)
+site.unregister(Job)
 site.register(Job, MyJobsAdmin)
 
 urlpatterns = [path("restricted/", site.urls)]

@@ -12,7 +12,9 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin import databases
+from django_graphile_worker.models import Job
 from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.inspection import error_groups
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.factories import TOO_DEEP, make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.integration.admin import pages
@@ -135,6 +137,25 @@ ValueError: no"""
 
 
 class TestDetail:
+    def test_the_list_tells_when_a_job_failed_for_good_and_not_when_it_would_have_run(self, admin_page: Client) -> None:
+        make_failed_job("send", run_at=minutes_ago(-340), updated_at=minutes_ago(17))
+        for state in ("all", "failed"):
+            (line,) = admin_page.get(pages.JOBS, {"state": state}).context["lines"]
+            assert "17 min" in line.when
+            assert "ago" in line.when
+
+    def test_tells_when_a_job_failed(self, admin_page: Client) -> None:
+        """As our workers wrote it down; what another one failed can only be reckoned from its next attempt."""
+        created = minutes_ago(90)
+        columns: dict[str, Any] = {"attempts": 2, "last_error": "no", "run_at": minutes_ago(-60)}
+        columns |= {"created_at": created}
+        ours = make_job("send", **columns, updated_at=minutes_ago(30))
+        theirs = make_job("send", **columns, updated_at=created)
+        (event,) = [event for event in _timeline(admin_page, ours) if event.label == "2 attempts failed"]
+        assert (event.detail, event.moment) == ("the last one then", Job.objects.get(pk=ours).updated_at)
+        (event,) = [event for event in _timeline(admin_page, theirs) if event.label == "2 attempts failed"]
+        assert event.detail == "the last one about then"
+
     def test_shows_everything_about_a_job(self, admin_page: Client) -> None:
         job_id = make_job(
             "send",
@@ -304,6 +325,10 @@ class TestWorkers:
         assert "Not registered, but holding" in text(admin_page.get(pages.WORKERS))
 
 
+def _timeline(client: Client, job_id: int) -> list[Any]:
+    return list(client.get(job_url(job_id)).context["timeline"])
+
+
 class TestErrors:
     def test_groups_by_task_and_exception(self, admin_page: Client) -> None:
         for number in range(3):
@@ -323,6 +348,25 @@ class TestErrors:
         }
         listed = admin_page.get(groups["send", "ValueError"]["jobs_url"])
         assert len(listed.context["lines"]) == 4
+
+    def test_first_and_last_seen_are_when_jobs_failed(self, admin_page: Client, worker_schema: str) -> None:
+        """However far away their next attempt is, and however many more there are than are counted."""
+        times = [minutes_ago(minutes) for minutes in range(90, 10, -10)]
+        ids = [
+            make_job(
+                "send", attempts=3, last_error=f"KeyError: {number}", run_at=minutes_ago(number - 99), updated_at=at
+            )
+            for number, at in enumerate(times)
+        ]
+        make_failed_job("send", error="KeyError: for good", updated_at=minutes_ago(100), run_at=minutes_ago(-9000))
+        with connection.cursor() as cursor:
+            (group,) = error_groups.error_groups(cursor, schema=worker_schema, most=6)
+        assert group.is_more
+        assert group.first_seen == pytest.approx(minutes_ago(100), abs=timedelta(seconds=5))
+        assert (group.last_seen, group.latest_id) == (times[-1], ids[-1])
+        assert group.latest_error == "KeyError: 7"
+        listed = admin_page.get(pages.JOBS, {"q": "exception:KeyError"}).context["lines"]
+        assert [line.id for line in listed][:8] == ids[::-1]
 
     def test_running_jobs_are_in_no_group(self, admin_page: Client) -> None:
         make_job("send", attempts=2, last_error="ValueError: no", locked_by="worker")
@@ -394,7 +438,7 @@ class TestElsewhere:
     def test_a_question_that_takes_too_long_is_withdrawn(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from django_graphile_worker.sql import search
+        from django_graphile_worker.sql.inspection import search
 
         def forever(cursor: Any, *args: Any, **kwargs: Any) -> Any:
             cursor.execute("select pg_sleep(60)")

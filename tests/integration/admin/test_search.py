@@ -15,8 +15,8 @@ from django.test import Client
 
 from django_graphile_worker.admin import chips
 from django_graphile_worker.admin.jobs import listing
-from django_graphile_worker.sql import criteria, guard, search
-from django_graphile_worker.sql.criteria import Criteria, State
+from django_graphile_worker.sql.inspection import criteria, guard, search, walks
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.integration.admin import pages
 
@@ -142,7 +142,7 @@ ORDERS = {
     "scheduled": ("is_available and run_at > now() and attempts = 0", "run_at, id"),
     "retrying": ("is_available and run_at > now() and attempts > 0", "run_at, id"),
     "running": ("locked_at is not null", "locked_at, id"),
-    "failed": ("locked_at is null and attempts >= max_attempts", "run_at desc, id desc"),
+    "failed": ("locked_at is null and attempts >= max_attempts", "updated_at desc, id desc"),
     "all": ("true", "id desc"),
 }
 
@@ -154,7 +154,10 @@ class TestOrderAndPages:
         for number in range(160):
             kind = KINDS[number % len(KINDS)]
             when = minutes_ago(chance.choice([10, 5, 5, 1, -1, -5, -5, -10]))
-            make_job(f"task{number % 3}", priority=chance.choice([-1, 0, 0, 2]), run_at=when, **kind)
+            changed = minutes_ago(chance.choice([1, 2, 2, 3]))
+            make_job(
+                f"task{number % 3}", priority=chance.choice([-1, 0, 0, 2]), run_at=when, updated_at=changed, **kind
+            )
 
     @pytest.mark.parametrize("state", ORDERS)
     @pytest.mark.parametrize("query", ["", "task:task1", "queue:q1", "flag:a", "priority:0", "task:task0 queue:q2"])
@@ -175,6 +178,25 @@ class TestOrderAndPages:
             url = page.context["next_url"]
             assert len(seen) <= len(expected)
         assert seen == expected
+
+    @pytest.mark.parametrize("state", ORDERS)
+    @pytest.mark.parametrize("query", ["", "queue:q1", "flag:a"])
+    def test_pages_can_be_turned_back(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
+    ) -> None:
+        monkeypatch.setattr(listing, "PAGE_SIZE", 5)
+        seen: list[list[int]] = []
+        url = f"{pages.JOBS}?state={state}&q={query}"
+        while url:
+            page = admin_page.get(url)
+            seen.append([line.id for line in page.context["lines"]])
+            url = page.context["next_url"]
+        assert len(seen) > 1 or query
+        for expected in seen[-2::-1]:
+            assert page.context["previous_url"]
+            page = admin_page.get(page.context["previous_url"])
+            assert [line.id for line in page.context["lines"]] == expected
+        assert not page.context["previous_url"]
 
     def test_counts_are_exact_below_the_cap(self, admin_page: Client) -> None:
         counts = {tab["state"]: tab["count"] for tab in admin_page.get(pages.JOBS).context["tabs"]}
@@ -312,9 +334,9 @@ class TestALongTable:
                 admin_page.get(url)
 
     def test_lists_read_no_payload(self) -> None:
-        text, parameters = search._statement(
-            Criteria(state=State.READY), search._looked_at(Criteria(state=State.READY)), most=51, wanted=51, after=None
-        )
+        ready = Criteria(state=State.READY)
+        order = walks.ORDERS[State.READY]
+        text, parameters = search._statement(ready, search.looked_at_by(ready), order, most=51, wanted=51, after=None)
         assert "payload" not in text + search.ROWS
         assert parameters["most"] == 51
 

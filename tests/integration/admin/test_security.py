@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
+from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.redaction import redact_text
 from django_graphile_worker.models import Job
 from tests.factories import make_failed_job, make_job, make_queue
@@ -160,6 +161,25 @@ class TestRedaction:
     def test_whoever_may_see_payloads_sees_them(self, client_with: MakeClient, secret_job: int) -> None:
         assert SECRET in body(client_with("view_payload").get(job_url(secret_job)))
 
+    def test_the_whole_payload_is_a_file_for_whom_may_see_it(self, client_with: MakeClient) -> None:
+        payload = {"text": "<script>alert(1)</script>" + "x" * 300_000, "password": SECRET, "big": 2**64}
+        job_id = make_job("send", payload)
+        url = f"{pages.JOBS}{job_id}/payload/"
+        client = client_with("view_payload")
+        assert url in body(client.get(job_url(job_id)))
+        response = client.get(url)
+        assert json.loads(response.content) == payload
+        assert response["Content-Disposition"] == f'attachment; filename="job-{job_id}.json"'
+        assert response["Content-Type"] == "application/json; charset=utf-8"
+        assert response["X-Content-Type-Options"] == "nosniff"
+        assert "sandbox" in response["Content-Security-Policy"]
+        hides = client_with("add_job", "complete_job", "reschedule_job")
+        assert hides.get(url).status_code == 403
+        assert url not in body(hides.get(job_url(job_id)))
+        assert client_with("view_payload", views=()).get(url).status_code == 403
+        for odd in ("0", "x", "9" * 30):
+            assert client.get(f"{pages.JOBS}{odd}/payload/").status_code == 404
+
     def test_a_hidden_payload_is_taken_over_unseen(self, client_with: MakeClient, secret_job: int) -> None:
         client = client_with("add_job")
         client.post(f"{pages.ADD}?from={secret_job}", {"task": "send_receipt"})
@@ -171,6 +191,38 @@ class TestRedaction:
         assert guessed.context["mistakes"]
         assert len(client_with("view_payload").get(pages.JOBS, query).context["lines"]) == 1
         assert len(client_with().get(pages.JOBS, {"q": "payload.nested.0.fine:visible"}).context["lines"]) == 1
+
+    def test_no_text_of_errors_can_be_tried_out(self, client_with: MakeClient, secret_job: int) -> None:
+        """One letter more at a time would read out the whole secret."""
+        hides, sees = client_with("reschedule_job"), client_with("view_payload")
+        for query in (f"error:{SECRET[:3]}", SECRET[:3], f'error:"token={SECRET[:3]}"'):
+            assert sees.get(pages.JOBS, {"q": query}).context["lines"]
+            page = hides.get(pages.JOBS, {"q": query})
+            assert "the text of errors is hidden from you" in text(page)
+            assert page.context["query"] == ""
+            told = hides.post(pages.ACT, {"action": "run", "all": "1", "confirmed": "1", "q": query}, follow=True)
+            assert "Run now" not in " ".join(pages.messages(told))
+        assert not Job.objects.get(pk=secret_job).is_available
+
+    def test_no_payload_can_be_tried_out_as_a_whole(self, client_with: MakeClient) -> None:
+        make_job("send", {"card": {"pin_token": "1234"}, "user": 7})
+        hides, sees = client_with(), client_with("view_payload")
+        whole = str(Chip("payload.card", '{"pin_token": "1234"}'))
+        queries = {whole: 0, "payload.user:7": 1}
+        for query, number in queries.items():
+            assert len(sees.get(pages.JOBS, {"q": query}).context["lines"]) == 1
+            assert len(hides.get(pages.JOBS, {"q": query}).context["lines"]) == number
+
+    def test_names_of_errors_are_hidden_where_they_hold_secrets(self, client_with: MakeClient) -> None:
+        make_failed_job("send", error=f"password={SECRET} was refused: no")
+        make_failed_job("send", error="KeyError: 'x'")
+        name = f"password={SECRET} was refused".replace("2", "#").replace("3", "#")
+        page = client_with("reschedule_job").get(pages.ERRORS)
+        assert "hunter" not in body(page)
+        assert {group["name"] for group in page.context["groups"]} == {"password=•••••• was refused", "KeyError"}
+        assert "hunter" in body(client_with("view_payload").get(pages.ERRORS))
+        assert client_with().get(pages.JOBS, {"q": f'exception:"{name}"'}).context["query"] == ""
+        assert len(client_with("view_payload").get(pages.JOBS, {"q": f'exception:"{name}"'}).context["lines"]) == 1
 
     def test_undecodable_payloads_are_hidden_whole(self, client_with: MakeClient, worker_schema: str) -> None:
         job_id = make_job("send")

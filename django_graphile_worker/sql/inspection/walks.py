@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
+from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
 
 # Three indexes hold the available jobs, each those of one kind, each led by the task.
 PARTS = {
@@ -24,6 +24,7 @@ PARTS = {
 MOST_TASKS = 2_000
 MOST_QUEUES = 200
 MOST_LEVELS = 5_000
+LIMITS = {"most_tasks": MOST_TASKS, "most_levels": MOST_LEVELS}
 
 
 class Order(NamedTuple):
@@ -40,6 +41,9 @@ class Order(NamedTuple):
     def operator(self) -> str:
         return "<" if self.is_descending else ">"
 
+    def reversed(self) -> Order:
+        return self._replace(is_descending=not self.is_descending)
+
     def after(self, source: str) -> str:
         """The condition for what comes after the place where the last page ended."""
         left = ", ".join(f"{source}.{column}" for column in self.columns)
@@ -51,7 +55,13 @@ class Order(NamedTuple):
         return f"concat_ws('~', {', '.join(f'{source}.{column}::text' for column in self.columns)})"
 
 
-TYPES = {"priority": "int", "run_at": "timestamptz", "locked_at": "timestamptz", "id": "bigint"}
+TYPES = {
+    "priority": "int",
+    "run_at": "timestamptz",
+    "locked_at": "timestamptz",
+    "updated_at": "timestamptz",
+    "id": "bigint",
+}
 
 ORDERS = {
     State.READY: Order(("priority", "run_at", "id")),
@@ -59,10 +69,17 @@ ORDERS = {
     State.WAITING: Order(("run_at", "id")),
     State.RUNNING: Order(("locked_at", "id")),
     State.RETRYING: Order(("run_at", "id")),
-    State.FAILED: Order(("run_at", "id"), is_descending=True),
+    State.FAILED: Order(("updated_at", "id"), is_descending=True),
     State.FAILING: Order(("run_at", "id"), is_descending=True),
     State.ANY: Order(("id",), is_descending=True),
 }
+BY_FAILURE = Order(("updated_at", "id"), is_descending=True)
+
+
+def order_of(criteria: Criteria) -> Order:
+    """The order that people expect: that of the state, but of one kind of failures the latest first."""
+    is_kind = criteria.error_names and criteria.state in (State.RETRYING, State.FAILED, State.FAILING)
+    return BY_FAILURE if is_kind else ORDERS[criteria.state]
 
 
 class Walk(NamedTuple):
@@ -77,24 +94,24 @@ class Walk(NamedTuple):
     covers_names: bool
 
 
-TASKS = f"""task as materialized (
+TASKS = """task as materialized (
     select id from :SCHEMA._private_tasks
     where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[])
-    order by id limit {MOST_TASKS})"""
+    order by id limit %(most_tasks)s)"""
 
 QUEUES = f"""queue as materialized (
     select id from :SCHEMA._private_job_queues where queue_name = any (%(queues)s::text[]) order by id
     limit {MOST_QUEUES})"""
 
 
-def walk(criteria: Criteria, *, has_place: bool = False) -> Walk:
-    """The way to a state's jobs."""
-    order = ORDERS[criteria.state]
+def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False) -> Walk:
+    """The way to a state's jobs, in the state's own order or in its reverse."""
+    order = order or order_of(criteria)
     clauses = where_in_order(criteria)
     conditions = [CONDITIONS[criteria.state], clauses.text()]
     if has_place:
-        conditions += [order.after("job"), *_bounds_of_place(criteria)]
-    parameters = clauses.parameters | {"tasks": list(criteria.tasks) or None}
+        conditions += [order.after("job"), *_bounds_of_place(criteria, order)]
+    parameters = clauses.parameters | LIMITS | {"tasks": list(criteria.tasks) or None}
     if criteria.ids or criteria.keys:
         return _straight(criteria, order, conditions, clauses.parameters)
     if criteria.state in (State.READY, State.SCHEDULED, State.WAITING):
@@ -111,15 +128,16 @@ def walk(criteria: Criteria, *, has_place: bool = False) -> Walk:
     return _plain(order, conditions, clauses.parameters, False)
 
 
-def _bounds_of_place(criteria: Criteria) -> list[str]:
+def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
     """A walk by level begins inside the level where the last page ended, and at the beginning of the others."""
     if criteria.state is not State.READY or criteria.ids or criteria.keys:
         return []
+    beginning = "infinity" if order.is_descending else "-infinity"
     return [
-        "range.priority >= %(after_priority)s",
+        f"range.priority {order.operator}= %(after_priority)s",
         (
-            "job.run_at >= case when range.priority = %(after_priority)s then %(after_run_at)s::timestamptz"
-            " else '-infinity' end"
+            f"job.run_at {order.operator}= case when range.priority = %(after_priority)s"
+            f" then %(after_run_at)s::timestamptz else '{beginning}' end"
         ),
     ]
 
@@ -155,12 +173,12 @@ def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters
     """Jobs that have failed are few enough to have an index of their own, led by the task."""
     ranges = "task"
     conditions = ["job.task_id = task.id", *conditions]
-    if criteria.state is State.FAILING and not criteria.error_names:
+    if criteria.state is State.FAILING:
         # The index has the two halves apart; each is in order.
-        ranges = "task cross join unnest(array[true, false]) as half(is_available)"
+        ranges += " cross join unnest(array[true, false]) as half(is_available)"
         conditions.append("job.is_available = half.is_available")
     if criteria.error_names:
-        ranges = "task cross join unnest(%(error_names)s::text[]) as error(name)"
+        ranges += " cross join unnest(%(error_names)s::text[]) as error(name)"
         conditions.append(":SCHEMA._private_error_name(job.last_error) = error.name")
         parameters = parameters | {"error_names": list(criteria.error_names)}
     body = f"""
@@ -184,7 +202,7 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
         union all
         select level.part, level.task_id, (case level.part {further} end)::smallint
         from level where level.priority is not null),
-    range as materialized (select * from level where priority is not null limit {MOST_LEVELS})"""
+    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
     range_conditions = ["job.task_id = range.task_id", "job.priority = range.priority", *conditions]
     bodies = (
         f"""select found.* from range cross join lateral (
@@ -193,6 +211,29 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
     )
     covers_names = not criteria.error_names
     return Walk(ctes, " union all ".join(bodies), parameters, covers_names)
+
+
+def walk_by_priority(criteria: Criteria, *, columns: str = "job.id, job.run_at") -> Walk:
+    """The way to all ready or waiting jobs, whatever their task, for whoever only counts them.
+
+    It goes along the one index that has the available jobs of all tasks together. That does not know the ids, so
+    what is due at the same time comes in no order.
+    """
+    clauses = where_in_order(criteria)
+    order = Order(("run_at",))
+    conditions = ["job.priority = level.priority", CONDITIONS[criteria.state], clauses.text()]
+    ctes = """level (priority) as (
+        (select job.priority from :SCHEMA._private_jobs as job where job.is_available order by job.priority limit 1)
+        union all
+        select (
+            select job.priority from :SCHEMA._private_jobs as job
+            where job.is_available and job.priority > level.priority order by job.priority limit 1)
+        from level where level.priority is not null),
+    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
+    body = f"""select found.* from range as level cross join lateral (
+        select {columns} from :SCHEMA._private_jobs as job
+        where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s) as found"""
+    return Walk(ctes, body, clauses.parameters | LIMITS, covers_names=True)
 
 
 def _next_level(condition: str, task_id: str, *, above: str | None = None, queue_id: str | None = None) -> str:
@@ -213,7 +254,7 @@ def _by_queue(criteria: Criteria, order: Order, conditions: list[str], parameter
         select level.task_id, level.queue_id, (
             {_next_level(queued, "level.task_id", above="level.priority", queue_id="level.queue_id")})
         from level where level.priority is not null),
-    range as materialized (select * from level where priority is not null limit {MOST_LEVELS})"""
+    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
     range_conditions = [
         queued,
         "job.task_id = range.task_id",

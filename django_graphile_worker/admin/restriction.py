@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import EmptyResultSet
 from django.db.models import QuerySet
 
-from django_graphile_worker.sql.criteria import Subquery
+from django_graphile_worker.sql.inspection.criteria import Subquery
 
 NOTHING = Subquery("select null::bigint where false", ())
 

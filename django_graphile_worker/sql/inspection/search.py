@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.criteria import NOT_TRIED, Clauses, Criteria, State, where_looked_at, where_named
+from django_graphile_worker.sql.inspection.criteria import (
+    NOT_TRIED,
+    STATES,
+    Clauses,
+    Criteria,
+    State,
+    state_of,
+    where_looked_at,
+    where_named,
+)
+from django_graphile_worker.sql.inspection.walks import TYPES, Order, order_of, walk
 from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.walks import ORDERS, TYPES, Walk, walk
 
 # How many jobs a page looks at when each has to be looked at: of one range of an index, or of many at once.
 MOST_EXAMINED = 5_000
-MOST_EXAMINED_OF_MANY = 1_000
-# Counts end here: "5,000+" tells as much, and costs as little, with ten million.
-MOST_COUNTED = 5_000
+MOST_EXAMINED_OF_MANY = 750
+# How often a list looks on by itself before it tells what it has found so far.
+MOST_LOOKS = 200
 
 # Each candidate is looked up, and never the other way round; "offset 0" keeps the planner from turning it.
 JOBS_OF_CANDIDATES = """cross join lateral (
@@ -32,20 +41,33 @@ class Found(NamedTuple):
     next_token: str | None
     # Nothing more was found among this many jobs, but there are others; None when all were looked at.
     examined: int | None
+    # Where the page itself begins.
+    first_token: str | None = None
 
 
-def find(cursor: Any, criteria: Criteria, *, schema: str, limit: int, after: str | None = None) -> Found:
-    """The first jobs that meet the criteria, in their order."""
-    looked_at = _looked_at(criteria)
+def find(
+    cursor: Any,
+    criteria: Criteria,
+    *,
+    schema: str,
+    limit: int,
+    after: str | None = None,
+    is_backwards: bool = False,
+) -> Found:
+    """The first jobs that meet the criteria, in their order or, backwards, the last ones in the reverse of it."""
+    looked_at = looked_at_by(criteria)
     most = _budget(criteria, looked_at, limit)
-    text, parameters = _statement(criteria, looked_at, most=most, wanted=limit + 1, after=after)
+    order = order_of(criteria)
+    order = order.reversed() if is_backwards else order
+    text, parameters = _statement(criteria, looked_at, order, most=most, wanted=limit + 1, after=after)
     cursor.execute(statement(text, schema), parameters)
     *matches, (_, examined, last_token) = cursor.fetchall()
     ids = [job_id for _, job_id, _ in matches]
     if len(ids) > limit:
-        return Found(ids[:limit], matches[limit - 1][2], None)
+        return Found(ids[:limit], matches[limit - 1][2], None, matches[0][2])
     is_cut_off = bool(looked_at.conditions) and examined >= most
-    return Found(ids, last_token if is_cut_off else None, examined if is_cut_off else None)
+    first_token = matches[0][2] if matches else None
+    return Found(ids, last_token if is_cut_off else None, examined if is_cut_off else None, first_token)
 
 
 def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
@@ -53,22 +75,21 @@ def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
     if not looked_at.conditions:
         return limit + 1
     if looked_at.conditions == [NOT_TRIED]:
-        return 10 * limit
+        # Few of the jobs that wait have been tried before.
+        return 4 * limit
     is_one_range = criteria.tasks or criteria.queues or criteria.state in (State.ANY, State.RUNNING)
     return MOST_EXAMINED if is_one_range else MOST_EXAMINED_OF_MANY
 
 
-def ids_of_all(criteria: Criteria, *, most: int) -> tuple[str, dict[str, Any]]:
-    """A select of the ids that meet the criteria, at most so many, to stand inside a larger statement."""
-    looked_at = _looked_at(criteria)
-    # When jobs have to be looked at, there may be any number of others between them.
-    examined = 10 * most if looked_at.conditions else most
-    ctes, parameters = _common(criteria, looked_at, examined, None)
-    text = f"with recursive {ctes} select matched.id from matched limit %(wanted)s"
-    return text, parameters | {"wanted": most}
+def matching(
+    criteria: Criteria, order: Order, *, most: int | None, after: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """The clauses `candidate` and `matched` for a larger statement: the next so many jobs, and which of them match."""
+    return _common(criteria, looked_at_by(criteria), order, most, place_of(order, after))
 
 
-def _looked_at(criteria: Criteria) -> Clauses:
+def looked_at_by(criteria: Criteria) -> Clauses:
+    """Conditions that no walk sees to, so that each job has to be looked at."""
     clauses = where_looked_at(criteria)
     if not walk(criteria).covers_names:
         named = where_named(criteria)
@@ -78,10 +99,9 @@ def _looked_at(criteria: Criteria) -> Clauses:
 
 
 def _common(
-    criteria: Criteria, looked_at: Clauses, most: int, place: dict[str, str] | None
+    criteria: Criteria, looked_at: Clauses, order: Order, most: int | None, place: dict[str, str] | None
 ) -> tuple[str, dict[str, Any]]:
-    order = ORDERS[criteria.state]
-    way = walk(criteria, has_place=place is not None)
+    way = walk(criteria, order, has_place=place is not None)
     ctes = f"""{way.ctes + "," if way.ctes else ""}
     candidate as materialized (
         select * from ({way.body}) as candidate order by {order.by("candidate")} limit %(most)s),
@@ -92,11 +112,10 @@ def _common(
 
 
 def _statement(
-    criteria: Criteria, looked_at: Clauses, *, most: int, wanted: int, after: str | None
+    criteria: Criteria, looked_at: Clauses, order: Order, *, most: int, wanted: int, after: str | None
 ) -> tuple[str, dict[str, Any]]:
-    order = ORDERS[criteria.state]
-    ctes, parameters = _common(criteria, looked_at, most, place_of(criteria.state, after))
-    last = f"select {order.token('candidate')} from candidate order by {_reversed(criteria.state)} limit 1"
+    ctes, parameters = _common(criteria, looked_at, order, most, place_of(order, after))
+    last = f"select {order.token('candidate')} from candidate order by {order.reversed().by('candidate')} limit 1"
     text = f"""/* gw:find-jobs */
     with recursive {ctes},
     page as (select matched.*, {order.token("matched")} as token from matched limit %(wanted)s)
@@ -106,14 +125,9 @@ def _statement(
     return text, parameters | {"wanted": wanted}
 
 
-def _reversed(state: State) -> str:
-    order = ORDERS[state]
-    return order._replace(is_descending=not order.is_descending).by("candidate")
-
-
-def place_of(state: State, token: str | None) -> dict[str, str] | None:
+def place_of(order: Order, token: str | None) -> dict[str, str] | None:
     """The values of a token, or None when it is none of ours."""
-    columns = ORDERS[state].columns
+    columns = order.columns
     parts = token.split("~") if token and TOKEN.fullmatch(token) else []
     if len(parts) != len(columns):
         return None
@@ -132,55 +146,18 @@ _PLACES = {
 }
 
 
-class Count(NamedTuple):
-    """A number of jobs, or the least that it is."""
-
-    number: int
-    is_more: bool
-
-
-def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MOST_COUNTED) -> dict[State, Count]:
-    """How many of the jobs are in which state, counting no further than `most`; in one statement.
-
-    A state is left out when each of its jobs would have to be looked at, as that has no bound.
-    """
-    parts: dict[State, str] = {}
-    parameters: dict[str, Any] = {"most": most + 1}
-    for state in (State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED):
-        each = dataclasses.replace(criteria, state=state)
-        if _looked_at(each).conditions not in ([], [NOT_TRIED]):
-            continue
-        way = walk(each)
-        parts[state] = _count(way, looks=state is State.SCHEDULED)
-        parameters |= way.parameters
-    if not parts:
-        return {}
-    cursor.execute(statement(f"/* gw:count-jobs */ select {', '.join(parts.values())}", schema), parameters)
-    found = zip(parts, cursor.fetchone(), strict=True)
-    return {state: Count(min(number, most), examined > most) for state, (number, examined) in found}
-
-
-def _count(way: Walk, *, looks: bool) -> str:
-    """The number of jobs, and of those that were looked at for it."""
-    ctes = f"with recursive {way.ctes}" if way.ctes else ""
-    candidates = f"(select candidate.id from ({way.body}) as candidate limit %(most)s) as candidate"
-    if not looks:
-        return f"({ctes} select array[count(*), count(*)] from {candidates})"
-    return f"""({ctes} select array[count(*) filter (where {NOT_TRIED}), count(*)] from {candidates}
-        {JOBS_OF_CANDIDATES})"""
-
-
 class JobRow(NamedTuple):
     """A job as a list shows it: neither the payload nor the whole error is read."""
 
     id: int
-    task_identifier: str
+    task_identifier: str | None
     queue_name: str | None
     priority: int
     run_at: Any
     attempts: int
     max_attempts: int
     created_at: Any
+    updated_at: Any
     key: str | None
     locked_at: Any
     locked_by: str | None
@@ -189,11 +166,16 @@ class JobRow(NamedTuple):
     is_available: bool
     is_due: bool
 
+    @property
+    def state(self) -> State:
+        return state_of(self)
+
 
 ROWS = f"""/* gw:job-rows */
 select job.id, task.identifier, queue.queue_name, job.priority, {readable("job.run_at")}, job.attempts,
-    job.max_attempts, {readable("job.created_at")}, job.key, {readable("job.locked_at")}, job.locked_by,
-    left(job.flags::text, 1000), left(job.last_error, 300), job.is_available, job.run_at <= now()
+    job.max_attempts, {readable("job.created_at")}, {readable("job.updated_at")}, job.key,
+    {readable("job.locked_at")}, job.locked_by, left(job.flags::text, 1000), left(job.last_error, 500),
+    job.is_available, job.run_at <= now()
 from :SCHEMA._private_jobs as job
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
@@ -205,3 +187,40 @@ def rows(cursor: Any, ids: Sequence[int], *, schema: str) -> list[JobRow]:
     cursor.execute(statement(ROWS, schema), {"ids": list(ids)})
     found = {row[0]: JobRow._make(row) for row in cursor.fetchall()}
     return [found[job_id] for job_id in ids if job_id in found]
+
+
+class Listed(NamedTuple):
+    """The first jobs of a list; whether there are more; and whether it was given up on before the end."""
+
+    rows: list[JobRow]
+    has_more: bool
+    is_cut_off: bool
+
+
+def list_jobs(cursor: Any, criteria: Criteria, *, schema: str, limit: int) -> Listed:
+    """The first jobs that meet the criteria, however many others lie between them.
+
+    All jobs of a task or a queue lie in no order together, so they come one state after the other.
+    """
+    is_mixed = criteria.state is State.ANY and not criteria.ids and not criteria.keys
+    states = STATES if is_mixed and (criteria.tasks or criteria.queues) else (criteria.state,)
+    ids: list[int] = []
+    is_cut_off = False
+    for state in states:
+        if len(ids) <= limit:
+            found, is_given_up = _find_on(cursor, replace(criteria, state=state), schema, limit + 1 - len(ids))
+            ids += found
+            is_cut_off |= is_given_up
+    return Listed(rows(cursor, ids[:limit], schema=schema), len(ids) > limit, is_cut_off)
+
+
+def _find_on(cursor: Any, criteria: Criteria, schema: str, limit: int) -> tuple[list[int], bool]:
+    """So many ids, looking on as long as there is something to look at and hope."""
+    ids: list[int] = []
+    token = None
+    for _ in range(MOST_LOOKS):
+        found = find(cursor, criteria, schema=schema, limit=limit - len(ids), after=token)
+        ids, token = ids + found.ids, found.next_token
+        if len(ids) >= limit or token is None:
+            return ids, False
+    return ids, True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.inspection.criteria import State, state_of
 from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 
@@ -12,12 +13,16 @@ LONGEST_PAYLOAD = 200_000
 MOST_AHEAD = 1_000
 
 DETAIL = f"""/* gw:job-detail */
-select job.id, task.identifier, queue.queue_name, left(job.payload::text, %(longest)s), octet_length(job.payload::text),
+select job.id, task.identifier, queue.queue_name,
+    coalesce(left(job.payload::text, %(longest)s::int), job.payload::text), octet_length(job.payload::text),
     job.priority, {readable("job.run_at")}, job.attempts, job.max_attempts, job.last_error,
     {readable("job.created_at")}, {readable("job.updated_at")}, job.key, {readable("job.locked_at")}, job.locked_by,
     job.revision, job.flags::text, job.is_available, job.run_at <= now(), recovery.recoveries,
     queue.locked_by, {readable("queue.locked_at")}, running.id, running.identifier, ahead.number,
-    {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8
+    {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8,
+    (select count(*) from :SCHEMA._private_workers as able
+        where able.metadata -> 'tasks' ? task.identifier
+            and able.last_heartbeat_at >= now() - interval '1 second' * %(timeout)s::float8)
 from :SCHEMA._private_jobs as job
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
@@ -47,7 +52,7 @@ class JobDetail(NamedTuple):
     """A job with its surroundings; the payload is text, perhaps not all of it."""
 
     id: int
-    task_identifier: str
+    task_identifier: str | None
     queue_name: str | None
     payload_text: str
     payload_size: int
@@ -73,11 +78,19 @@ class JobDetail(NamedTuple):
     ahead: int | None
     holder_last_heartbeat_at: Any
     holder_silent_seconds: float | None
+    # Workers that say they have the task, and have beaten lately.
+    live_workers: int
+
+    @property
+    def state(self) -> State:
+        return state_of(self)
 
 
-def job_detail(cursor: Any, job_id: int, *, schema: str) -> JobDetail | None:
-    """The job with this id."""
-    parameters = {"id": job_id, "longest": LONGEST_PAYLOAD, "most": MOST_AHEAD + 1}
+def job_detail(
+    cursor: Any, job_id: int, *, schema: str, timeout: float, longest: int | None = LONGEST_PAYLOAD
+) -> JobDetail | None:
+    """The job with this id; a worker that has not beaten for `timeout` seconds is not alive."""
+    parameters = {"id": job_id, "longest": longest, "most": MOST_AHEAD + 1, "timeout": timeout}
     cursor.execute(statement(DETAIL, schema), parameters)
     row = cursor.fetchone()
     return None if row is None else JobDetail._make(row)

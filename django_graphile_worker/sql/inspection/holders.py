@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.reading import within_python_years as readable
@@ -13,10 +15,12 @@ MOST_LOCKS = 20_000
 HOLDERS = f"""/* gw:holders */
 with job_lock as materialized (
     select locked_by, locked_at from :SCHEMA._private_jobs where locked_at is not null
-    order by locked_at limit {MOST_LOCKS}),
+        and (%(names)s::text[] is null or locked_by = any (%(names)s::text[]))
+    order by locked_at limit %(most_locks)s),
 queue_lock as materialized (
     select locked_by, locked_at from :SCHEMA._private_job_queues where locked_at is not null
-    order by locked_at limit {MOST_LOCKS}),
+        and (%(names)s::text[] is null or locked_by = any (%(names)s::text[]))
+    order by locked_at limit %(most_locks)s),
 lock as (
     select locked_by, count(*) filter (where is_job) as jobs, count(*) filter (where not is_job) as queues,
         min(locked_at) as oldest_lock
@@ -25,8 +29,9 @@ lock as (
     group by locked_by),
 worker as (
     select id, started_at, last_heartbeat_at, metadata from :SCHEMA._private_workers
+    where %(names)s::text[] is null or id = any (%(names)s::text[])
     order by last_heartbeat_at desc limit {MOST_WORKERS})
-select coalesce(worker.id, lock.locked_by), {readable("worker.started_at")}, {readable("worker.last_heartbeat_at")},
+select coalesce(worker.id, lock.locked_by, ''), {readable("worker.started_at")}, {readable("worker.last_heartbeat_at")},
     extract(epoch from now() - worker.last_heartbeat_at)::float8, worker.metadata::text,
     coalesce(lock.jobs, 0), coalesce(lock.queues, 0), {readable("lock.oldest_lock")},
     extract(epoch from now() - lock.oldest_lock)::float8
@@ -38,7 +43,7 @@ limit {2 * MOST_WORKERS}"""
 class Holder(NamedTuple):
     """A worker, or a name that locks are held under; without `started_at` it is only that."""
 
-    id: str | None
+    id: str
     started_at: Any
     last_heartbeat_at: Any
     silent_seconds: float | None
@@ -48,10 +53,26 @@ class Holder(NamedTuple):
     oldest_lock: Any
     oldest_lock_seconds: float | None
 
+    @property
+    def is_registered(self) -> bool:
+        return self.started_at is not None
 
-def holders(cursor: Any, *, schema: str) -> list[Holder]:
-    """Everybody who is registered or holds something."""
-    cursor.execute(statement(HOLDERS, schema))
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What a worker says of itself. Anybody may have written it: whatever is not an object tells nothing."""
+        metadata = json.loads(self.metadata_text) if self.metadata_text else None
+        return metadata if isinstance(metadata, dict) else {}
+
+    def has_beaten_within(self, seconds: float) -> bool:
+        return self.silent_seconds is not None and self.silent_seconds < seconds
+
+
+def holders(
+    cursor: Any, names: Sequence[str] | None = None, *, schema: str, most_locks: int = MOST_LOCKS
+) -> list[Holder]:
+    """Everybody who is registered or holds something; or of these only the named."""
+    named = None if names is None else list(names)
+    cursor.execute(statement(HOLDERS, schema), {"names": named, "most_locks": most_locks})
     return [Holder._make(row) for row in cursor.fetchall()]
 
 

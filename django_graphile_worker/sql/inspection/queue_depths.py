@@ -40,6 +40,21 @@ with chosen as materialized (
 {_DEPTHS}
 order by queue.queue_name"""
 
+# Held queues first: those are what one looks for.
+HELD_FIRST = f"""/* gw:list-queues */
+with chosen as materialized (
+    select * from (
+        (select id, queue_name, locked_at, locked_by from :SCHEMA._private_job_queues
+            where locked_at is not null and (%(name)s::text is null or queue_name = %(name)s::text)
+            order by locked_at limit %(limit)s)
+        union all
+        (select id, queue_name, locked_at, locked_by from :SCHEMA._private_job_queues
+            where not %(only_held)s and locked_at is null and (%(name)s::text is null or queue_name = %(name)s::text)
+            order by queue_name limit %(limit)s)) as queue
+    order by locked_at nulls last, queue_name limit %(limit)s)
+{_DEPTHS}
+order by queue.locked_at nulls last, queue.queue_name"""
+
 # The queues of the jobs that run next, and those that somebody has.
 BUSIEST = f"""/* gw:busiest-queues */
 with next_job as materialized (
@@ -81,6 +96,21 @@ def queues(
     """A page of queues, by name."""
     parameters = {"after": after, "search": search, "only_held": only_held, "limit": limit, "most": MOST_COUNTED + 1}
     cursor.execute(statement(PAGE, schema), parameters)
+    return [QueueDepth._make(row) for row in cursor.fetchall()]
+
+
+def held_first(
+    cursor: Any,
+    *,
+    schema: str,
+    limit: int,
+    name: str | None = None,
+    only_held: bool = False,
+    most: int = MOST_COUNTED,
+) -> list[QueueDepth]:
+    """Queues, or the one with this name: those that somebody has come first."""
+    parameters = {"limit": limit, "name": name, "only_held": only_held, "most": most + 1}
+    cursor.execute(statement(HELD_FIRST, schema), parameters)
     return [QueueDepth._make(row) for row in cursor.fetchall()]
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 
 class State(StrEnum):
@@ -22,6 +22,34 @@ class State(StrEnum):
     # Retrying or failed for good; what an error group is made of.
     FAILING = "failing"
     ANY = "all"
+
+
+# Each job is in one of these; in the order in which it goes through them, as far as it must.
+STATES = (State.RUNNING, State.READY, State.SCHEDULED, State.RETRYING, State.FAILED)
+
+
+class Placed(Protocol):
+    """What tells a job's state."""
+
+    @property
+    def locked_at(self) -> Any: ...
+    @property
+    def is_available(self) -> bool: ...
+    @property
+    def is_due(self) -> bool: ...
+    @property
+    def attempts(self) -> int: ...
+
+
+def state_of(job: Placed) -> State:
+    """The one state that a job is in."""
+    if job.locked_at is not None:
+        return State.RUNNING
+    if not job.is_available:
+        return State.FAILED
+    if job.is_due:
+        return State.READY
+    return State.RETRYING if job.attempts else State.SCHEDULED
 
 
 NOT_TRIED = "job.attempts = 0"
@@ -70,9 +98,12 @@ class Criteria:
     error_names: tuple[str, ...] = ()
     # Path and text of a value inside the payload.
     payload: tuple[tuple[tuple[str, ...], str], ...] = ()
+    # Whether a value may be an object or an array, whose text holds whatever is in it.
+    payload_branches: bool = True
     priority: tuple[int | None, int | None] = (None, None)
     run_at: tuple[datetime | None, datetime | None] = (None, None)
     created_at: tuple[datetime | None, datetime | None] = (None, None)
+    unchanged_since: datetime | None = None
     # What the user may see at all; None is everything.
     within: Subquery | None = field(default=None)
 
@@ -121,7 +152,11 @@ def where_looked_at(criteria: Criteria) -> Clauses:
     for number, (path, text) in enumerate(criteria.payload):
         names = {f"path_{number}": list(path), f"value_{number}": text}
         clauses.add(f"job.payload #>> %(path_{number})s::text[] = %(value_{number})s::text", **names)
+        if not criteria.payload_branches:
+            clauses.add(f"json_typeof(job.payload #> %(path_{number})s::text[]) not in ('object', 'array')")
     clauses.add_range("job.created_at", "created_at", "timestamptz", criteria.created_at)
+    if criteria.unchanged_since is not None:
+        clauses.add("job.updated_at < %(unchanged_since)s::timestamptz", unchanged_since=criteria.unchanged_since)
     if criteria.workers:
         clauses.add("job.locked_by = any (%(workers)s::text[])", workers=list(criteria.workers))
     if criteria.within is not None:

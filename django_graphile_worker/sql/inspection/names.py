@@ -10,6 +10,8 @@ MOST_NAMES = 2_000
 
 TASKS = "/* gw:known-tasks */ select identifier from :SCHEMA._private_tasks order by identifier limit %s"
 
+QUEUES = "/* gw:some-queues */ select queue_name from :SCHEMA._private_job_queues order by id desc limit %s"
+
 MEANING = """/* gw:meaning */
 select exists (select from :SCHEMA._private_tasks where identifier = %(word)s),
     exists (select from :SCHEMA._private_job_queues where queue_name = %(word)s),
@@ -19,6 +21,12 @@ select exists (select from :SCHEMA._private_tasks where identifier = %(word)s),
 def known_tasks(cursor: Any, *, schema: str) -> list[str]:
     """The identifiers that jobs have had, or workers know."""
     cursor.execute(statement(TASKS, schema), [MOST_NAMES])
+    return [row[0] for row in cursor.fetchall()]
+
+
+def some_queues(cursor: Any, *, schema: str) -> list[str]:
+    """The newest names of queues; of those there may be any number."""
+    cursor.execute(statement(QUEUES, schema), [MOST_NAMES])
     return [row[0] for row in cursor.fetchall()]
 
 

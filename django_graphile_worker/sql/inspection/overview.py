@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.inspection.walks import MOST_LEVELS, MOST_TASKS, PARTS
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.walks import MOST_LEVELS, MOST_TASKS, PARTS
 
-MOST_COUNTED = 500
+# Of each kind of jobs in each task.
+MOST_COUNTED = 200
 
 
 def _per_level(condition: str) -> str:

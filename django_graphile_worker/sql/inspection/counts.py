@@ -1,0 +1,83 @@
+"""How many jobs are in which state: no further than a cap, so that a number costs the same with ten million."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.criteria import NOT_TRIED, STATES, Criteria, State
+from django_graphile_worker.sql.inspection.walks import Walk, walk, walk_by_priority
+from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.schema import statement
+
+# "5,000+" tells as much as the exact number.
+MOST_COUNTED = 5_000
+
+
+class Count(NamedTuple):
+    """A number of jobs, or the least that it is."""
+
+    number: int
+    is_more: bool
+
+
+def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MOST_COUNTED) -> dict[State, Count]:
+    """How many of the jobs are in which state, counting no further than `most`; in one statement.
+
+    A state is left out when each of its jobs would have to be looked at, as that has no bound.
+    """
+    parts: dict[State, str] = {}
+    parameters: dict[str, Any] = {"most": most + 1}
+    for state in STATES:
+        each = replace(criteria, state=state)
+        if search.looked_at_by(each).conditions not in ([], [NOT_TRIED]):
+            continue
+        parts[state], more = _count(each)
+        parameters |= more
+    if not parts:
+        return {}
+    cursor.execute(statement(f"/* gw:count-jobs */ select {', '.join(parts.values())}", schema), parameters)
+    found = zip(parts, cursor.fetchone(), strict=True)
+    return {state: Count(min(number, most), examined > most) for state, (number, examined) in found}
+
+
+def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
+    """The number of jobs, and of those that were looked at for it.
+
+    Who only counts can take the shorter way to the available jobs of all tasks.
+    """
+    is_narrowed = criteria.tasks or criteria.queues or criteria.ids or criteria.keys
+    if criteria.state is State.SCHEDULED and not is_narrowed:
+        # Which of them were tried before is in no index: on the way, the row is looked at.
+        way = walk_by_priority(criteria, columns="job.id, job.attempts")
+        return _counted(way, "job", f"count(*) filter (where {NOT_TRIED})"), way.parameters
+    if criteria.state is State.SCHEDULED:
+        way = walk(criteria)
+        tried = f"count(*) filter (where {NOT_TRIED})"
+        return _counted(way, f"candidate {search.JOBS_OF_CANDIDATES}", tried), way.parameters
+    is_short = criteria.state is State.READY and not is_narrowed
+    way = walk_by_priority(criteria) if is_short else walk(criteria)
+    return _counted(way, "candidate", "count(*)"), way.parameters
+
+
+def _counted(way: Walk, source: str, number: str) -> str:
+    ctes = f"with recursive {way.ctes}" if way.ctes else ""
+    return f"""({ctes} select array[{number}, count(*)]
+        from (select * from ({way.body}) as found limit %(most)s) as {source})"""
+
+
+_OLDEST = walk_by_priority(Criteria(state=State.READY))
+OLDEST_READY = f"""/* gw:oldest-ready */
+with recursive {_OLDEST.ctes} select {readable("min(found.run_at)")} from ({_OLDEST.body}) as found"""
+
+
+def earliest(cursor: Any, state: State, *, schema: str) -> Any:
+    """The earliest time of the jobs in a state: when they were taken for running ones, due for all others."""
+    if state is State.READY:
+        cursor.execute(statement(OLDEST_READY, schema), {**_OLDEST.parameters, "most": 1})
+        return cursor.fetchone()[0]
+    found = search.find(cursor, Criteria(state=state), schema=schema, limit=1, is_backwards=state is State.FAILED)
+    rows = search.rows(cursor, found.ids, schema=schema)
+    times = [row.locked_at if state is State.RUNNING else row.run_at for row in rows]
+    return times[0] if times else None

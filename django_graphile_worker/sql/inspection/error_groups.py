@@ -1,0 +1,129 @@
+"""Jobs that failed, by task and by what the error is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.criteria import Criteria, State, Subquery
+from django_graphile_worker.sql.inspection.walks import order_of
+from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.schema import statement
+
+MOST_GROUPS = 100
+# So many jobs are counted altogether; the fewer groups, the further each is counted.
+MOST_COUNTED = 30_000
+
+# The jobs of a group, of which the index has those to be retried and those that failed for good apart.
+_JOBS = """from :SCHEMA._private_jobs as job
+    where job.task_id = found.task_id and job.is_available = {half} and job.locked_at is null and job.attempts > 0
+        and :SCHEMA._private_error_name(job.last_error) = found.name"""
+_LIMIT = "(select %(most)s / (2 * greatest(count(*), 1)) from found)"
+_NAME = ":SCHEMA._private_error_name(job.last_error)"
+
+
+def _half(name: str, half: str) -> str:
+    """The number of jobs in one half of a group, the first and the last time one failed, and the latest of them."""
+    jobs = _JOBS.format(half=half)
+    return f"""
+cross join lateral (select count(*) as number from (select {jobs} limit {_LIMIT}) as job) as {name}
+left join lateral (
+    select job.updated_at {jobs} order by job.updated_at, job.id limit 1) as {name}_first on true
+left join lateral (
+    select job.updated_at, job.id, job.last_error {jobs}
+    order by job.updated_at desc, job.id desc limit 1) as {name}_last on true"""
+
+
+# From one group to the next along the index, which has all jobs of a group side by side.
+GROUPS = f"""/* gw:error-groups */
+with recursive task as materialized (
+    select id, identifier, half.is_available from :SCHEMA._private_tasks
+    cross join unnest(array[true, false]) as half(is_available)),
+first_group (task_id, is_available, name) as (
+    select task.id, task.is_available, first_job.name from task
+    cross join lateral (
+        select {_NAME} as name from :SCHEMA._private_jobs as job
+        where job.task_id = task.id and job.is_available = task.is_available and job.locked_at is null
+            and job.attempts > 0 and {_NAME} is not null
+        order by {_NAME} limit 1) as first_job),
+walk (task_id, is_available, name) as (
+    select * from first_group
+    union all
+    select walk.task_id, walk.is_available, next_job.name from walk
+    cross join lateral (
+        select {_NAME} as name from :SCHEMA._private_jobs as job
+        where job.task_id = walk.task_id and job.is_available = walk.is_available and job.locked_at is null
+            and job.attempts > 0 and {_NAME} > walk.name
+        order by {_NAME} limit 1) as next_job),
+found as materialized (
+    select task_id, name from (select * from walk limit 2 * %(most_groups)s) as walk
+    group by task_id, name limit %(most_groups)s)
+select task.identifier, found.name, failed.number + retrying.number, failed.number,
+    greatest(failed.number, retrying.number) >= {_LIMIT},
+    {readable("least(failed_first.updated_at, retrying_first.updated_at)")},
+    {readable("greatest(failed_last.updated_at, retrying_last.updated_at)")},
+    latest.id, left(latest.last_error, 500)
+from found
+join :SCHEMA._private_tasks as task on task.id = found.task_id
+{_half("failed", "false")}
+{_half("retrying", "true")}
+cross join lateral (
+    select * from (values
+        (failed_last.updated_at, failed_last.id, failed_last.last_error),
+        (retrying_last.updated_at, retrying_last.id, retrying_last.last_error)) as each (updated_at, id, last_error)
+    order by updated_at desc nulls last limit 1) as latest
+where failed.number + retrying.number > 0
+order by failed.number + retrying.number desc, latest.updated_at desc"""
+
+
+class ErrorGroup(NamedTuple):
+    """The jobs of one task that fail in one way."""
+
+    task_identifier: str
+    name: str
+    number: int
+    failed: int
+    # There are more than were counted.
+    is_more: bool
+    # A job tells when it failed last, or was changed after that: the earliest and the latest such time.
+    first_seen: Any
+    last_seen: Any
+    latest_id: int
+    latest_error: str
+
+    @property
+    def retrying(self) -> int:
+        return self.number - self.failed
+
+
+def error_groups(
+    cursor: Any, *, schema: str, most_groups: int = MOST_GROUPS, most: int = MOST_COUNTED
+) -> Sequence[ErrorGroup]:
+    """Groups of failed jobs, the largest first."""
+    cursor.execute(statement(GROUPS, schema), {"most_groups": most_groups, "most": most})
+    return [ErrorGroup._make(row) for row in cursor.fetchall()]
+
+
+# Of whom may not see all jobs, so many of those that failed last are looked at.
+MOST_LOOKED_AT = 2_000
+
+
+def error_groups_within(
+    cursor: Any, within: Subquery, *, schema: str, most_groups: int = MOST_GROUPS, most: int = MOST_LOOKED_AT
+) -> Sequence[ErrorGroup]:
+    """Groups of those failed jobs alone that one may see; of the `most` latest ones."""
+    criteria = Criteria(state=State.FAILING, within=within)
+    ctes, parameters = search.matching(criteria, order_of(criteria), most=most)
+    text = f"""/* gw:error-groups-within */
+    with recursive {ctes}
+    select task.identifier, {_NAME}, count(*), count(*) filter (where not job.is_available),
+        (select count(*) >= %(most)s from candidate), {readable("min(job.updated_at)")},
+        {readable("max(job.updated_at)")}, (array_agg(job.id order by job.updated_at desc, job.id desc))[1],
+        left((array_agg(job.last_error order by job.updated_at desc, job.id desc))[1], 500)
+    from matched join :SCHEMA._private_jobs as job on job.id = matched.id
+    join :SCHEMA._private_tasks as task on task.id = job.task_id
+    where job.last_error is not null
+    group by 1, 2 order by 3 desc limit %(most_groups)s"""
+    cursor.execute(statement(text, schema), {**parameters, "most_groups": most_groups})
+    return [ErrorGroup._make(row) for row in cursor.fetchall()]
