@@ -58,7 +58,7 @@ def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, f
         world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 4}")
     workers = [fleet.start("-j", "4", is_ready=False) for _ in range(2)]
     for _ in range(5):
-        world.wait_for("end", world.times("end") + 5)
+        world.wait_for_progress(5)
         place = fates.randrange(2)
         world.kill(workers[place])
         workers[place] = fleet.start("-j", "4", is_ready=False)
@@ -199,7 +199,7 @@ def test_atomic_task__happens_once_whatever_is_killed(world: World, fleet: Fleet
     jobs = world.add_many(40, "exactly_once", {"seconds": 0.02}, max_attempts=1000)
     worker = fleet.start("-j", "4", is_ready=False)
     for _ in range(4):
-        world.wait_for("end", world.times("end") + 3)
+        world.wait_for_progress(3)
         pause(0.01)
         world.kill(worker)
         worker = fleet.start("-j", "4", is_ready=False)

@@ -20,7 +20,7 @@ def test_immediate_restart__under_load_loses_nothing(
         world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 3}")
     world.add_many(30, "exactly_once")
     for _ in range(2):
-        world.wait_for("end", world.times("end") + 30)
+        world.wait_for_progress(30)
         cluster.restart("immediate")
         world.close()
     world.wait_until_empty()

@@ -145,6 +145,11 @@ class World:
     def wait_for(self, kind: str, times: int = 1, timeout: float = PATIENCE) -> None:
         self.wait_until(lambda: self.times(kind) >= times, timeout=timeout)
 
+    def wait_for_progress(self, ends: int) -> None:
+        """Wait until so many more jobs have ended; or all, if they were quicker than whoever watches them."""
+        enough = self.times("end") + ends
+        self.wait_until(lambda: self.times("end") >= enough or self.count() == 0)
+
     def wait_until_empty(self, timeout: float = PATIENCE) -> None:
         try:
             self.wait_until(lambda: self.count() == 0, timeout=timeout)
