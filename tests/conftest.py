@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
+import hypothesis
 import psycopg
 import pytest
 from django.conf import settings
@@ -19,6 +20,13 @@ from testproject import databases
 from tests.database_server import DatabaseServer
 
 RawConnection = psycopg.Connection[tuple[Any, ...]]
+
+# How long to wait for what must happen, on the slowest of machines: a deadline, never a delay.
+PATIENCE = 60.0
+
+# An example may take as long as the machine needs.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 # A test that asks for one of these may leave committed rows behind.
 COMMITTING_FIXTURES = {"transactional_db", "live_server", "raw_connection", "database_url"}
@@ -93,9 +101,9 @@ def fresh_database(database_server: DatabaseServer) -> Iterator[Callable[[], str
 
 @pytest.fixture
 def wait_until() -> Callable[..., None]:
-    """Wait until a condition holds: `wait_until(lambda: seen, timeout=5)`. Fails the test when it never does."""
+    """Wait until a condition holds: `wait_until(lambda: seen)`. Fails the test when it never does."""
 
-    def wait(condition: Callable[[], object], timeout: float = 10.0) -> None:
+    def wait(condition: Callable[[], object], timeout: float = PATIENCE) -> None:
         deadline = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > deadline:
@@ -113,7 +121,7 @@ def connect_to_clean(django_db_setup: None) -> Iterator[Callable[[str], RawConne
         @cache
         def connect(alias: str) -> RawConnection:
             url = databases.to_url(connections[alias].settings_dict)
-            return stack.enter_context(psycopg.connect(url, autocommit=True, options="-c lock_timeout=10s"))
+            return stack.enter_context(psycopg.connect(url, autocommit=True, options="-c lock_timeout=60s"))
 
         yield connect
 

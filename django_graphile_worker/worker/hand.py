@@ -40,14 +40,15 @@ class Hand:
         return [*self.succeeded, *self.failed, *self.interrupted]
 
 
-def give_queues_to_their_jobs(hand: Hand, hands: Iterable[Hand]) -> list[int]:
-    """A queue is free only when its last job is: until then it waits in that job's hand. The others."""
+def give_queues_to_their_jobs(hand: Hand, hands: Iterable[Hand]) -> int:
+    """A queue is free only when its last job is: until then it waits in that job's hand.
+
+    Those that are free come first in the hand, and stay there as long as they are not let go; how many.
+    """
     holders = {outcome.claim.queue_id: each for each in hands for outcome in each.outcomes()}
-    queue_ids, hand.queue_ids = hand.queue_ids, []
-    free = []
-    for queue_id in queue_ids:
-        if queue_id in holders:
+    for queue_id in hand.queue_ids:
+        if holders.get(queue_id, hand) is not hand:
             holders[queue_id].queue_ids.append(queue_id)
-        else:
-            free.append(queue_id)
-    return free
+    staying = [queue_id for queue_id in hand.queue_ids if holders.get(queue_id, hand) is hand]
+    hand.queue_ids[:] = sorted(staying, key=lambda queue_id: queue_id in holders)
+    return sum(queue_id not in holders for queue_id in staying)

@@ -299,16 +299,15 @@ class Releaser(Service):
         free = give_queues_to_their_jobs(hand, (self._hand, *self._refused))
         # In doubt: it may be free since the last try, and ours again with other jobs.
         release = partial(self._ledger.release_queues, unless_in_use=hand.is_in_doubt)
-        try:
-            while free:
-                some = free[: self._portion]
-                wanted = self._offer(hand, free, some, release)
-                if wanted is not None:
-                    del free[: len(some)]
-                if wanted:
-                    self._on_queues_free(wanted)
-        finally:
-            hand.queue_ids += free
+        waiting = len(hand.queue_ids) - free
+        while len(hand.queue_ids) > waiting:
+            # In the hand until they are let go: who drains the queue must see that something is left to do.
+            some = hand.queue_ids[: min(self._portion, len(hand.queue_ids) - waiting)]
+            wanted = self._offer(hand, hand.queue_ids, some, release)
+            if wanted is not None:
+                del hand.queue_ids[: len(some)]
+            if wanted:
+                self._on_queues_free(wanted)
 
 
 def _failure(outcome: Failed) -> Failure:

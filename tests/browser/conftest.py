@@ -96,7 +96,7 @@ def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
         if not logs_in:
             context.add_cookies([{"name": "sessionid", "value": _session(), "url": site.url}])
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: complaints.append(message.text) if _is_complaint(message) else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path)

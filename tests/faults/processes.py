@@ -28,6 +28,10 @@ class Wait(Protocol):
     def __call__(self, condition: Callable[[], object], timeout: float = ...) -> None: ...
 
 
+# How long to wait for what must happen, on the slowest of machines; see tests/conftest.py.
+PATIENCE = 60.0
+
+
 class Zygote:
     """The process that forks workers; one per test session."""
 
@@ -69,7 +73,7 @@ class WorkerProcess:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def stop(self, timeout: float = 30.0) -> int:
+    def stop(self, timeout: float = PATIENCE) -> int:
         """Ask it to stop, and wait for that; the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout)
@@ -89,7 +93,7 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         return self.exit_code is None
 
-    def wait(self, timeout: float = 30.0) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         try:
             self._wait_until(lambda: self.exit_code is not None, timeout=timeout)
         except BaseException:
@@ -108,7 +112,7 @@ class WorkerProcess:
     def says_times(self, pattern: str) -> int:
         return len(re.findall(pattern, self.output()))
 
-    def wait_for(self, pattern: str, timeout: float = 20.0) -> None:
+    def wait_for(self, pattern: str, timeout: float = PATIENCE) -> None:
         """Wait until it has said something."""
         try:
             self._wait_until(lambda: self.says(pattern) or not self.is_alive, timeout=timeout)

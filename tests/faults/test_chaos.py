@@ -30,10 +30,10 @@ def test_kill_at_a_statement__loses_nothing(
     world.add_many(3, queue_name="q")
     world.add("exactly_once")
     victim = proxied_fleet.start("--no-prepared-statements", "-j", "2", is_ready=False)
-    world.wait_until(rule.fired.is_set, timeout=20)
+    world.wait_until(rule.fired.is_set)
     world.kill(victim)
     proxied_fleet.start("--no-prepared-statements")
-    world.wait_until_empty(timeout=40)
+    world.wait_until_empty()
     world.check()
     effects = world.value("select count(*) from fault_history.effect")
     assert effects == 1
@@ -105,7 +105,7 @@ def test_monkey__nothing_is_lost(cluster: Cluster, cluster_world: World, cluster
     once = world.query("select job_id from fault_history.effect group by 1 having count(*) > 1")
     assert once == []
     assert [worker.stop() for worker in monkey.workers] == [0, 0, 0]
-    world.wait_until(lambda: world.workers() == [], timeout=20)
+    world.wait_until(lambda: world.workers() == [])
 
 
 def _nudged(world: World) -> bool:

@@ -56,7 +56,7 @@ def wait_for_beats(world: World, beats: int, workers: int) -> None:
     sight = "select array_agg(xmin::text) from {schema}._private_workers"
     for _ in range(beats):
         seen = set(world.value(sight))
-        world.wait_until(lambda: not seen & set(world.value(sight)), timeout=30)  # noqa: B023
+        world.wait_until(lambda: not seen & set(world.value(sight)))  # noqa: B023
         assert len(world.workers()) == workers
 
 
@@ -87,7 +87,7 @@ def test_server_clock_that_is_set__costs_no_lease_and_no_job(
     (victim,) = [worker for worker in workers if worker.pid == starts_of(world, orphan)[0].pid]
     clock.set(hours=hours)
     victim.kill()
-    world.wait_until(lambda: len(starts_of(world, orphan)) == 2, timeout=60)
+    world.wait_until(lambda: len(starts_of(world, orphan)) == 2)
     world.go("again")
     world.wait_until_empty()
     assert not any(worker.says("lost its lease") for worker in workers)

@@ -40,13 +40,13 @@ def test_running__every_statement_survives_a_cut_before_and_after(
 ) -> None:
     """One worker through all of it: each statement in turn, then everything that happened is judged at once."""
     options = ("--no-prepared-statements", "--poll-interval", "0.2", "-j", "4")
-    worker = proxied_fleet.start(*options, settings={"WORKER_TIMEOUT": 3.0})
+    worker = proxied_fleet.start(*options, settings={"WORKER_TIMEOUT": 4.0})
     for tag in RUNNING_TAGS:
         for mode in MODES:
             print(f"{tag}: {mode}")  # noqa: T201 - pytest shows it with the failure
             provoke(world, proxy, tag, mode)
             assert worker.is_alive
-    world.wait_until_empty(timeout=60)
+    world.wait_until_empty()
     world.check()
     assert worker.stop() == 0
     world.check_nothing_is_held()
@@ -65,8 +65,8 @@ def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
     rule = proxy.on(tag, mode)
     if tag in {"listen", "limit-session"}:
         proxy.cut("fetcher")
-    world.wait_until(lambda: _busy(world) and rule.fired.wait(0.05), timeout=30)
-    world.wait_until(lambda: world.count() <= 5, timeout=30)
+    world.wait_until(lambda: _busy(world) and rule.fired.wait(0.05))
+    world.wait_until(lambda: world.count() <= 5)
 
 
 def _busy(world: World) -> bool:
@@ -121,8 +121,8 @@ def _hold_a_row_for_a_moment(world: World) -> None:
 def test_tidying__is_done_again(world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str) -> None:
     rules = [proxy.on(tag, mode) for mode in MODES]
     worker = proxied_fleet.start("--no-prepared-statements")
-    world.wait_until(lambda: all(rule.fired.is_set() for rule in rules), timeout=20)
-    world.wait_until(lambda: proxy.seen[tag] == 3, timeout=20)
+    world.wait_until(lambda: all(rule.fired.is_set() for rule in rules))
+    world.wait_until(lambda: proxy.seen[tag] == 3)
     world.add("quick")
     world.wait_until_empty()
     assert worker.stop() == 0

@@ -33,7 +33,7 @@ def test_terminated_backends__cost_no_job(world: World, fleet: Fleet) -> None:
             world.query("select pg_terminate_backend(%s)", victim.pid)
             killed.add(victim.name)
         progress = world.times("end") + 8
-        world.wait_until(lambda: world.times("end") >= progress or world.count() <= 30, timeout=30)  # noqa: B023
+        world.wait_until(lambda: world.times("end") >= progress or world.count() <= 30)  # noqa: B023
     world.wait_until_empty()
     world.check()
     assert len(killed) >= 3
@@ -62,11 +62,11 @@ def test_silent_listener__is_found_out_and_said(world: World, proxied_fleet: Fle
     proxy.is_deaf = True
     world.add("quick")
     # By polling, meanwhile.
-    world.wait_until_empty(timeout=10)
+    world.wait_until_empty()
     worker.wait_for("stopped listening, tries again in .*Expected a notification within")
     listening_before = worker.output().count("is listening")
     proxy.is_deaf = False
-    world.wait_until(lambda: worker.output().count("is listening") > listening_before, timeout=30)
+    world.wait_until(lambda: worker.output().count("is listening") > listening_before)
     assert worker.stop() == 0
 
 
@@ -91,8 +91,8 @@ def test_blackholed_statement__meets_its_deadline(world: World, proxied_fleet: F
     rule = proxy.on(tag, "blackhole", part=part)
     world.add("quick")
     world.wait_until(rule.fired.is_set)
-    worker.wait_for(f"{part} failed, next try in", timeout=15)
-    world.wait_until_empty(timeout=15)
+    worker.wait_for(f"{part} failed, next try in")
+    world.wait_until_empty()
     assert world.times("start") == 1
     world.check()
     assert worker.stop() == 0
@@ -102,7 +102,7 @@ def test_statement_that_waits_for_a_lock__is_cancelled_at_its_deadline(world: Wo
     worker = fleet.start(settings={"STATEMENT_TIMEOUT": 0.5, "POLL_INTERVAL": 0.3})
     world.query("begin")
     world.query("lock table {schema}._private_jobs in access exclusive mode")
-    worker.wait_for("fetcher failed, next try in", timeout=15)
+    worker.wait_for("fetcher failed, next try in")
     world.query("commit")
     world.add("quick")
     world.wait_until_empty()

@@ -11,17 +11,19 @@ from tests.faults.processes import Fleet, Wait, WorkerProcess, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
-# Heartbeat and timeout as in tests.worker_settings, the sweeps that follow, and a slow machine.
-RECOVERED_WITHIN = 15.0
+# A lease that runs out while the test waits, the sweeps that follow, and a slow machine. Nobody else's is hours.
+SHORT_LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
+RECOVERED_WITHIN = 40.0
 
 
 def test_kill__jobs_start_again_elsewhere_within_the_timeout(world: World, fleet: Fleet) -> None:
-    victim = fleet.start()
+    victim = fleet.start(settings=SHORT_LEASE)
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
-    heir = fleet.start()
-    world.kill(victim)
-    world.wait_for("start", 2, timeout=RECOVERED_WITHIN)
+    heir = fleet.start(settings=SHORT_LEASE)
+    victim.kill()
+    world.tell("death", pid=victim.pid)
+    world.wait_for("start", 2)
     world.go("go")
     world.wait_until_empty()
     first, second = world.executions()
@@ -40,7 +42,7 @@ def test_kill__keeps_the_place_in_the_queue(world: World, fleet: Fleet) -> None:
     behind = [world.add("quick", queue_name="q") for _ in range(3)]
     world.kill(victim)
     fleet.start()
-    world.wait_for("start", 2, timeout=RECOVERED_WITHIN)
+    world.wait_for("start", 2)
     world.go("go")
     world.wait_until_empty()
     ended = [run.job_id for run in world.executions() if run.outcome == "end"]
@@ -56,13 +58,13 @@ def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, f
         world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 4}")
     workers = [fleet.start("-j", "4", is_ready=False) for _ in range(2)]
     for _ in range(5):
-        world.wait_for("end", world.times("end") + 5, timeout=RECOVERED_WITHIN)
+        world.wait_for_progress(5)
         place = fates.randrange(2)
         world.kill(workers[place])
         workers[place] = fleet.start("-j", "4", is_ready=False)
     # Those who held a job at two deaths wait a while, by design.
     world.query("update {schema}._private_jobs set run_at = now() where locked_at is null")
-    world.wait_until(lambda: _nudged(world), timeout=60)
+    world.wait_until(lambda: _nudged(world))
     world.check()
     assert max((run.attempt for run in world.executions()), default=0) <= 25
 
@@ -86,7 +88,7 @@ def test_claim_that_commits_after_its_worker_died__is_recovered(world: World, fl
     world.query("commit")
     wait_until(lambda: world.locked() == 1)
     fleet.start()
-    world.wait_until_empty(timeout=RECOVERED_WITHIN)
+    world.wait_until_empty()
     world.check()
 
 
@@ -100,7 +102,7 @@ def test_poison_job__stops_after_three_deaths_and_its_neighbours_survive(world: 
         world.note_death(worker)
         assert world.times("start") >= death + 1
     survivor = fleet.start("-j", "2")
-    world.wait_until(lambda: _hurried(world) and (world.count(), world.locked()) == (1, 0), timeout=RECOVERED_WITHIN)
+    world.wait_until(lambda: _hurried(world) and (world.count(), world.locked()) == (1, 0))
     assert survivor.is_alive
     job = world.job(poison)
     assert (job.attempts, job.locked_by, job.is_available) == (1, None, False)
@@ -112,7 +114,7 @@ def test_poison_job__stops_after_three_deaths_and_its_neighbours_survive(world: 
 
 
 def _wait_for_death(world: World, worker: WorkerProcess, poison: int) -> None:
-    world.wait_until(lambda: _hurried(world, poison) and not worker.is_alive, timeout=RECOVERED_WITHIN)
+    world.wait_until(lambda: _hurried(world, poison) and not worker.is_alive)
 
 
 def _hurried(world: World, *job_ids: int) -> bool:
@@ -134,8 +136,9 @@ def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_not
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
     sleeper.signal(signal.SIGSTOP)
+    world.age(sleeper)
     heir = fleet.start("-j", "2")
-    world.wait_for("start", 2, timeout=RECOVERED_WITHIN)
+    world.wait_for("start", 2)
     assert world.job(job_id).locked_by in heir.worker_ids()
     sleeper.signal(signal.SIGCONT)
     sleeper.wait_for("lost its lease and goes on as")
@@ -158,7 +161,8 @@ def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_not
 
 
 def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, fleet: Fleet, wait_until: Wait) -> None:
-    sleeper = fleet.start("-j", "1")
+    # What it has claimed ahead must not go back by itself before it is frozen.
+    sleeper = fleet.start("-j", "1", environment={"FAULT_PATIENCE": "600"})
     with world.at_once():
         world.add_many(1500, "quiet")
         first = world.add("until", {"word": "go"})
@@ -166,8 +170,9 @@ def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, f
     world.wait_for("start")
     assert world.locked() > 1
     sleeper.signal(signal.SIGSTOP)
+    world.age(sleeper)
     heir = fleet.start("-j", "4")
-    wait_until(lambda: {run.job_id for run in world.executions() if run.outcome == "end"} >= set(rest), timeout=20)
+    wait_until(lambda: {run.job_id for run in world.executions() if run.outcome == "end"} >= set(rest))
     sleeper.signal(signal.SIGCONT)
     sleeper.wait_for("lost its lease and goes on as")
     world.go("go")
@@ -177,12 +182,12 @@ def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, f
 
 
 def test_busy_tasks__do_not_starve_the_lease(world: World, fleet: Fleet) -> None:
-    """The loop is blocked and every slot computes, for twice as long as the lease."""
-    worker = fleet.start("-j", "4")
-    world.add("blocks_the_loop", {"seconds": 3})
-    world.add_many(3, "burns", {"seconds": 3})
+    """The loop is blocked and every slot computes, for longer than the lease."""
+    worker = fleet.start("-j", "4", settings=SHORT_LEASE)
+    world.add("blocks_the_loop", {"seconds": 4})
+    world.add_many(3, "burns", {"seconds": 4})
     world.wait_for("start", 4)
-    fleet.start()
+    fleet.start(settings=SHORT_LEASE)
     world.wait_for("end", 4)
     world.wait_until_empty()
     assert world.times("start") == 4
@@ -194,11 +199,11 @@ def test_atomic_task__happens_once_whatever_is_killed(world: World, fleet: Fleet
     jobs = world.add_many(40, "exactly_once", {"seconds": 0.02}, max_attempts=1000)
     worker = fleet.start("-j", "4", is_ready=False)
     for _ in range(4):
-        world.wait_for("end", world.times("end") + 3)
+        world.wait_for_progress(3)
         pause(0.01)
         world.kill(worker)
         worker = fleet.start("-j", "4", is_ready=False)
-    world.wait_until(lambda: _nudged(world), timeout=60)
+    world.wait_until(lambda: _nudged(world))
     effects = [row.job_id for row in world.query("select job_id from fault_history.effect order by 1")]
     assert effects == jobs
 
@@ -208,13 +213,15 @@ def test_atomic_task__a_lost_claim_rolls_its_effects_back(
 ) -> None:
     """The worker is cut off while the task runs; another does the job; the first may not commit."""
     slow = proxied_fleet.start("--no-prepared-statements")
-    job_id = world.add("exactly_once", {"seconds": 4})
+    job_id = world.add("exactly_once", {"word": "go"})
     world.wait_for("start")
     proxy.refuse("heartbeat")
+    world.age(slow)
     world.query("update {schema}._private_jobs set payload = '{}'")
     fleet.start()
-    world.wait_for("start", 2, timeout=RECOVERED_WITHIN)
+    world.wait_for("start", 2)
     world.wait_until_empty()
+    world.go("go")
     world.wait_for("end", 2)
     slow.wait_for(rf"exactly_once #{job_id} was no longer ours")
     assert [row.job_id for row in world.query("select job_id from fault_history.effect")] == [job_id]

@@ -120,8 +120,8 @@ def test_failover__workers_go_on_with_the_standby_and_nothing_committed_is_lost(
         pair.fail_over()
         world.wait_until(lambda: _answers(world))
         before = len(acknowledged)
-        world.wait_until(lambda: len(acknowledged) > before + 20, timeout=30)
-    world.wait_until_empty(timeout=60)
+        world.wait_until(lambda: len(acknowledged) > before + 20)
+    world.wait_until_empty()
     check(world, acknowledged)
     effects = world.value("select count(*) from fault_history.effect")
     assert effects == world.value("select count(distinct job_id) from fault_history.effect") == 20
@@ -159,7 +159,7 @@ def test_address_that_leads_to_the_standby__is_left_or_waited_for(
     world.wait_until(lambda: _answers(world))
     world.go("go")
     world.add("quick")
-    world.wait_until_empty(timeout=60)
+    world.wait_until_empty()
     # Those that ran when the primary died ended where they were: no attempt was lost.
     assert sorted(run.job_id for run in world.executions()) == sorted([*jobs, *world.job_ids[4:]])
     world.check()

@@ -100,7 +100,7 @@ def _answers(url: str) -> bool:
 def test_transaction_mode__works_by_polling_and_says_so(world: World, pooled_fleet: Fleet) -> None:
     """With prepared statements and LISTEN left on, as somebody who does not know better has them."""
     worker = pooled_fleet.start("--poll-interval", "0.3", "-j", "4")
-    worker.wait_for("stopped listening.*pooler in transaction mode", timeout=30)
+    worker.wait_for("stopped listening.*pooler in transaction mode")
     assert not worker.says("is listening")
     world.add_many(60, payload={"seconds": 0.005})
     for number in range(20):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import pairwise
 
 from tests.faults.processes import Fleet, Wait, pause
 from tests.faults.proxy import Proxy
@@ -10,29 +11,30 @@ from tests.faults.world import World
 
 
 def test_queues__never_overlap_and_run_in_order_across_three_workers(world: World, fleet: Fleet) -> None:
-    with world.at_once():
-        world.add_many(300, "quiet")
-        for number in range(180):
-            world.add("quick", {"seconds": 0.002}, queue_name=f"q{number % 6}")
-        world.add_many(60)
     for _ in range(3):
-        fleet.start("-j", "4", is_ready=False)
-    world.wait_until_empty()
+        fleet.start("-j", "4")
+    # Until more than one of them has had a share.
+    while len({run.pid for run in world.executions() if run.queue_name}) < 2:
+        with world.at_once():
+            world.add_many(300, "quiet")
+            for number in range(180):
+                world.add("quick", {"seconds": 0.002}, queue_name=f"q{number % 6}")
+            world.add_many(60)
+        world.wait_until_empty()
     world.check()
     for name in {f"q{number}" for number in range(6)}:
         started = [run.job_id for run in world.executions() if run.queue_name == name]
         assert started == sorted(started), f"{name} ran out of order"
-    assert len({run.pid for run in world.executions()}) > 1, "more than one worker took part"
 
 
 def test_one_queue__does_not_fall_to_poll_speed(world: World, fleet: Fleet) -> None:
     """The original runs one job of a queue per poll interval."""
     fleet.start("--poll-interval", "2")
     world.add_many(200, queue_name="q")
-    world.wait_until_empty(timeout=15)
+    world.wait_until_empty()
     runs = world.executions()
     seconds = (runs[-1].started_at - runs[0].started_at).total_seconds()
-    assert seconds < 6, f"200 jobs of a queue took {seconds} s"
+    assert seconds < 200 * 2 / 10, f"200 jobs of a queue took {seconds} s"
     world.check()
     assert [run.job_id for run in runs] == world.job_ids
 
@@ -41,21 +43,24 @@ def test_one_queue__two_workers_hand_it_over_without_polling(world: World, fleet
     for _ in range(2):
         fleet.start("--poll-interval", "30")
     world.add_many(60, payload={"seconds": 0.01}, queue_name="q")
-    world.wait_until_empty(timeout=15)
+    world.wait_until_empty()
+    started = [run.started_at for run in world.executions()]
+    longest = max((later - earlier).total_seconds() for earlier, later in pairwise(started))
+    # Who listens polls every ten seconds all the same.
+    assert longest < 7, "nobody heard that the queue was free"
     world.check()
 
 
 def test_long_job__gives_the_rest_of_its_stretch_back_and_keeps_its_queue(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
-    first = fleet.start("-j", "1", "--poll-interval", "600")
-    first.wait_for("is listening")
     with world.at_once():
         world.add_many(50, queue_name="q")
         long_one = world.add("until", {"word": "go"}, queue_name="q")
         rest = world.add_many(5, queue_name="q")
+    first = fleet.start("-j", "1", "--poll-interval", "600", "--no-listen")
     world.wait_for("start", 51)
-    wait_until(lambda: world.locked() == 1, timeout=5)
+    wait_until(lambda: world.locked() == 1)
     assert all(world.job(job_id).attempts == 0 for job_id in rest)
     fleet.start()
     assert world.value("select locked_by from {schema}._private_job_queues") in first.worker_ids()
@@ -70,7 +75,7 @@ def test_failure__releases_the_queue(world: World, fleet: Fleet) -> None:
     fleet.start("--poll-interval", "30")
     world.add("failing", {"delay": 0.2}, queue_name="q")
     world.add("quick", queue_name="q")
-    world.wait_until_empty(timeout=15)
+    world.wait_until_empty()
     assert world.times("failed") == 1
     world.check()
 
@@ -108,14 +113,14 @@ def test_jobs_given_back_in_doubt__are_not_taken_from_their_next_claim(
         world.add_many(1500, "quiet")
         world.add_many(2, "until", {"word": "first"})
         world.add_many(10, "until", {"word": "second"})
-    world.wait_until(rule.fired.is_set, timeout=20)
+    world.wait_until(rule.fired.is_set)
     # The slots are free, the jobs are free, and the releaser waits for an answer that never comes.
     world.go("first")
     world.wait_for("end", 2)
     pause(0.3)
     fleet.start("-j", "10", "--poll-interval", "0.05")
-    world.wait_for("start", 12, timeout=30)
-    world.wait_until(lambda: proxy.seen["return"] >= 2, timeout=20)
+    world.wait_for("start", 12)
+    world.wait_until(lambda: proxy.seen["return"] >= 2)
     pause(0.3)
     world.go("second")
     world.wait_until_empty()

@@ -20,10 +20,10 @@ def test_immediate_restart__under_load_loses_nothing(
         world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 3}")
     world.add_many(30, "exactly_once")
     for _ in range(2):
-        world.wait_for("end", world.times("end") + 30)
+        world.wait_for_progress(30)
         cluster.restart("immediate")
         world.close()
-    world.wait_until_empty(timeout=60)
+    world.wait_until_empty()
     world.check()
     effects = world.value("select count(*) from fault_history.effect")
     assert effects == world.value("select count(distinct job_id) from fault_history.effect") == 30
@@ -36,13 +36,13 @@ def test_long_outage__workers_come_back_and_keep_what_they_run(
 ) -> None:
     """Longer than the lease: whoever is back first must not take the others for dead."""
     world = cluster_world
-    settings = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 1.5}
+    settings = {"HEARTBEAT_INTERVAL": 1.0, "WORKER_TIMEOUT": 4.0}
     workers = [cluster_fleet.start("-j", "2", settings=settings) for _ in range(3)]
     jobs = world.add_many(6, "until", {"word": "go"})
     world.wait_for("start", 6)
     world.close()
     cluster.stop("fast")
-    pause(3.0)
+    pause(5.0)
     cluster.start()
     world.wait_until(lambda: all(worker.says("failed, next try in") for worker in workers))
     added = world.add("quick")
@@ -50,12 +50,11 @@ def test_long_outage__workers_come_back_and_keep_what_they_run(
     beats = world.value("select max(last_heartbeat_at) from {schema}._private_workers")
     world.wait_until(
         lambda: (
-            (world.value("select min(last_heartbeat_at) from {schema}._private_workers") - beats).total_seconds() > 2.0
+            (world.value("select min(last_heartbeat_at) from {schema}._private_workers") - beats).total_seconds() > 5.0
         ),
-        timeout=30,
     )
     world.go("go")
-    world.wait_until_empty(timeout=30)
+    world.wait_until_empty()
     starts = [run.job_id for run in world.executions() if run.job_id != added]
     assert sorted(starts) == jobs, "each of them started once"
     world.check()
@@ -104,10 +103,10 @@ def test_role_with_tight_limits__does_not_stop_a_worker(
         world.query(f"alter role postgres set {name} = '{value}'")
     try:
         worker = cluster_fleet.start("--poll-interval", "0.6", "-j", "2")
-        worker.wait_for("stopped listening", timeout=15)
+        worker.wait_for("stopped listening")
         world.add_many(40, payload={"seconds": 0.05})
         world.add_many(20, payload={"seconds": 0.01}, queue_name="q")
-        world.wait_until_empty(timeout=30)
+        world.wait_until_empty()
         world.check()
         assert worker.stop() == 0
     finally:

@@ -180,7 +180,7 @@ def test_worker_as_a_library__runs_in_threads_without_signal_handlers(
         world.wait_until_empty()
         world.go(word)
         wait_until(lambda: world.workers() == [] or program.poll() is not None)
-    output, _ = program.communicate(timeout=30)
+    output, _ = program.communicate(timeout=60)
     assert "codes [0, 0] threads []" in output, output
     assert program.returncode == 0
     world.check_nothing_is_held()

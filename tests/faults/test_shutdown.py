@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import pytest
 
-from tests.faults.processes import Fleet, Wait
+from tests.faults.processes import Fleet, Wait, WorkerProcess
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
@@ -65,21 +66,27 @@ def test_prefetched_jobs__come_back_with_their_attempt(world: World, fleet: Flee
 
 def test_heartbeat__goes_on_while_the_worker_drains(world: World, fleet: Fleet, wait_until: Wait) -> None:
     """A job that outlives the lease during a graceful stop is not taken away by another worker."""
-    stopping = fleet.start(settings={"HEARTBEAT_INTERVAL": 0.1, "WORKER_TIMEOUT": 0.6})
+    settings = {"HEARTBEAT_INTERVAL": 0.2, "WORKER_TIMEOUT": 20.0}
+    stopping = fleet.start(settings=settings)
     job_id = world.add("until", {"word": "go"})
     world.wait_for("start")
-    fleet.start(settings={"HEARTBEAT_INTERVAL": 0.1, "WORKER_TIMEOUT": 0.6})
+    fleet.start(settings=settings)
     stopping.signal(signal.SIGTERM)
     stopping.wait_for("is stopping")
-    stopped_at = world.value("select clock_timestamp()")
-    # Several leases long.
-    wait_until(lambda: (world.value("select clock_timestamp()") - stopped_at).total_seconds() > 1.5)
+    for _ in range(3):
+        before = _last_beat(world, stopping)
+        wait_until(lambda: _last_beat(world, stopping) > before)  # noqa: B023
     assert world.times("start") == 1
     assert world.job(job_id).locked_by in stopping.worker_ids()
     world.go("go")
     assert stopping.wait() == 0
     assert world.count() == 0
     world.check()
+
+
+def _last_beat(world: World, worker: WorkerProcess) -> Any:
+    beat = "select last_heartbeat_at from {schema}._private_workers where id = %s"
+    return world.value(beat, worker.worker_ids()[-1])
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS, ids=lambda number: str(number.name))
@@ -92,7 +99,7 @@ def test_second_signal__stops_at_once_and_the_exit_code_says_so(
     worker.signal(number)
     worker.wait_for("is stopping")
     worker.signal(number)
-    assert worker.wait(timeout=5.0) == 128 + number
+    assert worker.wait() == 128 + number
     job = world.job(job_id)
     assert (job.locked_by, job.attempts) == (None, 0), "it was given back, the stop cost it nothing"
 
@@ -107,7 +114,7 @@ def test_second_signal__does_not_wait_for_a_database_that_is_gone(
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
     worker.signal(signal.SIGTERM)
-    assert worker.wait(timeout=8.0) == 128 + signal.SIGTERM
+    assert worker.wait() == 128 + signal.SIGTERM
 
 
 def test_helpers_abort__is_set_at_the_first_signal(world: World, fleet: Fleet) -> None:
@@ -115,7 +122,7 @@ def test_helpers_abort__is_set_at_the_first_signal(world: World, fleet: Fleet) -
     world.add("until_aborted")
     world.wait_for("start")
     # Long before the grace period is over.
-    assert worker.stop(timeout=10) == 0
+    assert worker.stop() == 0
     assert world.times("aborted") == 1
     assert world.count() == 0
 
@@ -139,7 +146,7 @@ def test_job_that_ignores_everything__is_returned_without_costing_an_attempt(
     worker = fleet.start("--grace-period", "0.3")
     job_id = world.add(task, max_attempts=1)
     world.wait_for("start")
-    assert worker.stop(timeout=10.0) == 0
+    assert worker.stop() == 0
     job = world.job(job_id)
     assert (job.locked_by, job.attempts, job.is_available) == (None, 0, True)
     world.check_nothing_is_held()
@@ -150,7 +157,7 @@ def test_job_that_ignores_everything__is_returned_without_costing_an_attempt(
 def test_job_that_ignores_everything__starts_elsewhere_only_when_its_process_is_over(
     world: World, fleet: Fleet, task: str, wait_until: Wait
 ) -> None:
-    worker = fleet.start("--grace-period", "0.2")
+    worker = fleet.start("--grace-period", "3")
     world.add(task)
     world.wait_for("start")
     fleet.start("--poll-interval", "0.02")
@@ -161,8 +168,8 @@ def test_job_that_ignores_everything__starts_elsewhere_only_when_its_process_is_
     world.wait_for("start", 2)
     first, second = world.executions()
     assert first.ended_at is not None
-    # Nobody can end a thread; but what was given back is the last thing the process did.
-    assert (first.ended_at - second.started_at).total_seconds() < 0.5
+    # Nobody can end a thread; but what was given back is the last thing the process did, not the first.
+    assert (first.ended_at - second.started_at).total_seconds() < 2.5
 
 
 def test_job_that_finishes_during_shutdown__is_completed(world: World, fleet: Fleet) -> None:
@@ -235,7 +242,7 @@ def test_signal_while_the_database_is_away__ends_an_idle_worker(
     proxy.refuse()
     worker.wait_for("failed, next try in")
     worker.signal(signal.SIGTERM)
-    assert worker.wait(timeout=10.0) == 0
+    assert worker.wait() == 0
 
 
 def test_signal_while_the_database_is_away__keeps_results_until_it_is_back(

@@ -16,7 +16,7 @@ from tests.faults.world import World
 def start(fleet: Fleet, world: World, *options: str, processes: int = 2) -> WorkerProcess:
     """A real process: its children are spawned anew from the command line."""
     supervisor = fleet.start("--processes", str(processes), *options, is_forked=False, is_ready=False)
-    world.wait_until(lambda: len(world.workers()) == processes, timeout=40)
+    world.wait_until(lambda: len(world.workers()) == processes)
     return supervisor
 
 
@@ -28,11 +28,11 @@ def test_supervisor__replaces_a_child_that_was_killed_and_passes_signals_on(
     supervisor.wait_for("started.*\n(.*\n)*.*started")
     victim = supervisor.children()[0].pid
     psutil.Process(victim).kill()
-    supervisor.wait_for(rf"Worker process {victim} ended with exit code -9; replacing it", timeout=30)
-    wait_until(lambda: len(supervisor.children()) == 2, timeout=30)
+    supervisor.wait_for(rf"Worker process {victim} ended with exit code -9; replacing it")
+    wait_until(lambda: len(supervisor.children()) == 2)
     assert victim not in [child.pid for child in supervisor.children()]
     # The dead one's row goes by the sweep, the new one's comes by its start.
-    wait_until(lambda: len(world.workers()) == 2 and "started" in supervisor.output(), timeout=30)
+    wait_until(lambda: len(world.workers()) == 2 and "started" in supervisor.output())
     world.add_many(4, "until", {"word": "go"})
     world.wait_for("start", 4)
     supervisor.signal(signal.SIGTERM)
@@ -48,7 +48,7 @@ def test_supervisor__that_is_killed_takes_its_children_along(world: World, fleet
     supervisor = start(fleet, world)
     children = supervisor.children()
     supervisor.kill()
-    wait_until(lambda: not any(child.is_running() for child in children), timeout=20)
+    wait_until(lambda: not any(child.is_running() for child in children))
     wait_until(lambda: world.workers() == [])
     world.check_nothing_is_held()
 
@@ -60,7 +60,7 @@ def test_supervisor__second_signal_stops_all_at_once(world: World, fleet: Fleet)
     supervisor.signal(signal.SIGINT)
     supervisor.wait_for("is stopping")
     supervisor.signal(signal.SIGINT)
-    assert supervisor.wait(timeout=10) == 128 + signal.SIGINT
+    assert supervisor.wait() == 128 + signal.SIGINT
     job = world.jobs()[0]
     assert (job.locked_by, job.attempts) == (None, 0)
 
@@ -84,14 +84,14 @@ def test_supervisor__gives_up_on_children_that_cannot_start(fleet: Fleet, world:
     """Not at the first try, and not after a thousand in a second."""
     broken = {"FAULT_BROKEN_CHILDREN": "1"}
     supervisor = fleet.start("--processes", "2", environment=broken, is_forked=False, is_ready=False)
-    assert supervisor.wait(timeout=60) == 70
+    assert supervisor.wait() == 70
     assert 5 <= supervisor.output().count("replacing it") <= 10
     assert supervisor.says("could not start 5 times in a row: giving up")
 
 
 def test_signal_while_children_start__ends_them_cleanly(world: World, fleet: Fleet, wait_until: Wait) -> None:
     supervisor = fleet.start("--processes", "2", is_forked=False, is_ready=False)
-    wait_until(lambda: len(supervisor.children()) == 2, timeout=30)
+    wait_until(lambda: len(supervisor.children()) == 2)
     supervisor.signal(signal.SIGTERM)
     assert supervisor.wait() == 0
     world.check_nothing_is_held()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import namedtuple_row
 
-from tests.faults.processes import Fleet, Wait, WorkerProcess
+from tests.faults.processes import PATIENCE, Fleet, Wait, WorkerProcess
 from tests.worker_app import history
 
 EFFECTS = "create table if not exists fault_history.effect (id bigserial, job_id bigint)"
@@ -142,10 +142,15 @@ class World:
     def times(self, kind: str) -> int:
         return int(self.value("select count(*) from fault_history.event where kind = %s", kind))
 
-    def wait_for(self, kind: str, times: int = 1, timeout: float = 20.0) -> None:
+    def wait_for(self, kind: str, times: int = 1, timeout: float = PATIENCE) -> None:
         self.wait_until(lambda: self.times(kind) >= times, timeout=timeout)
 
-    def wait_until_empty(self, timeout: float = 30.0) -> None:
+    def wait_for_progress(self, ends: int) -> None:
+        """Wait until so many more jobs have ended; or all, if they were quicker than whoever watches them."""
+        enough = self.times("end") + ends
+        self.wait_until(lambda: self.times("end") >= enough or self.count() == 0)
+
+    def wait_until_empty(self, timeout: float = PATIENCE) -> None:
         try:
             self.wait_until(lambda: self.count() == 0, timeout=timeout)
         except BaseException:
@@ -156,6 +161,14 @@ class World:
     def note_death(self, worker: WorkerProcess) -> None:
         """An interval that a process left open ends where the process did."""
         self.tell("death", pid=worker.pid)
+        self.age(worker)
+
+    def age(self, worker: WorkerProcess) -> None:
+        """Let its last beat be long ago: leases are long here, for the sake of slow machines."""
+        self.query(
+            "update {schema}._private_workers set last_heartbeat_at = now() - interval '1 hour' where id = any (%s)",
+            worker.worker_ids(),
+        )
 
     def kill(self, worker: WorkerProcess) -> None:
         worker.kill()

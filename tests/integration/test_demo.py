@@ -93,4 +93,4 @@ def test_demo__serves_the_site_and_ends_cleanly(environment: dict[str, str], num
         assert demo.returncode == 0
         assert "Traceback" not in said + rest
         assert rest.endswith("Bye.\n")
-        assert not psutil.wait_procs(children, timeout=10)[1]
+        assert not psutil.wait_procs(children, timeout=60)[1]

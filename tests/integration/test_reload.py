@@ -54,7 +54,7 @@ def output(app: Path, subprocess_environment: dict[str, str]) -> Iterator[Callab
         )
         yield log.read_text
         os.killpg(process.pid, signal.SIGINT)
-        process.wait(20)
+        process.wait(60)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -125,8 +125,8 @@ def test_both_workers_share_one_schema_each_with_its_own_tasks(
         output, errors = node_process.communicate(timeout=60)
         assert node_process.returncode == 0, errors
         assert output.count('"task":"plain"') == 25
-        wait_until(lambda: worker.jobs() == [], timeout=30)
+        wait_until(lambda: worker.jobs() == [])
     finally:
         ours.terminate()
-        _, said = ours.communicate(timeout=30)
+        _, said = ours.communicate(timeout=60)
     assert ours.returncode in {0, 143, -15}, said

@@ -16,3 +16,7 @@ class WorkerAppConfig(AppConfig):
             from tests.faults import mutants
 
             mutants.apply(mutant)
+        if "FAULT_PATIENCE" in os.environ:
+            from django_graphile_worker.worker import fetcher
+
+            fetcher.PATIENCE = float(os.environ["FAULT_PATIENCE"])

@@ -140,6 +140,8 @@ def exactly_once(payload: Any, helpers: Helpers) -> None:
     helpers.query("insert into fault_history.effect (job_id) values (%s)", [helpers.job.id])
     if payload.get("seconds"):
         _never.wait(payload["seconds"])
+    while "word" in payload and not history.is_there("go", payload["word"]):
+        _never.wait(POLL)
     history.tell("end", helpers.job)
 
 

@@ -354,7 +354,8 @@ def test_no_parameter_breaks_a_page(admin_page: Client, url: str, parameter: str
 
 
 def test_redaction_reads_a_long_text_once() -> None:
-    began = time.perf_counter()
+    # Of this process alone: what others do on the machine is not its fault.
+    began = time.process_time()
     for text_ in ("a" * 200_000, "a=" * 100_000, "://" * 60_000, '"' * 200_000, "token" * 40_000):
         redact_text(text_)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

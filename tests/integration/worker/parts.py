@@ -31,7 +31,7 @@ class SteppedRunner(Runner):
 
     def close(self) -> None:
         self.slots.stop()
-        self.slots.join(5)
+        self.slots.join(60)
         for service in (self.fetcher, self.releaser, self.heartbeat, self.recovery):
             service.close()
         self.claimer.close()
@@ -54,4 +54,4 @@ class Gate:
     def __call__(self, payload: Any) -> None:
         self.begun.append(payload)
         self.has_begun.release()
-        assert self.may_end.wait(20)
+        assert self.may_end.wait(120)

@@ -22,6 +22,7 @@ from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.deadline import Watchdog
 from django_graphile_worker.worker.listener import Listener, announces_jobs
 from django_graphile_worker.worker.runner import never
+from tests.conftest import PATIENCE
 from tests.factories import make_job, make_queue, minutes_ago
 from tests.integration.worker.parts import Gate, SteppedRunner, build, own_tasks
 
@@ -109,18 +110,22 @@ class TestFetcher:
         assert worker.fetcher._pace.ahead(1000) == 10
 
     def test_sleeps_until_the_next_job_is_due(self, runner: Build) -> None:
-        worker = runner(poll_interval=8)
-        assert worker.fetcher.step() == pytest.approx(8, abs=0.1)
-        make_job("quick", run_at=minutes_ago(-5 / 60))
-        assert worker.fetcher.step() == pytest.approx(5, abs=0.5)
+        worker = runner(poll_interval=80)
+        # Who listens looks every ten seconds, whatever the interval.
+        worker.fetcher._poll_interval = 80.0
+        assert 70 < worker.fetcher.step() <= 80
+        make_job("quick", run_at=minutes_ago(-1))
+        assert 0 < worker.fetcher.step() <= 60
 
     def test_a_retry_is_awaited(self, runner: Build, wait_until: Wait) -> None:
         make_job("failing")
         worker = runner(poll_interval=30)
+        worker.fetcher._poll_interval = 30.0
         worker.fetcher.step()
         wait_until(lambda: worker.slots.is_idle)
         worker.releaser.step()
-        assert worker.fetcher.step() == pytest.approx(math.e, abs=0.5)
+        # Somewhat less by now, on a slow machine nothing.
+        assert 0 <= worker.fetcher.step() <= math.e
 
     def test_gives_back_what_waits_too_long_for_a_slot(self, runner: Build, wait_until: Wait) -> None:
         for _ in range(4):
@@ -129,7 +134,7 @@ class TestFetcher:
         worker.slots._finished[0], worker.slots._busy_seconds[0] = 0, 0.0
         worker.fetcher._pace._seconds = 0.001
         worker.fetcher.step()
-        assert gate.has_begun.acquire(timeout=5)
+        assert gate.has_begun.acquire(timeout=PATIENCE)
         assert Job.objects.filter(locked_by=worker.worker_id).count() == 4
         wait_until(lambda: worker.slots._line[-1].submitted_at < time.monotonic() - fetching.PATIENCE)
         worker.fetcher.step()
@@ -351,7 +356,7 @@ class TestRecovery:
         worker.recovery.step()
         job = Job.objects.get()
         assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
-        assert [notice.channel for notice in listener.notifies(timeout=5, stop_after=1)] == ["jobs:insert"]
+        assert [notice.channel for notice in listener.notifies(timeout=PATIENCE, stop_after=1)] == ["jobs:insert"]
 
     @pytest.mark.parametrize("hours", [-6, 6])
     def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
@@ -384,7 +389,7 @@ class TestListener:
         return stepped.listener
 
     def test_looks_once_for_what_came_before_it_listened(self, listener: Listener) -> None:
-        assert listener.wait(10, unless=never)
+        assert listener.wait(PATIENCE, unless=never)
         assert not listener.wait(0, unless=never)
 
     def test_hears_of_jobs_and_proves_itself(self, stepped: SteppedRunner, listener: Listener) -> None:
@@ -394,7 +399,7 @@ class TestListener:
         assert not listener.is_healthy
         stepped.heartbeat.step()
         add_job("quick")
-        assert listener.wait(10, unless=never)
+        assert listener.wait(PATIENCE, unless=never)
         assert listener.is_healthy
 
     def test_what_a_claim_brings_along_is_no_proof(self, stepped: SteppedRunner, listener: Listener) -> None:
@@ -410,18 +415,18 @@ class TestListener:
 
     def test_what_arrives_during_a_claim_is_not_lost(self, stepped: SteppedRunner, listener: Listener) -> None:
         listener.wait(0, unless=never)
-        add_job("quick", run_at=timedelta(seconds=5))
+        add_job("quick", run_at=timedelta(seconds=9))
         assert not stepped.claimer(max_jobs=1, max_queues=1, stretch=1).claims
-        assert listener.wait(10, unless=never)
+        assert listener.wait(PATIENCE, unless=never)
 
     def test_a_call_ends_the_wait(self, listener: Listener, wait_until: Wait) -> None:
         listener.wait(0, unless=never)
         has_news = []
-        waiting = threading.Thread(target=lambda: has_news.append(listener.wait(60, unless=never)))
+        waiting = threading.Thread(target=lambda: has_news.append(listener.wait(PATIENCE, unless=never)))
         waiting.start()
         wait_until(lambda: listener._bell._is_waiting)
         listener.interrupt()
-        waiting.join(10)
+        waiting.join(PATIENCE)
         assert has_news == [False]
 
     def test_a_call_before_the_wait_counts(self, listener: Listener) -> None:
@@ -433,7 +438,7 @@ class TestListener:
         stepped.claimer.close()
         assert listener.wait(0, unless=never)
         add_job("quick")
-        assert listener.wait(10, unless=never)
+        assert listener.wait(PATIENCE, unless=never)
 
     def test_silence_is_a_loss(self, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [0.0]
@@ -467,12 +472,12 @@ class TestListener:
 
 class TestDatabase:
     def test_a_statement_past_its_deadline_is_cancelled(self, runner: Build) -> None:
-        worker = runner(statement_timeout=0.2)
-        database = Database("default", worker.settings, part="test")
+        settings = runner().settings.replace(statement_timeout=1.0)
+        database = Database("default", settings, part="test")
         with pytest.raises(psycopg.OperationalError), database.cursor() as cursor:
             # The server has been told as well: this is about who looks at the clock here.
             cursor.execute("set statement_timeout = 0")
-            cursor.execute("select pg_sleep(20)")
+            cursor.execute("select pg_sleep(200)")
         with database.cursor() as cursor:
             assert cursor.execute("select 1").fetchone() == (1,)
         database.close()

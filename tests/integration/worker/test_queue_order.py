@@ -13,6 +13,7 @@ from django_graphile_worker.sql import claims as claim_statements
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcome import Interrupted, Succeeded
 from django_graphile_worker.worker.slots import Stretch
+from tests.conftest import PATIENCE
 from tests.factories import make_job
 from tests.integration.worker.parts import Gate, SteppedRunner, build, own_tasks
 from tests.slot import make_claim
@@ -100,13 +101,13 @@ def test_queue__is_not_let_go_while_the_rest_of_its_stretch_is_on_its_way_back(
     worker.releaser.start()
     worker.fetcher._pace._seconds = 0.033
     worker.fetcher.step()
-    assert gate.has_begun.acquire(timeout=20)
+    assert gate.has_begun.acquire(timeout=PATIENCE)
     put_back, seen = worker.releaser.put_back, []
 
     def put_back_late(outcomes: Sequence[Interrupted], queue_ids: Sequence[int]) -> None:
         gate.may_end.set()
-        wait_until(lambda: lock.is_awaited.is_set() or is_let_go.is_set(), timeout=20)
-        wait_until(lambda: worker.releaser.wait_until_empty(0.1), timeout=20)
+        wait_until(lambda: lock.is_awaited.is_set() or is_let_go.is_set())
+        wait_until(lambda: worker.releaser.wait_until_empty(0.1))
         seen.append([claim.id for claim in claim_all(other)])
         put_back(outcomes, queue_ids)
 
@@ -116,8 +117,8 @@ def test_queue__is_not_let_go_while_the_rest_of_its_stretch_is_on_its_way_back(
     else:
         worker.fetcher.give_all_back()
         worker.fetcher.step()
-        wait_until(is_let_go.is_set, timeout=20)
-        wait_until(lambda: worker.releaser.wait_until_empty(0.1), timeout=20)
+        wait_until(is_let_go.is_set)
+        wait_until(lambda: worker.releaser.wait_until_empty(0.1))
         worker.releaser.stop()
     # Nobody could claim the last job before the two that came back.
     assert seen == [[]]

@@ -227,7 +227,7 @@ def test_permanent_failure__leaves_no_attempt(slot: Slot) -> None:
 
 def test_duration__is_the_time_on_the_slot(slot: Slot) -> None:
     outcome = slot.run(lambda payload: threading.Event().wait(0.02))
-    assert 0.02 <= outcome.duration < 10
+    assert 0.02 <= outcome.duration < 60
 
 
 def test_running__tells_what_runs_and_since_when(slot: Slot) -> None:
@@ -235,13 +235,13 @@ def test_running__tells_what_runs_and_since_when(slot: Slot) -> None:
 
     def waits(payload: Any) -> None:
         started.set()
-        finish.wait(10)
+        finish.wait(60)
 
     future = slot.start(waits, id=42)
-    assert started.wait(10)
+    assert started.wait(60)
     (job,) = slot.executor.running()
     finish.set()
-    future.result(10)
+    future.result(60)
     assert (job.claim.id, job.task_identifier) == (42, "a_task")
     assert abs(job.started_at - time.time()) < 60
     assert slot.executor.running() == []
@@ -252,16 +252,16 @@ def test_abort__is_seen_by_running_and_by_future_jobs(slot: Slot) -> None:
 
     def waits(payload: Any, helpers: Any) -> None:
         started.set()
-        if not helpers.abort.wait(10):
+        if not helpers.abort.wait(60):
             raise TimeoutError
 
     async def awaits(payload: Any, helpers: Any) -> None:
         await asyncio.wait_for(helpers.abort, 10)
 
     future = slot.start(waits)
-    assert started.wait(10)
+    assert started.wait(60)
     slot.executor.abort()
-    assert isinstance(future.result(10), Succeeded)
+    assert isinstance(future.result(60), Succeeded)
     assert isinstance(slot.run(waits), Succeeded)
     assert isinstance(slot.run(awaits), Succeeded)
 
@@ -276,9 +276,9 @@ def test_abort__wakes_a_coroutine_that_awaits_it(slot: Slot) -> None:
         assert await asyncio.wait_for(waiting, 10)
 
     future = slot.start(awaits)
-    assert started.wait(10)
+    assert started.wait(60)
     slot.executor.abort()
-    assert isinstance(future.result(20), Succeeded)
+    assert isinstance(future.result(60), Succeeded)
 
 
 def test_cancel__starts_nothing_more(slot: Slot) -> None:
