@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -81,6 +81,14 @@ def main() -> None:
 def migrate_with_node(url: str) -> None:
     environment = os.environ | {"DATABASE_URL": url_for_node(url)}
     subprocess.run([*command(NODE_DEFAULT), "migrate"], env=environment, check=True)
+
+
+class Drained(NamedTuple):
+    """A drain: jobs a second, and microseconds of the worker's CPU for each, in all and for statistics."""
+
+    rate: float
+    cpu: float
+    counting: float
 
 
 class Bench:
@@ -204,23 +212,26 @@ class Bench:
 
     def counting(self, options: argparse.Namespace) -> None:
         """Trivial jobs with statistics and without, in turn; they are written every second instead of every ten."""
-        measured: dict[str, list[tuple[float, float]]] = {"": [], "1": []}
-        for number in range(4 * self.rounds):
+        measured: dict[str, list[Drained]] = {"": [], "1": []}
+        for number in range(2 * self.rounds):
             for uncounted in ("", "1") if number % 2 else ("1", ""):
                 measured[uncounted].append(self.drained(int(options.jobs), {"COUNT_NOTHING": uncounted}))
-        for place, (what, best) in enumerate((("jobs/s", max), ("µs CPU/job", min))):
-            counted, uncounted = ([pair[place] for pair in measured[each]] for each in ("", "1"))
+        for place, what in enumerate(("jobs/s", "µs CPU/job")):
+            counted, uncounted = ([each[place] for each in measured[kind]] for kind in ("", "1"))
             more = [mine / other - 1 for mine, other in zip(counted, uncounted, strict=True)]
             print(
                 f"  {what:12} {statistics.median(counted):10,.1f} with statistics"
                 f" {statistics.median(uncounted):10,.1f} without   {statistics.median(more) * 100:+6.2f} %"
-                f" ({min(more) * 100:+.1f} to {max(more) * 100:+.1f} % in {len(more)} pairs)"
-                f"   best {best(counted):,.1f} and {best(uncounted):,.1f}",
+                f" ({min(more) * 100:+.1f} to {max(more) * 100:+.1f} % in {len(more)} pairs)",
                 flush=True,
             )
+        shares = [each.counting / each.cpu * 100 for each in measured[""]]
+        print(
+            f"  timed by themselves, statistics are {statistics.median(shares):.2f} % of the worker's CPU"
+            f" ({min(shares):.2f} to {max(shares):.2f} %)"
+        )
 
-    def drained(self, count: int, environment: dict[str, str]) -> tuple[float, float]:
-        """Jobs a second, and the worker's own microseconds for each."""
+    def drained(self, count: int, environment: dict[str, str]) -> Drained:
         self.database = self.databases[OURS]
         self.database.empty()
         self.load(count)
@@ -228,7 +239,8 @@ class Bench:
         with self.worker(OURS, "drain", str(count), settings=settings, environment=environment) as process:
             result = next(message for message in messages(process) if "seconds" in message)
         assert result["jobs"] == count, result
-        return count / float(result["seconds"]), float(result["cpu"]) / count * 1e6
+        cpu, counting = (float(result[name]) / count * 1e6 for name in ("cpu", "counting"))
+        return Drained(count / float(result["seconds"]), cpu, counting)
 
     # What the measurements are made of.
 

@@ -8,7 +8,7 @@ from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext
 
 from django_graphile_worker.sql.inspection.counts import Count
 
@@ -17,7 +17,22 @@ FIRST = datetime(1, 1, 2, tzinfo=UTC)
 LAST = datetime(9999, 12, 30, 23, 59, 59, 999999, tzinfo=UTC)
 NOTHING = "\u2013"
 
-UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+def _units() -> list[tuple[int, str]]:
+    return [
+        (86400, pgettext("unit", "d")),
+        (3600, pgettext("unit", "h")),
+        (60, pgettext("unit", "min")),
+        (1, _second()),
+    ]
+
+
+def _second() -> str:
+    return pgettext("unit", "s")
+
+
+def _millisecond() -> str:
+    return pgettext("unit", "ms")
 
 
 def duration(seconds: float | None, units: int = 2) -> str:
@@ -26,15 +41,15 @@ def duration(seconds: float | None, units: int = 2) -> str:
         return NOTHING
     seconds = max(seconds, 0.0)
     if seconds < 0.0005:
-        return "0 ms" if seconds == 0 else "<1 ms"
+        return f"0 {_millisecond()}" if seconds == 0 else f"<1 {_millisecond()}"
     if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
+        return f"{seconds * 1000:.0f} {_millisecond()}"
     if seconds < 10:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f} {_second()}"
     parts: list[str] = []
     rest = round(seconds)
-    for size, unit in UNITS:
-        count, rest = divmod(rest, int(size))
+    for size, unit in _units():
+        count, rest = divmod(rest, size)
         if count:
             parts.append(f"{count} {unit}")
     return " ".join(parts[:units])

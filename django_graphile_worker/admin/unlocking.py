@@ -53,7 +53,7 @@ class UnlockingPage(Page):
         with databases.writing(alias):
             api.force_unlock_workers([worker_id], using=alias)
             named = ", ".join(f"{each.kind} {each.id}" for each in held)
-            audit.note(request, Worker, worker_id, worker_id, f"Force-unlocked: {named}.")
+            audit.note(request, Worker, worker_id, worker_id, _("Force-unlocked: %(held)s.") % {"held": named})
         told = _("Unlocked what %(worker)s held: %(number)s.") % {"worker": worker_id, "number": len(held)}
         messages.success(request, told)
         return HttpResponseRedirect(back)

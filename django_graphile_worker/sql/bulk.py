@@ -138,7 +138,9 @@ def step(
         return Step(0, 0, [], None)
     part = ahead[0]
     token = place.token if place and place.number == part.number else None
-    text, parameters = _statement(call, replace(part.criteria, unchanged_since=since), token, size)
+    # Before the first step nothing can have been changed by it.
+    criteria = replace(part.criteria, unchanged_since=since if place else None)
+    text, parameters = _statement(call, criteria, token, size)
     cursor.execute(statement(text, schema), {**parameters, **EVERYTHING, **call.parameters})
     found, changed, ids, examined, last_token = cursor.fetchone()
     is_cut_off = size is not None and examined >= size

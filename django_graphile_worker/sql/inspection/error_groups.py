@@ -106,7 +106,7 @@ def error_groups(
 
 
 # Of whom may not see all jobs, so many of those that failed last are looked at.
-MOST_LOOKED_AT = 2_000
+MOST_LOOKED_AT = 1_000
 
 
 def error_groups_within(

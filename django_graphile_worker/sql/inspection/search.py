@@ -23,7 +23,7 @@ from django_graphile_worker.sql.schema import statement
 
 # How many jobs a page looks at when each has to be looked at: of one range of an index, or of many at once.
 MOST_EXAMINED = 5_000
-MOST_EXAMINED_OF_MANY = 750
+MOST_EXAMINED_OF_MANY = 500
 # How often a list looks on by itself before it tells what it has found so far.
 MOST_LOOKS = 200
 

@@ -144,7 +144,7 @@
             const button = document.createElement('button');
             button.type = 'button';
             button.className = 'gw-button';
-            button.textContent = typeof gettext === 'function' ? gettext('Copy') : 'Copy';
+            button.textContent = place.dataset.copy;
             button.addEventListener('click', async () => {
                 await navigator.clipboard.writeText(place.querySelector('pre').textContent);
                 button.textContent = '✓';

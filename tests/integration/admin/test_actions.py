@@ -132,7 +132,7 @@ class TestManyAtOnce:
         assert not Job.objects.get(pk=other).is_available
         ((name, message),) = notes()
         assert name == "130 jobs"
-        assert message.startswith("Run now Permanently failed task:send. Jobs: ")
+        assert message.startswith("Run now Permanently failed task:send. ")
 
     def test_all_that_match_never_means_more_than_was_understood(self, admin_page: Client) -> None:
         job_id = make_job("send")
