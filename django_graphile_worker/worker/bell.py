@@ -7,6 +7,7 @@ import math
 import selectors
 import socket
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 
@@ -14,13 +15,23 @@ class Bell:
     """Rung by one thread, waited for by another, which may watch a connection at the same time."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._here, self._there = socket.socketpair()
-        self._selector.register(self._here, selectors.EVENT_READ)
-        for end in (self._here, self._there):
-            end.setblocking(False)
         self._watched: int | None = None
         self._is_waiting = False
+
+    # Made when first needed: a worker that never got so far leaves nothing open.
+
+    @cached_property
+    def _selector(self) -> selectors.BaseSelector:
+        selector = selectors.DefaultSelector()
+        selector.register(self._ends[0], selectors.EVENT_READ)
+        return selector
+
+    @cached_property
+    def _ends(self) -> tuple[socket.socket, socket.socket]:
+        ends = socket.socketpair()
+        for end in ends:
+            end.setblocking(False)
+        return ends
 
     def watch(self, connection: Any) -> None:
         """From now on this connection's socket ends a wait too; None for no more."""
@@ -34,13 +45,14 @@ class Bell:
 
     def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool:
         """Wait for the bell or the socket; was it the bell?"""
+        selector = self._selector
         # Said before it is asked, as the one who rings asks only after it has said: one of the two sees the other.
         self._is_waiting = True
         try:
             if unless():
                 return True
-            events = self._selector.select(None if math.isinf(seconds) else seconds)
-            return any(key.fileobj is self._here for key, _ in events) and self._silence()
+            events = selector.select(None if math.isinf(seconds) else seconds)
+            return any(key.fileobj is self._ends[0] for key, _ in events) and self._silence()
         finally:
             self._is_waiting = False
 
@@ -48,15 +60,16 @@ class Bell:
         if self._is_waiting:
             # Full or closed, it has been rung often enough.
             with contextlib.suppress(OSError):
-                self._there.send(b"!")
+                self._ends[1].send(b"!")
 
     def close(self) -> None:
-        self._selector.close()
-        self._here.close()
-        self._there.close()
+        if "_selector" in vars(self):
+            self._selector.close()
+            for end in self._ends:
+                end.close()
 
     def _silence(self) -> bool:
         with contextlib.suppress(BlockingIOError):
-            while self._here.recv(4096):
+            while self._ends[0].recv(4096):
                 pass
         return True
