@@ -27,6 +27,7 @@ from benchmarks.peers import node
 OURS = "ours"
 NODE_TUNED = "node, tuned"
 NODE_DEFAULT = "node, defaults"
+NODE_COMMAND = "node, command"
 SETTINGS: dict[str, dict[str, Any]] = {
     OURS: {},
     NODE_TUNED: {
@@ -93,7 +94,7 @@ class Drained(NamedTuple):
 
 class Bench:
     def __init__(self, ours: Database, theirs: Database, rounds: int, has_node: bool) -> None:
-        self.databases = {OURS: ours, NODE_TUNED: theirs, NODE_DEFAULT: theirs}
+        self.databases = {OURS: ours, NODE_TUNED: theirs, NODE_DEFAULT: theirs, NODE_COMMAND: theirs}
         self.database = ours
         self.rounds = rounds
         self.peers = [OURS, NODE_TUNED, NODE_DEFAULT] if has_node else [OURS]
@@ -160,8 +161,8 @@ class Bench:
             print(f"  {peer:16} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms", flush=True)
 
     def start(self, options: argparse.Namespace) -> None:
-        """From the start of the process to the first job's start; ours as people type it: manage.py runworker."""
-        peers = [peer for peer in self.peers if peer != NODE_TUNED]
+        """From the start of the process to the first job's start: commands as people type them, and Node's library."""
+        peers = [OURS] if self.peers == [OURS] else [OURS, NODE_COMMAND, NODE_DEFAULT]
         measured: dict[str, list[tuple[float, float]]] = {peer: [] for peer in peers}
         for number in range(self.rounds + 1):
             for peer in peers:
@@ -187,7 +188,12 @@ class Bench:
         return stamp["at"] - began, stamp["cpu"]
 
     def started_worker(self, peer: str) -> AbstractContextManager[subprocess.Popen[str]]:
-        return self.worker(peer, "serve") if peer != OURS else command_of_project(self.database.url)
+        if peer == OURS:
+            return our_command(self.database.url)
+        if peer == NODE_COMMAND:
+            arguments = [*node.command_line(), "-c", url_for_node(self.database.url)]
+            return started(arguments, cwd=node.PROJECT, env=dict(os.environ))
+        return self.worker(peer, "serve")
 
     def idle(self, options: argparse.Namespace) -> None:
         """Fifty slots with nothing to do for a minute."""
@@ -353,19 +359,18 @@ class Bench:
         return int(self.database.scalar("select xact_commit from pg_stat_database where datname = current_database()"))
 
 
-@contextmanager
-def command_of_project(url: str) -> Iterator[subprocess.Popen[str]]:
+def our_command(url: str) -> AbstractContextManager[subprocess.Popen[str]]:
     parts = {f"PG{name.upper()}": str(value) for name, value in psycopg.conninfo.conninfo_to_dict(url).items()}
     environment = os.environ | parts | {"PGDATABASE": parts["PGDBNAME"], "DJANGO_SETTINGS_MODULE": "settings"}
     # An installed package has its byte code.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return started([sys.executable, "manage.py", "runworker"], cwd=PROJECT, env=environment)
+
+
+@contextmanager
+def started(arguments: list[str], *, cwd: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "runworker"],
-        env=environment,
-        cwd=PROJECT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        arguments, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
         yield process

@@ -9,6 +9,8 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[2] / ".node"
 PACKAGES = ("node@24", "graphile-worker@0.18.0")
 WORKER = Path(__file__).with_name("node_worker.mjs")
+# Where its command finds its tasks.
+PROJECT = Path(__file__).with_name("node_project")
 
 
 def executable() -> Path | None:
@@ -34,3 +36,8 @@ def script() -> Path:
     copy = HOME / WORKER.name
     copy.write_text(WORKER.read_text())
     return copy
+
+
+def command_line() -> list[str]:
+    """The original as people type it."""
+    return [str(executable()), str(HOME / "node_modules" / "graphile-worker" / "dist" / "cli.js")]

@@ -1,0 +1,6 @@
+// The task of the measured command: says when it began, and what the CPU had done until then.
+export default async (payload) => {
+  const at = performance.timeOrigin + performance.now();
+  const { user, system } = process.cpuUsage();
+  process.stdout.write(JSON.stringify({ number: payload.number, at, cpu: (user + system) / 1000 }) + "\n");
+};
