@@ -245,6 +245,20 @@ def test_status__counts_up_to_a_cap_and_says_so(monkeypatch: pytest.MonkeyPatch)
     assert "2+" in operate("status").out
 
 
+def test_status__tells_the_earliest_time_of_each_state() -> None:
+    times = {minutes: minutes_ago(minutes) for minutes in (-60, -5, 5, 60)}
+    for when in times.values():
+        make_job("a", run_at=when, priority=-int(when.timestamp()) % 3)
+        make_job("a", run_at=when, attempts=1)
+        make_job("a", locked_by="worker-1", locked_at=when)
+        make_failed_job("a", updated_at=when, run_at=times[5])
+    told = {state: about["earliest"] for state, about in operate("status", "--json").json["jobs"].items()}
+    expected = {"ready": 60, "scheduled": -5, "running": 60, "retrying": -5, "failed": 60}
+    assert {state: datetime.fromisoformat(told[state]) for state in told} == {
+        state: times[minutes] for state, minutes in expected.items()
+    }
+
+
 def _ailments(*arguments: str) -> str:
     try:
         operate("status", "--check", *arguments)

@@ -183,15 +183,8 @@ class ListingPage(Page):
             queue_url=self.url(request, "job", q=str(chips.Chip("queue", row.queue_name or "?"))),
             priority=row.priority,
             attempts=f"{row.attempts}/{row.max_attempts}",
-            when=moments.moment(_when(row)),
+            when=moments.moment(row.moment),
             key=row.key,
             flags=flags_of(row.flags_text),
             error=error if sees_payloads else redact_text(error),
         )
-
-
-def _when(row: search.JobRow) -> Any:
-    """The time that matters: since when it runs, when it failed for good, when it is due."""
-    if row.state is State.RUNNING:
-        return row.locked_at
-    return row.updated_at if row.state is State.FAILED else row.run_at

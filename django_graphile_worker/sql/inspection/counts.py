@@ -73,11 +73,10 @@ with recursive {_OLDEST.ctes} select {readable("min(found.run_at)")} from ({_OLD
 
 
 def earliest(cursor: Any, state: State, *, schema: str) -> Any:
-    """The earliest time of the jobs in a state: when they were taken for running ones, due for all others."""
+    """The earliest time of the jobs in a state: when they were taken, when they failed for good, when they are due."""
     if state is State.READY:
         cursor.execute(statement(OLDEST_READY, schema), {**_OLDEST.parameters, "most": 1})
         return cursor.fetchone()[0]
     found = search.find(cursor, Criteria(state=state), schema=schema, limit=1, is_backwards=state is State.FAILED)
     rows = search.rows(cursor, found.ids, schema=schema)
-    times = [row.locked_at if state is State.RUNNING else row.run_at for row in rows]
-    return times[0] if times else None
+    return rows[0].moment if rows else None

@@ -170,6 +170,13 @@ class JobRow(NamedTuple):
     def state(self) -> State:
         return state_of(self)
 
+    @property
+    def moment(self) -> Any:
+        """The time that matters: since when it runs, when it failed for good, when it is due."""
+        if self.state is State.RUNNING:
+            return self.locked_at
+        return self.updated_at if self.state is State.FAILED else self.run_at
+
 
 ROWS = f"""/* gw:job-rows */
 select job.id, task.identifier, queue.queue_name, job.priority, {readable("job.run_at")}, job.attempts,
