@@ -118,7 +118,7 @@ def test_second_signal__does_not_wait_for_a_database_that_is_gone(
 
 
 def test_helpers_abort__is_set_at_the_first_signal(world: World, fleet: Fleet) -> None:
-    worker = fleet.start()
+    worker = fleet.start("--grace-period", "600")
     world.add("until_aborted")
     world.wait_for("start")
     # Long before the grace period is over.
