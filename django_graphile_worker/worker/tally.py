@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 
+from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
 
@@ -21,6 +23,9 @@ MEASURED_WHOLE = 8
 SAMPLE = 3
 UNKNOWN_TASK = "?"
 
+# By position, as a named field costs twice as much.
+_claim = itemgetter(0)
+_task_id = itemgetter(Claim._fields.index("task_id"))
 _PLAIN = frozenset({Succeeded, CompletedAtomically})
 
 
@@ -83,13 +88,9 @@ class Tally:
     def add(self, outcomes: Sequence[Outcome], identifier_of: Callable[[int], str | None]) -> None:
         """Count a batch of released jobs."""
         now = self._clock()
-        by_task: defaultdict[int, list[Outcome]] = defaultdict(list)
-        for outcome in outcomes:
-            # By position, as a named field costs twice as much: the claim's task_id.
-            by_task[outcome[0][1]].append(outcome)
         are_plain = _PLAIN.issuperset(map(type, outcomes))
         with self._lock:
-            for task_id, batch in by_task.items():
+            for task_id, batch in _by_task(outcomes).items():
                 cell = self._cell(int(now // 60), identifier_of(task_id) or UNKNOWN_TASK)
                 ended = batch if are_plain else cell.note_others(batch)
                 cell.succeeded += len(batch) if are_plain else sum(type(each) in _PLAIN for each in batch)
@@ -113,6 +114,17 @@ class Tally:
         if cell is None:
             cell = self._cells[minute, identifier] = Cell()
         return cell
+
+
+def _by_task(outcomes: Sequence[Outcome]) -> Mapping[int, Sequence[Outcome]]:
+    task_ids = set(map(_task_id, map(_claim, outcomes)))
+    if len(task_ids) == 1:
+        # Many at once are mostly of one task.
+        return {task_ids.pop(): outcomes}
+    by_task: defaultdict[int, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_task[outcome.claim.task_id].append(outcome)
+    return by_task
 
 
 def _row(minute: int, identifier: str, cell: Cell) -> Row:
