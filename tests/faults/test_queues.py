@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
+import psycopg
+import pytest
+
+from django_graphile_worker.sql import claims
 from tests.faults.processes import Fleet, Wait, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
@@ -141,3 +148,57 @@ def test_shutdown_with_queued_jobs__frees_the_queue(world: World, fleet: Fleet) 
     world.check_nothing_is_held()
     assert {job.id for job in world.jobs()} == set(rest)
     assert all(job.attempts == 0 for job in world.jobs())
+
+
+@pytest.fixture
+def slow_pick(world: World) -> Iterator[Any]:
+    """A claim that has seen which queues are free waits for this lock before it takes one, unless it hurries."""
+    parameters = "(int[], int, timestamptz, text[], int)"
+    world.query("alter function {schema}._private_pick_queues" + parameters + " rename to at_once")
+    world.query(
+        "create function {schema}._private_pick_queues"
+        + parameters
+        + """ returns table (queue_id int, head_run_at timestamptz, head_id bigint) language plpgsql as $$
+        begin
+            return query select * from {schema}.at_once($1, $2, $3, $4, $5);
+            if current_setting('faults.hurry', true) is distinct from 'on' then
+                perform pg_advisory_xact_lock_shared(4711);
+            end if;
+        end $$"""
+    )
+    with psycopg.connect(world.url, autocommit=True) as holder:
+        holder.execute("select pg_advisory_lock(4711)")
+        yield holder
+    world.query("drop function {schema}._private_pick_queues" + parameters)
+    world.query("alter function {schema}.at_once" + parameters + " rename to _private_pick_queues")
+
+
+def test_queue__that_somebody_took_a_moment_ago__is_left_alone(world: World, slow_pick: Any) -> None:
+    """It was free when the claim looked, and is not when the claim takes it."""
+    first, second = world.add_many(2, queue_name="q")
+    with (
+        psycopg.connect(world.url, autocommit=True) as slow,
+        psycopg.connect(world.url, autocommit=True) as quick,
+        ThreadPoolExecutor() as threads,
+    ):
+        quick.execute("set faults.hurry = on")
+        late = threads.submit(claim, world, slow, "slow")
+        world.wait_until(lambda: world.value("select exists (select from pg_locks where objid = 4711 and not granted)"))
+        assert claim(world, quick, "quick") == [first]
+        slow_pick.execute("select pg_advisory_unlock(4711)")
+        assert late.result() == []
+    assert world.job(second).locked_by is None
+
+
+def claim(world: World, connection: psycopg.Connection[Any], holder: str) -> list[int]:
+    task_ids = [world.value("select id from {schema}._private_tasks where identifier = 'quick'")]
+    claimed = claims.claim_jobs(
+        connection.cursor(binary=True),
+        schema=world.schema,
+        holder=holder,
+        task_ids=task_ids,
+        max_jobs=5,
+        max_queues=5,
+        stretch=1,
+    )
+    return [job.id for job in claimed.claims]
