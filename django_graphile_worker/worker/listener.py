@@ -95,6 +95,9 @@ class Listener:
         """Listen, unless that is done or was in vain a moment ago."""
         if self._is_listening or self._clock() < self._try_again_at:
             return
+        if self._connection is not None and self._connection is self._database.current:
+            # The worker has another id now. A new session has nothing of the old one's to forget.
+            self._database.close()
         self._forget_connection()
         self._own_channel = self._channel()
         with self._database.cursor() as cursor:

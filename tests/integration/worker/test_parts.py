@@ -440,6 +440,20 @@ class TestListener:
         add_job("quick")
         assert listener.wait(PATIENCE, unless=never)
 
+    def test_a_worker_with_a_new_id_listens_to_its_own_channel(
+        self, stepped: SteppedRunner, listener: Listener
+    ) -> None:
+        listener.wait(0, unless=never)
+        before = listener._connection
+        stepped.worker_id = "django-worker-anew"
+        stepped.heartbeat.register()
+        assert listener.wait(0, unless=never)
+        assert listener._connection is not before
+        stepped.heartbeat.step()
+        add_job("quick")
+        assert listener.wait(PATIENCE, unless=never)
+        assert listener.is_healthy
+
     def test_silence_is_a_loss(self, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [0.0]
         lost: list[Exception] = []
