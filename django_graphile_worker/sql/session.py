@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 # Settings that no extension has declared (app.tenant) are in no catalogue: they are asked for by name.
@@ -50,6 +50,10 @@ select set_config(name, wanted, true)
 from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
 where current_setting(name, true) is not null"""
 
+CONFIGURE_SESSION = """/* gw:configure-session */
+select set_config(name, wanted, false)
+from unnest(%(names)s::text[], %(values)s::text[]) as settings (name, wanted)"""
+
 SessionState = frozenset[tuple[str, str, str | None]]
 
 
@@ -82,6 +86,11 @@ def limit_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLi
 def limit_transaction(cursor: Any, seconds: float) -> None:
     """The same for the transaction that has just begun."""
     cursor.execute(LIMIT_TRANSACTION, _limits(seconds), prepare=False)
+
+
+def configure_session(cursor: Any, settings: Mapping[str, str]) -> None:
+    """Settings that last as long as the session, which must be the caller's own."""
+    cursor.execute(CONFIGURE_SESSION, {"names": list(settings), "values": list(settings.values())}, prepare=False)
 
 
 def _limits(seconds: float) -> dict[str, Any]:

@@ -29,7 +29,8 @@ from django_graphile_worker.worker.recovery import Recovery
 from django_graphile_worker.worker.releaser import Releaser
 from django_graphile_worker.worker.run import Run
 from django_graphile_worker.worker.selection import selected_tasks
-from django_graphile_worker.worker.slots import Slots, Stretch, interrupted
+from django_graphile_worker.worker.slots import Slots
+from django_graphile_worker.worker.stretches import Stretch, interrupted
 from django_graphile_worker.worker.tally import Tally
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Assembly:
         return Fetcher(
             slots=self.slots,
             claim=self.claimer,
+            glance=self.claimer.glance,
             give_back=self._give_back,
             may_claim=self._may_claim,
             on_claimed=self.news.claimed,

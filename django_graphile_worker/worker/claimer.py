@@ -19,7 +19,9 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims, installation, visibility
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.errors import not_installed, not_permitted
+from django_graphile_worker.sql.glance import int_array
 from django_graphile_worker.worker.database import Database
+from django_graphile_worker.worker.glancer import Glancer
 
 # Task names are looked up again now and then: somebody may have cleaned them away.
 REVIEW_INTERVAL = 60.0
@@ -53,6 +55,8 @@ class Claimer:
         self._tasks = tasks
         self._holder = holder
         self._by_id: dict[int, Task[Any, Any]] = {}
+        self._task_ids = int_array(())
+        self._glancer = Glancer(database, schema=settings.schema)
         self._reviewed_at = 0.0
         self._last: claims.Claim | None = None
         self._found_queues = True
@@ -72,11 +76,10 @@ class Claimer:
         try:
             claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
         except psycopg.Error:
-            # The answer is lost, the claim perhaps not: it may even be still under way.
-            self._look_for_lost_at = 0.0
-            self._in_doubt_until = time.monotonic() + 2 * self._settings.statement_timeout
+            self._doubt()
             raise
         self.in_hand.update([(claim.id, claim.attempts) for claim in claimed.claims])
+        self._glancer.learn_from(claimed)
         if max_queues > 0:
             self._found_queues = any(claim.queue_id is not None for claim in claimed.claims)
         self._last = claimed.claims[-1] if claimed.claims and claimed.was_full else None
@@ -86,6 +89,30 @@ class Claimer:
             # Nothing more behind; whether there is something before, the next look tells.
             return claimed._replace(was_full=True)
         return claimed
+
+    def glance(self, max_jobs: int) -> list[claims.Claim]:
+        """All that is due, if that is little and easily seen. Of nothing else it can be told whether it is all."""
+        now = time.monotonic()
+        if now > self._look_for_lost_at or now - self._reviewed_at > REVIEW_INTERVAL:
+            return []
+        try:
+            found = self._glancer(
+                max_jobs,
+                holder=self._holder(),
+                task_ids=self._task_ids,
+                forbidden_flags=self.forbidden_flags(),
+                now=self.now(),
+            )
+        except psycopg.Error:
+            self._doubt()
+            raise
+        self.in_hand.update([(claim.id, claim.attempts) for claim in found])
+        return found
+
+    def _doubt(self) -> None:
+        """The answer is lost, the claim perhaps not: it may even be still under way."""
+        self._look_for_lost_at = 0.0
+        self._in_doubt_until = time.monotonic() + 2 * self._settings.statement_timeout
 
     def _resume_after(self) -> claims.Claim | None:
         is_due = time.monotonic() - self._looked_at_all_at > WHOLE_LOOK_INTERVAL
@@ -188,6 +215,7 @@ class Claimer:
         with self._database.cursor() as cursor:
             names = task_names.register_tasks(cursor, list(self._tasks), schema=self._settings.schema)
         self._by_id = {task_id: self._tasks[identifier] for task_id, identifier in names.items()}
+        self._task_ids = int_array(list(self._by_id))
         self._reviewed_at = time.monotonic()
 
 

@@ -61,21 +61,27 @@ class Database:
         try:
             with watchdog.watch(connection, self.deadline), self._limited(connection):
                 yield self._reused_cursor(connection)
-        except POOLER_CONFUSION:
+        except psycopg.Error as error:
+            self.judge(error, connection)
+            raise
+
+    def judge(self, error: psycopg.Error, connection: psycopg.Connection[Any]) -> None:
+        """Learn from an error, and part with a connection that it spoilt."""
+        if isinstance(error, POOLER_CONFUSION):
             self._prepares = False
             self.close()
-            raise
-        except WRONG_SERVER:
+        elif isinstance(error, WRONG_SERVER):
             self.close()
-            raise
-        except OUT_OF_TIME:
-            # Behind a pooler any session may have other limits than the first one had.
-            self._limits = self._limits._replace(are_too_short=True)
+        else:
+            if isinstance(error, OUT_OF_TIME):
+                # Behind a pooler any session may have other limits than the first one had.
+                self._limits = self._limits._replace(are_too_short=True)
             self._close_if_spoilt(connection)
-            raise
-        except psycopg.Error:
-            self._close_if_spoilt(connection)
-            raise
+
+    @property
+    def keeps_statements(self) -> bool:
+        """Is a statement that was prepared still there the next time, and a setting?"""
+        return self._prepares and self._limits.are_ours
 
     def _close_if_spoilt(self, connection: psycopg.Connection[Any]) -> None:
         """Judged by the connection's state: a server that went away often leaves no error code at all."""

@@ -40,17 +40,25 @@ class Watchdog:
     @contextmanager
     def watch(self, connection: Any, seconds: float) -> Iterator[None]:
         """Let what happens inside take this long and no longer."""
+        token = self.begin(connection, seconds)
+        try:
+            yield
+        finally:
+            self.end(token)
+
+    def begin(self, connection: Any, seconds: float) -> int:
+        """From here to the end of what is returned."""
         self._ensure_thread()
         token = next(self._tokens)
         self._watched[token] = (self._clock() + seconds, connection)
         self._was_used = True
         if not self._something_to_watch.is_set():
             self._something_to_watch.set()
-        try:
-            yield
-        finally:
-            self._watched.pop(token, None)
-            self._cancelled.discard(token)
+        return token
+
+    def end(self, token: int) -> None:
+        self._watched.pop(token, None)
+        self._cancelled.discard(token)
 
     def bark(self) -> None:
         """Deal with everything that is past its deadline."""

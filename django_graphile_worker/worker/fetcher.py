@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.worker.pace import Pace
 from django_graphile_worker.worker.service import Service, Trouble
-from django_graphile_worker.worker.slots import Slots, Stretch
+from django_graphile_worker.worker.slots import Slots
+from django_graphile_worker.worker.stretches import Stretch, stretches
 
-# How far ahead to claim: what the slots finish in this time. Longer jobs are
-# never claimed ahead, they would only be kept from other workers.
-HORIZON = 0.05
-# A queue is taken for about this long at a time, then others have their turn.
-STRETCH_HORIZON = 0.1
-# And never more payload than this.
-CHARACTERS_AHEAD = 16 * 1024 * 1024
-# A job of this length is worth another thread; shorter ones only get into each other's way.
-WORTH_A_SLOT = 0.0001
 # If a few slots were called and one of the jobs takes long after all, the others are called so soon.
 SECOND_LOOK = 0.002
 # Claimed jobs that have not begun by then are given back.
@@ -50,6 +44,7 @@ class Fetcher(Service):
         *,
         slots: Slots,
         claim: ClaimJobs,
+        glance: Callable[[int], list[Claim]] = lambda max_jobs: [],
         give_back: Callable[[Sequence[Stretch]], None],
         may_claim: Callable[[], bool],
         on_claimed: Callable[[list[Claim], float], None],
@@ -62,6 +57,7 @@ class Fetcher(Service):
         super().__init__(on_trouble=on_trouble)
         self._slots = slots
         self._claim = claim
+        self._glance = glance
         self._give_back = give_back
         self._may_claim = may_claim
         self._on_claimed = on_claimed
@@ -73,21 +69,27 @@ class Fetcher(Service):
         self._expected_at = math.inf
         self._look_at = -math.inf
         self._patience = PATIENCE
+        self._delay: float | None = None
+        self._is_over = threading.Event()
+        self._is_over.set()
         self.last_claim_was_empty = True
 
     def step(self) -> float:
         """Fill the slots; return the seconds until there may be more to claim."""
+        if self._has_all_at_a_glance():
+            # The next step finds out how long to wait. This thread may have a job to run.
+            return 0.0
         self._return_the_waiting()
         if self._slots.could_do_more:
             # Shorter jobs were expected than there are.
             self._slots.call(self._slots.concurrency)
-        room = self._room()
         self.last_claim_was_empty = True
-        if room < 1:
-            return self._longest_wait()
         if not self.was_called and self._until_next_look() > 0:
             # Only the slots needed a look.
             return min(self._longest_wait(), self._until_next_look())
+        room = self._room()
+        if room < 1:
+            return self._longest_wait()
         self._look_at = -math.inf
         if not self._may_claim():
             # A lease that is back, say, tells nobody: asking costs the database nothing.
@@ -99,6 +101,30 @@ class Fetcher(Service):
         self.last_claim_was_empty = not claimed.claims and not claimed.was_full
         self._hand_over(claimed.claims, time.perf_counter() - started)
         return self._delay_after(claimed, max_queues)
+
+    def start(self) -> None:
+        """Not on a thread of its own: the slots take turns, so that the one who fetched a job can run it."""
+        if self._is_over.is_set() and not self.is_stopping:
+            self._is_over.clear()
+            self._slots.assign(self._fetch)
+
+    def join(self, timeout: float | None = None) -> bool:
+        return self._is_over.wait(timeout)
+
+    def _fetch(self) -> bool:
+        """Until there is a job to run for the very thread that fetches (True), or until the end."""
+        is_needed_elsewhere = False
+        try:
+            while not is_needed_elsewhere and not self.is_stopping:
+                if self._delay is not None:
+                    self._was_told = self.pause(self._delay)
+                self._delay = self.round()
+                is_needed_elsewhere = self._slots.has_kept
+            return is_needed_elsewhere
+        finally:
+            if not is_needed_elsewhere:
+                self.close()
+                self._is_over.set()
 
     def expect(self, seconds: float) -> None:
         """A job falls due in so many seconds: be there in time."""
@@ -119,17 +145,38 @@ class Fetcher(Service):
         super().stop()
         self.wake()
 
-    def pause(self, delay: float) -> None:
+    def pause(self, delay: float) -> bool:
         """Wait where the news come in."""
         if self._ear is None:
-            super().pause(delay)
-        elif self._ear.wait(delay, unless=self.was_woken):
-            super().wake()
+            return super().pause(delay)
+        return self._ear.wait(delay, unless=self.was_woken)
 
     def close(self) -> None:
         if self._ear is not None:
             self._ear.close()
         self._on_close()
+
+    def _has_all_at_a_glance(self) -> bool:
+        """An idle worker that was called: mostly there is one job, it starts now, and nothing else is to be done."""
+        if not self.was_called or self._patience < PATIENCE or self._until_next_look() <= 0:
+            return False
+        vacant = self._slots.vacant
+        if vacant < 1 or not self._may_claim():
+            return False
+        started = time.perf_counter()
+        claims = self._glance(vacant)
+        if not claims:
+            return False
+        duration = time.perf_counter() - started
+        self.last_claim_was_empty = False
+        self._on_claimed(claims, duration)
+        self._slots.is_hungry = True
+        first, *others = stretches(claims)
+        if others:
+            self._slots.submit(others, callers=len(others))
+        if not self._slots.keep(first):
+            self._slots.submit([first], callers=1)
+        return True
 
     def _room(self) -> int:
         """Free slots and, for short jobs, a little more."""
@@ -177,65 +224,3 @@ class Fetcher(Service):
             if stuck:
                 self._pace.slow_down()
                 self._give_back(stuck)
-
-
-class Pace:
-    """How long jobs take here, lately."""
-
-    def __init__(self, slots: Slots) -> None:
-        self._slots = slots
-        self._seconds: float | None = None
-        self._characters = 1
-        self._finished = 0
-        self._busy = 0.0
-
-    def ahead(self, limit: int) -> int:
-        """How many jobs to claim beyond the free slots."""
-        seconds = self._measure()
-        if seconds is None or seconds > HORIZON:
-            return 0
-        room = min(limit, CHARACTERS_AHEAD // self._characters)
-        return min(room, int(self._slots.concurrency * HORIZON / max(seconds, 1e-6)))
-
-    def callers(self) -> int:
-        """How many slots to call for new jobs: all, unless jobs are so short that a few keep up."""
-        seconds = self._measure()
-        return self._slots.concurrency if seconds is None else math.ceil(seconds / WORTH_A_SLOT) + 1
-
-    def stretch(self, limit: int) -> int:
-        """How many jobs of one queue to claim at once."""
-        seconds = self._measure()
-        if seconds is None:
-            return 1
-        return max(1, min(limit, int(STRETCH_HORIZON / max(seconds, 1e-6))))
-
-    def weigh(self, claims: Sequence[Claim]) -> None:
-        """Large payloads are not worth holding in memory by the thousand."""
-        self._characters = max(sum(len(claim.payload_text) for claim in claims) // len(claims), 1)
-
-    def slow_down(self) -> None:
-        """Claimed jobs did not move: the recent past is no guide."""
-        self._seconds = None
-
-    def _measure(self) -> float | None:
-        finished, busy = self._slots.totals()
-        if finished > self._finished:
-            recent = (busy - self._busy) / (finished - self._finished)
-            self._seconds = recent if self._seconds is None else (self._seconds + recent) / 2
-            self._finished, self._busy = finished, busy
-        return self._seconds
-
-
-def stretches(claims: Sequence[Claim]) -> Iterable[Stretch]:
-    """One stretch per queue, in its order; every other job for itself, first things first."""
-    now = time.monotonic()
-    by_queue: dict[int, list[Claim]] = {}
-    for claim in reversed(claims):
-        if claim.queue_id is not None:
-            by_queue.setdefault(claim.queue_id, []).append(claim)
-    for claim in claims:
-        queue_id = claim.queue_id
-        if queue_id is None:
-            yield Stretch([claim], None, now)
-        elif queue_id in by_queue:
-            yield Stretch(by_queue.pop(queue_id), queue_id, now)

@@ -32,6 +32,7 @@ class Service(ABC):
         self._failures = 0
         # Did somebody call for the step under way, or is it just time for it?
         self.was_called = True
+        self._was_told = False
         # What went wrong in the last step, None when nothing did.
         self.trouble: BaseException | None = None
 
@@ -58,10 +59,11 @@ class Service(ABC):
     def forget_wake(self) -> None:
         self._woken.clear()
 
-    def pause(self, delay: float) -> None:
-        """Wait for a wake-up, this long at most."""
+    def pause(self, delay: float) -> bool:
+        """Wait for a wake-up, this long at most; is it a call even if nobody woke the service?"""
         if delay > 0:
             self._woken.wait(None if math.isinf(delay) else delay)
+        return False
 
     def stop(self) -> None:
         """Ask the service to end after the step under way. Safe twice, and before the start."""
@@ -82,13 +84,18 @@ class Service(ABC):
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                # A call that comes between these lines is for the next step.
-                self.was_called = self._woken.is_set()
-                if self.was_called:
-                    self._woken.clear()
-                self.pause(self.attempt())
+                self._was_told = self.pause(self.round())
         finally:
             self.close()
+
+    def round(self) -> float:
+        """One step, which may want to know whether somebody called for it."""
+        self.was_called = self._was_told
+        # A call that comes between these lines is for the next step.
+        if self._woken.is_set():
+            self._woken.clear()
+            self.was_called = True
+        return self.attempt()
 
     def attempt(self) -> float:
         """One step; an error is told, and waited after."""

@@ -1,8 +1,11 @@
 """The threads that run jobs, and the few jobs that wait for one of them.
 
-A slot runs one stretch at a time: a single job, or some jobs of one queue in
-order. What waits here is already claimed, so it must be little, move soon, and
-be given back when it does not.
+A slot runs one stretch at a time. What waits here is already claimed, so it must be
+little, move soon, and be given back when it does not.
+
+Fetching is a duty that the threads take in turn: there is one more of them than may run
+jobs at once. Who fetched a lone job may keep it, and runs it while another fetches on;
+to wake a thread for it would take longer than to claim it took the worker.
 """
 
 from __future__ import annotations
@@ -15,29 +18,11 @@ from queue import SimpleQueue
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcome import Interrupted, Outcome
+from django_graphile_worker.worker.stretches import Stretch
 
 Run = Callable[[Claim], Outcome]
-
-
-class Stretch:
-    """Jobs that one slot runs in order; all of one queue, or just one job."""
-
-    __slots__ = ("claims", "queue_id", "submitted_at")
-
-    def __init__(self, claims: list[Claim], queue_id: int | None, submitted_at: float) -> None:
-        # The next one last: taking it is one step that no other thread can split.
-        self.claims = claims
-        self.queue_id = queue_id
-        self.submitted_at = submitted_at
-
-    def take_back(self) -> list[Claim]:
-        """Whatever has not been started yet; the last first, for the slot may take the next meanwhile."""
-        taken = []
-        while True:
-            try:
-                taken.append(self.claims.pop(0))
-            except IndexError:
-                return taken
+# Returns whether it is to be continued, by another thread.
+Duty = Callable[[], bool]
 
 
 class Slots:
@@ -62,13 +47,18 @@ class Slots:
         # Who waits, in order. Slots help themselves; one that finds nobody rests until a call comes.
         self._line: deque[Stretch] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()
-        self._is_resting = [False] * concurrency
-        self._current: list[Stretch | None] = [None] * concurrency
+        threads = concurrency + 1
+        self._is_resting = [False] * threads
+        self._current: list[Stretch | None] = [None] * threads
+        self._duties: deque[Duty] = deque()
+        self._thread_on_duty: int | None = None
+        self._kept: Stretch | None = None
+        self._has_duty = False
         # Jobs, not stretches: one that is on its way from the queue to a slot is seen in neither.
         self._submitted = 0
         self._taken_back = 0
-        self._finished = [0] * concurrency
-        self._busy_seconds = [0.0] * concurrency
+        self._finished = [0] * threads
+        self._busy_seconds = [0.0] * threads
         self._threads: list[threading.Thread] = []
         # Told once per meal: the fetcher clears it when it goes shopping.
         self.low_water = 0
@@ -90,6 +80,14 @@ class Slots:
         """Slots with nothing to do, not counting what waits for them."""
         busy = sum(stretch is not None for stretch in self._current)
         return max(self.concurrency - busy - self.backlog, 0)
+
+    @property
+    def vacant(self) -> int:
+        """Slots with nothing to do, if nobody waits at all."""
+        busy = [stretch for stretch in self._current if stretch is not None]
+        if self._line or any(stretch.claims for stretch in busy):
+            return 0
+        return self.concurrency - len(busy)
 
     @property
     def is_idle(self) -> bool:
@@ -117,15 +115,43 @@ class Slots:
 
     def call(self, slots: int) -> None:
         """Wake resting slots, or start new ones."""
-        for _ in range(min(slots - sum(self._is_resting), self.concurrency - len(self._threads))):
+        for _ in range(min(slots - sum(self._is_resting), self._most_threads - len(self._threads))):
             self._add_thread()
         for _ in range(slots):
             self._calls.put(True)
 
+    def assign(self, duty: Duty) -> None:
+        """Have one of the threads do this, beside those that run jobs."""
+        self._has_duty = True
+        self._duties.append(duty)
+        self.call(1)
+
+    def keep(self, stretch: Stretch) -> bool:
+        """To be called by the thread on duty: it runs these itself, once another goes on with the duty.
+
+        Only while nobody waits and a slot is free: then there is a thread to go on.
+        """
+        if self._thread_on_duty != threading.get_ident():
+            return False
+        if not any(self._is_resting) and len(self._threads) < self._most_threads:
+            self._add_thread()
+        self._submitted += len(stretch.claims)
+        self._kept = stretch
+        return True
+
+    @property
+    def has_kept(self) -> bool:
+        """Has the thread on duty something of its own to run?"""
+        return self._kept is not None
+
     @property
     def could_do_more(self) -> bool:
         """Does somebody wait although a slot rests?"""
-        return bool(self._line) and (any(self._is_resting) or len(self._threads) < self.concurrency)
+        return bool(self._line) and (any(self._is_resting) or len(self._threads) < self._most_threads)
+
+    @property
+    def _most_threads(self) -> int:
+        return self.concurrency + self._has_duty
 
     def take_back(self, *, waited_longer_than: float = 0.0) -> list[Stretch]:
         """Jobs that wait: of slots that are busy, the rest of their stretch; and the backlog."""
@@ -178,13 +204,18 @@ class Slots:
     def _add_thread(self) -> None:
         place = len(self._threads)
         thread = threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _work(self, place: int) -> None:
         line, current = self._line, self._current
         try:
             while True:
+                # First, or jobs would run on every thread, and nobody fetched until the first of them ends.
+                if self._duties:
+                    if self._do_duty(place):
+                        continue
+                    return
                 try:
                     current[place] = stretch = line.popleft()
                 except IndexError:
@@ -192,18 +223,39 @@ class Slots:
                         return
                     self._rest(place)
                     continue
-                if not self.is_hungry and len(line) <= self.low_water:
-                    self.is_hungry = True
-                    self._on_hungry()
-                self._run_stretch(place, stretch)
-                current[place] = None
-                if not self._changed.is_set():
-                    self._changed.set()
-                if not self.is_hungry and len(line) <= self.low_water:
-                    self.is_hungry = True
-                    self._on_hungry()
+                self._run_all(place, stretch)
         finally:
             self._on_thread_end()
+
+    def _do_duty(self, place: int) -> bool:
+        """Fetch until there is something to run; False when there is nothing to fetch any more."""
+        try:
+            duty = self._duties.popleft()
+        except IndexError:
+            return True
+        self._thread_on_duty = threading.get_ident()
+        is_to_be_continued = duty()
+        stretch, self._kept = self._kept, None
+        if is_to_be_continued and stretch is not None:
+            # Busy before the next one looks for free slots.
+            self._current[place] = stretch
+            self._duties.append(duty)
+            self._calls.put(True)
+            self._run_all(place, stretch)
+        return is_to_be_continued
+
+    def _run_all(self, place: int, stretch: Stretch) -> None:
+        self._call_if_hungry()
+        self._run_stretch(place, stretch)
+        self._current[place] = None
+        if not self._changed.is_set():
+            self._changed.set()
+        self._call_if_hungry()
+
+    def _call_if_hungry(self) -> None:
+        if not self.is_hungry and len(self._line) <= self.low_water:
+            self.is_hungry = True
+            self._on_hungry()
 
     def _rest(self, place: int) -> None:
         self._is_resting[place] = True
@@ -227,8 +279,3 @@ class Slots:
         if stretch.queue_id is not None:
             with self.taking_back:
                 self._on_queue_done(stretch.queue_id)
-
-
-def interrupted(stretches: Iterable[Stretch]) -> Iterable[Interrupted]:
-    """Outcomes for jobs that never began."""
-    return (Interrupted(claim, 0.0) for stretch in stretches for claim in stretch.take_back())

@@ -1,8 +1,9 @@
 """A proxy that speaks enough PostgreSQL to cut a connection exactly where it hurts.
 
 It knows where messages begin and end, which part of the worker a connection belongs to (by its application name),
-and which statement is on its way (by its tag comment). Run workers with ``--no-prepared-statements`` behind it:
-prepared ones are sent without their text.
+and which statement is on its way (by its tag comment, or by the name it was prepared under). A statement that is
+prepared once is met as often as it is run. The driver's own are prepared and run in one go, the first time: run
+workers with ``--no-prepared-statements`` behind it, unless it is about a statement of ours.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from urllib.parse import quote
 from psycopg.conninfo import conninfo_to_dict
 
 TAG = re.compile(rb"/\* gw:([\w-]+) \*/")
+OWN_STATEMENT = re.compile(rb"gw_\w+\0")
 LISTEN = re.compile(rb"\blisten \"", re.IGNORECASE)
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 READY = b"Z"
@@ -60,6 +62,7 @@ class Link:
         self.client = (reader, writer)
         self.server: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.part = ""
+        self.prepared: dict[bytes, bytes] = {}
         # Set while a statement is on its way whose answer the client shall never see.
         self.is_swallowing = False
         self.is_blackholed = False
@@ -114,11 +117,22 @@ class Link:
             kind, message = await _message(self.client[0])
             if self.is_blackholed:
                 continue
-            if kind in (b"P", b"Q") and not await self._treat(message):
+            if not await self._treat(self._text_of(kind, message)):
                 return
             if not self.is_blackholed:
                 writer.write(kind + message)
                 await writer.drain()
+
+    def _text_of(self, kind: bytes, message: bytes) -> bytes:
+        """The text of the statement that this message sends to be run."""
+        if kind == b"B":
+            _portal, name, _values = message[4:].split(b"\0", 2)
+            return self.prepared.get(name, b"")
+        if kind == b"P" and OWN_STATEMENT.match(message[4:]):
+            name, text = message[4:].split(b"\0", 1)
+            self.prepared[name] = text
+            return b""
+        return message if kind in (b"P", b"Q") else b""
 
     async def _treat(self, message: bytes) -> bool:
         """Do what the rules say about a statement; False when the connection is to be cut."""

@@ -57,6 +57,23 @@ def test_running__every_statement_survives_a_cut_before_and_after(
     assert len(effects) == len(set(effects))
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_glance__survives_a_cut_before_and_after(world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str) -> None:
+    """The claim of a lone job goes its own way to the server."""
+    worker = proxied_fleet.start()
+    world.add("quick")
+    world.wait_until_empty()
+    for _ in range(2):
+        rule = proxy.on("glance", mode)
+        world.wait_until(lambda: world.add("quick") and rule.fired.wait(0.2))  # noqa: B023 - used at once
+        world.wait_until_empty()
+        assert worker.is_alive
+    world.check()
+    assert worker.stop() == 0
+    world.check_nothing_is_held()
+    assert {run.attempt for run in world.executions()} == {1}
+
+
 def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
     """Do things until the statement was met."""
     if tag == "claims-of":

@@ -156,55 +156,8 @@ declare
     next_run_at timestamptz;
     passed_run_at timestamptz; passed_id bigint;
     taken int;
-    few constant int := 50;
-    waiting int;
-    has_due_queue boolean;
-    saw_all boolean := false;
 begin
-    -- Mostly there are few jobs in all. Then one look at them tells which to take and
-    -- when the next falls due: an idle worker's latency is made of how often it looks.
-    -- Not where much has died lately: the look would walk over all of that, whosever it was.
-    if resume_priority is null and pg_stat_get_dead_tuples(':SCHEMA._private_jobs'::regclass) < 10000 then
-        select count(*), count(*) filter (where look.is_due),
-            min(look.run_at) filter (where look.is_ours and not look.is_due),
-            coalesce(bool_or(look.is_due and look.is_queued), false),
-            (array_agg(look.tid order by look.priority, look.run_at, look.id) filter (where look.is_due))[:max_jobs]
-        into waiting, candidates, next_run_at, has_due_queue, chosen_jobs
-        from (
-            select first.*, first.is_ours and first.run_at <= this_moment as is_due
-            from (
-                select j.ctid as tid, j.priority, j.run_at, j.id, j.job_queue_id is not null as is_queued,
-                    j.task_id = any (known_tasks)
-                        and (forbidden_flags is null or (j.flags ?| forbidden_flags) is not true) as is_ours
-                from :SCHEMA._private_jobs as j
-                where j.is_available
-                order by j.priority, j.run_at
-                limit few
-            ) as first
-        ) as look;
-        if waiting < few and not has_due_queue then
-            if candidates > 0 then
-                return query
-                update :SCHEMA._private_jobs as job
-                set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment
-                where job.ctid = any (array(
-                    select j.ctid from :SCHEMA._private_jobs as j
-                    where j.ctid = any (chosen_jobs) and j.is_available
-                    for update skip locked
-                ))
-                returning job.id, job.task_id, job.attempts, job.payload::text, null::int, job.priority,
-                    date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision,
-                    job.flags::text, job.last_error, date_part('epoch', job.created_at),
-                    date_part('epoch', job.updated_at), null::text;
-                get diagnostics taken = row_count;
-                remaining := remaining - taken;
-            end if;
-            -- What somebody else was taking makes room for those that were not chosen.
-            saw_all := candidates <= max_jobs;
-        end if;
-    end if;
-
-    while remaining > 0 and not saw_all loop
+    while remaining > 0 loop
         -- The next priority of each task, in each of the three kinds of jobs.
         select array_agg(each.unqueued), array_agg(each.flagged), array_agg(each.queued),
             min(each.unqueued), min(each.flagged), min(each.queued)

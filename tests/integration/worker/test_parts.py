@@ -18,6 +18,7 @@ from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import workers
 from django_graphile_worker.worker import fetcher as fetching
+from django_graphile_worker.worker import pace
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.deadline import Watchdog
 from django_graphile_worker.worker.listener import Listener, announces_jobs
@@ -106,7 +107,7 @@ class TestFetcher:
     def test_large_payloads_are_not_hoarded(self, runner: Build) -> None:
         worker = runner()
         worker.slots._finished[0], worker.slots._busy_seconds[0] = 1000, 0.01
-        worker.fetcher._pace._characters = fetching.CHARACTERS_AHEAD // 10
+        worker.fetcher._pace._characters = pace.CHARACTERS_AHEAD // 10
         assert worker.fetcher._pace.ahead(1000) == 10
 
     def test_sleeps_until_the_next_job_is_due(self, runner: Build) -> None:

@@ -12,7 +12,7 @@ from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import claims as claim_statements
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcome import Interrupted, Succeeded
-from django_graphile_worker.worker.slots import Stretch
+from django_graphile_worker.worker.stretches import Stretch
 from tests.conftest import PATIENCE
 from tests.factories import make_job
 from tests.integration.worker.parts import Gate, SteppedRunner, build, own_tasks

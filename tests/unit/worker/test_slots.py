@@ -1,0 +1,189 @@
+"""Threads that run jobs, and take turns in fetching them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.outcome import Outcome, Succeeded
+from django_graphile_worker.worker.slots import Slots
+from django_graphile_worker.worker.stretches import Stretch
+from tests.conftest import PATIENCE
+
+Wait = Callable[..., None]
+
+
+def claim(number: int) -> Claim:
+    return Claim(number, 1, 1, "{}", None, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None)
+
+
+def stretch(number: int) -> Stretch:
+    return Stretch([claim(number)], None, time.monotonic())
+
+
+class Site:
+    """Slots whose jobs wait to be let through, and a fetcher that does as it is told."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.began: dict[int, int] = {}
+        self.may_end = threading.Event()
+        self.orders: list[Callable[[], bool]] = []
+        self.has_orders = threading.Semaphore(0)
+        self.fetchers: list[int] = []
+        self.ended_threads = 0
+        self.slots = Slots(
+            concurrency,
+            run=self.run,
+            on_outcome=lambda outcome: None,
+            on_queue_done=lambda queue_id: None,
+            on_hungry=lambda: None,
+            on_thread_end=self.note_end,
+        )
+
+    def run(self, claim: Claim) -> Outcome:
+        self.began[claim.id] = threading.get_ident()
+        assert self.may_end.wait(PATIENCE)
+        return Succeeded(claim, 0.0)
+
+    def note_end(self) -> None:
+        self.ended_threads += 1
+
+    def fetch(self) -> bool:
+        """The duty: carry out orders until one of them ends it."""
+        self.fetchers.append(threading.get_ident())
+        while True:
+            assert self.has_orders.acquire(timeout=PATIENCE)
+            if not self.orders.pop(0)():
+                return self.slots.has_kept
+
+    def order(self, order: Callable[[], bool]) -> None:
+        self.orders.append(order)
+        self.has_orders.release()
+
+    def keep(self, number: int) -> None:
+        self.order(lambda: not self.slots.keep(stretch(number)))
+
+    def submit(self, *numbers: int) -> None:
+        def submit() -> bool:
+            self.slots.submit([stretch(number) for number in numbers], callers=len(numbers))
+            return True
+
+        self.order(submit)
+
+
+@pytest.fixture
+def site() -> Iterator[Callable[..., Site]]:
+    made: list[Site] = []
+
+    def make(concurrency: int = 2) -> Site:
+        made.append(Site(concurrency))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.may_end.set()
+        # Nothing kept: the end of the duty.
+        each.order(lambda: False)
+        each.slots.stop()
+        assert each.slots.join(PATIENCE)
+
+
+def test_who_fetched_a_job_runs_it_while_another_fetches_on(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site()
+    here.slots.assign(here.fetch)
+    here.keep(1)
+    wait_until(lambda: 1 in here.began and len(here.fetchers) == 2)
+    assert here.began[1] == here.fetchers[0]
+    assert here.fetchers[1] != here.fetchers[0]
+    assert here.slots.vacant == 1
+    here.keep(2)
+    wait_until(lambda: 2 in here.began and len(here.fetchers) == 3)
+    assert here.began[2] == here.fetchers[1]
+    assert len(set(here.fetchers)) == 3
+
+
+def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(10)
+    here.may_end.set()
+    here.slots.assign(here.fetch)
+    for number in range(1, 6):
+        here.keep(number)
+        wait_until(lambda number=number: here.slots.totals()[0] == number and here.slots.is_idle)
+        wait_until(lambda: sum(here.slots._is_resting) == len(here.slots._threads) - 1)
+    assert len(here.slots._threads) == 2
+    assert len(here.fetchers) == 6
+
+
+def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(2)
+    here.slots.assign(here.fetch)
+    here.keep(1)
+    here.submit(2, 3, 4)
+    wait_until(lambda: len(here.began) == 2 and here.slots.backlog == 2)
+    # Whoever fetches does so still, and has not gone to work.
+    here.order(lambda: True)
+    wait_until(lambda: not here.orders)
+    assert here.slots.running() == 2
+    assert len(here.began) == 2
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle)
+    assert sorted(here.began) == [1, 2, 3, 4]
+
+
+def test_only_the_thread_on_duty_keeps_what_it_fetched(site: Callable[..., Site]) -> None:
+    here = site()
+    assert not here.slots.keep(stretch(1))
+    here.slots.assign(here.fetch)
+    assert not here.slots.keep(stretch(2))
+    assert here.slots.is_idle
+
+
+def test_a_kept_job_makes_its_slot_busy_before_the_next_is_fetched(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    vacant: list[int] = []
+
+    def fetch() -> bool:
+        vacant.append(here.slots.vacant)
+        return here.fetch()
+
+    here.slots.assign(fetch)
+    here.keep(1)
+    wait_until(lambda: len(vacant) == 2)
+    assert vacant == [1, 0]
+
+
+def test_a_thread_whose_duty_is_over_runs_no_jobs(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    here.slots.assign(here.fetch)
+    here.submit(1, 2)
+    wait_until(lambda: len(here.began) == 1)
+    here.order(lambda: False)
+    wait_until(lambda: here.ended_threads == 1)
+    assert len(here.began) == 1
+
+
+def test_vacant__is_nothing_while_somebody_waits(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(3)
+    assert here.slots.vacant == 3
+    queue = Stretch([claim(2), claim(1)], 7, time.monotonic())
+    here.slots.submit([queue], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.slots.vacant == 0
+    here.slots.take_back()
+    assert here.slots.vacant == 2
+
+
+def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], wait_until: Wait) -> None:
+    """A fetcher that keeps what it fetches beside slots that come and go: nothing is left lying."""
+    here = site(3)
+    here.may_end.set()
+    here.slots.assign(here.fetch)
+    for number in range(0, 300, 3):
+        here.submit(number, number + 1)
+        here.keep(number + 2)
+    wait_until(lambda: here.slots.totals()[0] == 300)
+    assert here.slots.is_idle
