@@ -63,7 +63,6 @@ class Recovery(Service):
         if self._sweeps % STALE_LOCK_SWEEPS == 0:
             self._tidy_up()
         self._sweeps += 1
-        self._database.close()
         return 0.0 if recovered.is_partial else jittered(self._timeout / SWEEPS_PER_TIMEOUT)
 
     def close(self) -> None:

@@ -164,7 +164,9 @@ class Runner(Assembly):
             self._deregister(is_forced)
         self.claimer.close()
         for service in self._outer_services():
-            service.join(LAST_WORDS)
+            if service.join(LAST_WORDS):
+                # A draining worker steps some of them itself: they have no thread that would close them.
+                service.close()
 
     def _deregister(self, is_forced: Question) -> None:
         """On a thread, which a database that does not answer may keep."""

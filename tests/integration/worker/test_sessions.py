@@ -1,0 +1,69 @@
+"""What a worker costs the database while it has nothing to do: the sessions it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import conf
+from django_graphile_worker.worker.library import build_runners, supervised
+from tests.factories import make_job
+from tests.integration.worker.parts import SteppedRunner, build, own_tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Sessions = Callable[[], dict[int, str]]
+Wait = Callable[..., None]
+
+
+def quick(payload: Any) -> None:
+    pass
+
+
+@pytest.fixture
+def sessions(raw_connection: Callable[..., Any]) -> Sessions:
+    """The part of the worker that each session belongs to."""
+    connection = raw_connection()
+
+    def look() -> dict[int, str]:
+        rows = connection.execute(
+            "select pid, split_part(application_name, ' ', 2) from pg_stat_activity"
+            " where datname = current_database() and application_name like 'graphile_worker %'"
+        )
+        return dict(rows.fetchall())
+
+    return look
+
+
+@pytest.fixture
+def worker() -> Iterator[SteppedRunner]:
+    """One whose beats have come through for a while."""
+    with own_tasks(quick) as registry:
+        worker = build(registry).prepare()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        yield worker
+        worker.close()
+
+
+def test_sweeps__share_one_session(worker: SteppedRunner, sessions: Sessions) -> None:
+    """A session costs more than the sweep: its start is three transactions, and a process."""
+
+    def swept() -> list[int]:
+        worker.recovery.step()
+        return [pid for pid, part in sessions().items() if part == "recovery"]
+
+    first = swept()
+    assert len(first) == 1
+    assert swept() == first
+
+
+def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
+    """Not even that of the one sweep, which no thread of its own closes."""
+    make_job("quick")
+    with own_tasks(quick):
+        # Kept until the end, as a script would: what nobody refers to is closed with a warning.
+        runners = build_runners((), conf.current().replace(log_success=False), with_cron=False)
+        assert supervised(runners, None, once=True) == 0
+    wait_until(lambda: not sessions())
