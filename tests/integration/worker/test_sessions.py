@@ -1,13 +1,15 @@
-"""What a worker costs the database while it has nothing to do: the sessions it keeps."""
+"""What a worker costs the database while it has nothing to do: the sessions it keeps, and what it says in them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from django_graphile_worker import conf
+from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.library import build_runners, supervised
 from tests.factories import make_job
 from tests.integration.worker.parts import SteppedRunner, build, own_tasks
@@ -47,6 +49,34 @@ def worker() -> Iterator[SteppedRunner]:
         worker.close()
 
 
+class OverheardCursor:
+    def __init__(self, cursor: Any, said: list[str]) -> None:
+        self._cursor = cursor
+        self._said = said
+
+    def execute(self, text: str, *arguments: Any) -> Any:
+        self._said.append(text.split()[1].removeprefix("gw:"))
+        return self._cursor.execute(text, *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
+def overhear(database: Database) -> list[str]:
+    """What is said from now on: each cursor (behind a pooler that may be a transaction), and each statement's tag."""
+    said: list[str] = []
+    original = database.cursor
+
+    @contextmanager
+    def cursor() -> Iterator[Any]:
+        said.append("cursor")
+        with original() as cursor:
+            yield OverheardCursor(cursor, said)
+
+    database.cursor = cursor  # type: ignore[method-assign]
+    return said
+
+
 def test_sweeps__share_one_session(worker: SteppedRunner, sessions: Sessions) -> None:
     """A session costs more than the sweep: its start is three transactions, and a process."""
 
@@ -67,3 +97,10 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
         runners = build_runners((), conf.current().replace(log_success=False), with_cron=False)
         assert supervised(runners, None, once=True) == 0
     wait_until(lambda: not sessions())
+
+
+def test_sweep__is_one_statement_when_nobody_is_dead(worker: SteppedRunner) -> None:
+    worker.recovery.step()
+    said = overhear(worker.recovery._database)
+    worker.recovery.step()
+    assert [what for what in said if what != "cursor"] == ["dead-workers"]
