@@ -104,3 +104,16 @@ def test_sweep__is_one_statement_when_nobody_is_dead(worker: SteppedRunner) -> N
     said = overhear(worker.recovery._database)
     worker.recovery.step()
     assert [what for what in said if what != "cursor"] == ["dead-workers"]
+
+
+def test_beat__is_one_statement_when_nothing_was_done(worker: SteppedRunner, wait_until: Wait) -> None:
+    said = overhear(worker.heartbeat._database)
+    worker.heartbeat.step()
+    assert said == ["cursor", "beat"]
+    make_job("quick")
+    worker.fetcher.step()
+    wait_until(lambda: worker.slots.is_idle)
+    worker.releaser.step()
+    said.clear()
+    worker.heartbeat.step()
+    assert said == ["cursor", "beat", "cursor", "record-statistics"]
