@@ -217,7 +217,7 @@ class TestReleaser:
             assert worker.releaser.in_hand == 1
         finally:
             connection.execute(f'drop function "{worker_schema}".refuse() cascade'.encode())
-        worker.releaser._clock = lambda: math.inf
+        worker.releaser._refused._clock = lambda: math.inf
         worker.releaser.step()
         assert not Job.objects.exists()
         assert worker.releaser.in_hand == 0
@@ -267,7 +267,7 @@ class TestReleaser:
         worker = runner()
         worker.fetcher.step()
         wait_until(lambda: worker.slots.is_idle)
-        database = worker.releaser._ledger._database  # type: ignore[attr-defined]
+        database = worker.releaser._settlement._ledger._database  # type: ignore[attr-defined]
         pid = database.connection().info.backend_pid
         raw_connection().execute("select pg_terminate_backend(%s)", [pid])
         with pytest.raises(psycopg.OperationalError):
