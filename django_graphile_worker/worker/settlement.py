@@ -69,9 +69,12 @@ class Settlement:
         before = list(hand.interrupted)
         if not before:
             return
-        self._settle(hand, hand.interrupted, self._give_back)
-        kept = {outcome.claim.id for outcome in hand.interrupted}
-        self._on_given_back([outcome for outcome in before if outcome.claim.id not in kept])
+        try:
+            self._settle(hand, hand.interrupted, self._give_back)
+        finally:
+            # Also when the connection breaks: those that are back by then are in no hand to be asked for again.
+            kept = {outcome.claim.id for outcome in hand.interrupted}
+            self._on_given_back([outcome for outcome in before if outcome.claim.id not in kept])
 
     def _fail(self, outcomes: Sequence[Failed]) -> Container[int]:
         try:

@@ -182,6 +182,27 @@ def test_job_that_cannot_be_given_back__does_not_end_all_claiming(runner: Build,
     assert not Job.objects.exclude(locked_by=None).exists()
 
 
+def test_connection_that_breaks_between_two_portions__does_not_end_all_claiming(runner: Build) -> None:
+    """The first are back by then; nobody would ever ask for them again."""
+    worker = runner()
+    ledger: Any = worker.releaser._settlement._ledger
+    give_back, answers = ledger.give_back, iter([True, False, True])
+
+    def give_back_or_break(ended: list[Claim]) -> set[int]:
+        if not next(answers):
+            raise psycopg.OperationalError("the connection broke")
+        return set(give_back(ended))
+
+    ledger.give_back = give_back_or_break
+    worker.releaser._settlement._offering.portion = 1
+    worker.releaser.put_back([Interrupted(each, 0.0) for each in claim(worker, 2)], [])
+    worker.releaser.attempt()
+    assert not worker._may_claim()
+    worker.releaser.attempt()
+    assert not Job.objects.exclude(locked_by=None).exists()
+    assert worker._may_claim()
+
+
 def test_queue__is_let_go_only_with_the_last_of_its_jobs(runner: Build, on_row: OnRow) -> None:
     worker = runner()
     claims = claim(worker, 3, queue_name="q")
