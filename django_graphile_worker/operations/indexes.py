@@ -69,6 +69,8 @@ class BuildIndexes(SchemaOperation):
             with connection.cursor() as cursor:
                 if not indexes.is_somebody_building(cursor, schema=schema):
                     return
+            # Nothing in PostgreSQL can be waited for here: a session that waits has a snapshot (with LOCK TABLE that
+            # of looking up the name), and who builds an index waits for all older ones. Each would wait for the other.
             time.sleep(LOOK_INTERVAL)
 
     def _missing(self, connection: BaseDatabaseWrapper, schema: str) -> list[Index]:
