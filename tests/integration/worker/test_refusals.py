@@ -17,11 +17,10 @@ from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.outcome import Failed, Interrupted, Succeeded
 from django_graphile_worker.worker.refused import REFUSED_DELAY
 from tests.factories import make_job
-from tests.integration.worker.parts import SteppedRunner, build, own_tasks
+from tests.integration.worker.parts import Build, SteppedRunner, stepped_runners
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Build = Callable[..., SteppedRunner]
 OnRow = Callable[[str, str], AbstractContextManager[None]]
 
 
@@ -30,16 +29,8 @@ def quick(payload: Any) -> None: ...
 
 @pytest.fixture
 def runner() -> Iterator[Build]:
-    made: list[SteppedRunner] = []
-    with own_tasks(quick) as registry:
-
-        def make(**overrides: Any) -> SteppedRunner:
-            made.append(build(registry, **overrides).prepare())
-            return made[-1]
-
+    with stepped_runners(quick) as make:
         yield make
-        for each in made:
-            each.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.library import build_runners, supervised
 from tests.factories import make_job
-from tests.integration.worker.parts import SteppedRunner, build, own_tasks
+from tests.integration.worker.parts import SteppedRunner, own_tasks, stepped_runners
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,11 +42,10 @@ def sessions(raw_connection: Callable[..., Any]) -> Sessions:
 @pytest.fixture
 def worker() -> Iterator[SteppedRunner]:
     """One whose beats have come through for a while."""
-    with own_tasks(quick) as registry:
-        worker = build(registry).prepare()
+    with stepped_runners(quick) as make:
+        worker = make()
         worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
         yield worker
-        worker.close()
 
 
 class OverheardCursor:
