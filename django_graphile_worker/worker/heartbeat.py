@@ -18,7 +18,7 @@ OpenCursor = Callable[[], AbstractContextManager[Any]]
 
 
 class Heartbeat(Service):
-    """First to start and last to stop. Nothing of the user's runs on its thread."""
+    """The lease begins before the first claim and ends after the last result. Nothing of the user's runs here."""
 
     name = "heartbeat"
 

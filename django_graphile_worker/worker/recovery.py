@@ -58,11 +58,11 @@ class Recovery(Service):
         # By a clock that was just set nobody has beaten for long; in half a timeout all have.
         if self._database_clock.steady_for < self._timeout / 2:
             return self._timeout / SWEEPS_PER_TIMEOUT / 2
-        recovered = self._recover(suspicion)
+        is_partial = bool(suspicion.worker_ids) and self._recover(suspicion).is_partial
         if self._sweeps % STALE_LOCK_SWEEPS == 0:
             self._tidy_up()
         self._sweeps += 1
-        return 0.0 if recovered.is_partial else jittered(self._timeout / SWEEPS_PER_TIMEOUT)
+        return 0.0 if is_partial else jittered(self._timeout / SWEEPS_PER_TIMEOUT)
 
     def close(self) -> None:
         self._database.close()

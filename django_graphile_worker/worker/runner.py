@@ -81,7 +81,7 @@ class Runner(Assembly):
         return was_released
 
     def _outer_services(self) -> list[Service]:
-        """Those that bring work in: they start last and stop first."""
+        """Those that bring work in, to others or to this one: they stop first."""
         services = (self.recovery, self.cron, self.fetcher)
         return [service for service in services if service is not None]
 
