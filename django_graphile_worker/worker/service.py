@@ -86,7 +86,10 @@ class Service(ABC):
                 self.was_called = self._woken.is_set()
                 if self.was_called:
                     self._woken.clear()
-                self.pause(self.attempt())
+                delay = self.attempt()
+                # A stop may have been taken for a call just above: then nothing would end the pause.
+                if not self._stopping.is_set():
+                    self.pause(delay)
         finally:
             self.close()
 

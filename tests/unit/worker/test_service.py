@@ -53,6 +53,21 @@ def test_a_wake_up_ends_the_pause_and_one_during_a_step_is_not_lost() -> None:
     assert service.join(60)
 
 
+def test_a_stop_that_is_taken_for_the_call_of_a_step_ends_the_service_all_the_same() -> None:
+    service = Counter([])
+
+    class StoppedMeanwhile(threading.Event):
+        def clear(self) -> None:
+            service.stop()
+            super().clear()
+
+    service._woken = StoppedMeanwhile()
+    service.wake()
+    service.start()
+    assert service.join(60)
+    assert service.was_closed.is_set()
+
+
 def test_an_error_is_told_and_tried_again_with_growing_patience() -> None:
     troubles: list[tuple[str, str, float]] = []
     service = Counter(
