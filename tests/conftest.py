@@ -108,6 +108,7 @@ def wait_until() -> Callable[..., None]:
         while not condition():
             if time.monotonic() > deadline:
                 pytest.fail(f"Expected the condition to hold within {timeout} seconds, got {condition()!r}.")
+            # A condition is any expression, over rows, processes or files: there is no one event to wait for.
             time.sleep(0.01)
 
     return wait

@@ -7,11 +7,9 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.db.migrations.state import ProjectState
 
-from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.operations.operation import SchemaOperation, concerns, explained
+from django_graphile_worker.operations.operation import SchemaOperation, explained
 from django_graphile_worker.sql import indexes
 from django_graphile_worker.sql.indexes import Index
 
@@ -32,20 +30,11 @@ class BuildIndexes(SchemaOperation):
     def describe(self) -> str:
         return "Build the indexes that a large table does not have yet"
 
-    def database_forwards(
-        self,
-        app_label: str,
-        schema_editor: BaseDatabaseSchemaEditor,
-        from_state: ProjectState,
-        to_state: ProjectState,
-    ) -> None:
-        connection, schema = schema_editor.connection, conf.current().schema
-        is_for_real = concerns(app_label, connection) and not schema_editor.collect_sql
-        if is_for_real:
-            self._wait_for_others(connection, schema)
-        super().database_forwards(app_label, schema_editor, from_state, to_state)
-        if not is_for_real:
-            return
+    def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """The transaction is for what takes no time; what others hold up, and may hold others up, is outside."""
+        connection = schema_editor.connection
+        self._wait_for_others(connection, schema)
+        super().run_install(schema_editor, schema)
         for index in self._missing(connection, schema):
             with explained(connection):
                 # Inside somebody's transaction (a test's, say) only the quick way is open.
@@ -80,6 +69,8 @@ class BuildIndexes(SchemaOperation):
             with connection.cursor() as cursor:
                 if not indexes.is_somebody_building(cursor, schema=schema):
                     return
+            # Nothing in PostgreSQL can be waited for here: a session that waits has a snapshot (with LOCK TABLE that
+            # of looking up the name), and who builds an index waits for all older ones. Each would wait for the other.
             time.sleep(LOOK_INTERVAL)
 
     def _missing(self, connection: BaseDatabaseWrapper, schema: str) -> list[Index]:

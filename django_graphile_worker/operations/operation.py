@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.db import DatabaseError, router, transaction
@@ -19,6 +19,8 @@ from django_graphile_worker.sql.errors import sqlstate
 
 LOCK_NOT_AVAILABLE = "55P03"
 INSUFFICIENT_PRIVILEGE = "42501"
+
+OnSchema = Callable[[BaseDatabaseSchemaEditor, str], None]
 
 
 class SchemaOperation(ABC, Operation):
@@ -37,14 +39,7 @@ class SchemaOperation(ABC, Operation):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        if not concerns(app_label, schema_editor.connection):
-            return
-        schema = conf.current().schema
-        if schema_editor.collect_sql:
-            self.write_install(schema_editor, schema)
-            return
-        with all_or_nothing(schema_editor.connection):
-            self.install(schema_editor, schema)
+        self._perform(app_label, schema_editor, self.run_install, self.write_install)
 
     def database_backwards(
         self,
@@ -53,12 +48,18 @@ class SchemaOperation(ABC, Operation):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        if not concerns(app_label, schema_editor.connection):
-            return
-        schema = conf.current().schema
-        if schema_editor.collect_sql:
-            self.write_uninstall(schema_editor, schema)
-            return
+        self._perform(app_label, schema_editor, self.run_uninstall, self.write_uninstall)
+
+    def _perform(self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, run: OnSchema, write: OnSchema) -> None:
+        if concerns(app_label, schema_editor.connection):
+            act = write if schema_editor.collect_sql else run
+            act(schema_editor, conf.current().schema)
+
+    def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        with all_or_nothing(schema_editor.connection):
+            self.install(schema_editor, schema)
+
+    def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with all_or_nothing(schema_editor.connection):
             self.uninstall(schema_editor, schema)
 

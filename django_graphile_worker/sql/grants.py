@@ -18,6 +18,7 @@ FILES = MappingProxyType(
 )
 # A longer name would be cut by PostgreSQL, and might then be another policy's.
 LONGEST_NAME = 63
+_EVERY_ROW = re.compile(r":EVERY_ROW\((?P<verb>\w+), (?P<command>\w+)\)\n")
 _TOKEN = re.compile(r":(?P<quote>'?)(?:(?P<role>ROLE)|POLICY\((?P<policy>\w+)\))(?P=quote)")
 
 
@@ -28,7 +29,11 @@ def script(kind: str, role: str, *, schema: str) -> str:
         text = role if found["role"] else _policy(role, found["policy"])
         return literal(text) if found["quote"] else quoted(text)
 
-    text = "\n".join(ddl(filename, schema) for filename in FILES[kind])
+    def every_row(found: re.Match[str]) -> str:
+        text = ddl("grants_every_row.sql", schema)
+        return text.replace(":VERB", found["verb"]).replace(":COMMAND", found["command"])
+
+    text = _EVERY_ROW.sub(every_row, "\n".join(ddl(filename, schema) for filename in FILES[kind]))
     return _TOKEN.sub(name, text.replace("$$", _dollars(role)))
 
 

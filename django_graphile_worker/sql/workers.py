@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ STALE_LOCK_SECONDS = 4 * 3600
 RENEWAL_SECONDS = 3600
 # A job that was running when its worker died, this many times, is no longer innocent.
 POISON_LIMIT = 3
+# How many jobs one sweep frees, if it is not told otherwise: the others follow at once.
+MOST_RECOVERED = 1000
 
 REGISTER_WORKER = """/* gw:register-worker */
 insert into :SCHEMA._private_workers (id, metadata, started_at, last_heartbeat_at)
@@ -53,8 +55,6 @@ where worker.id = %(worker_id)s and not exists (
 LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
 
-DATABASE_CLOCK = "/* gw:clock */ select coalesce(%(now)s::timestamptz, clock_timestamp())"
-
 # Beats are written and judged by the database's clock alone. One from the future was
 # written before that clock went back, and whoever lives has beaten since.
 _IS_SILENT = """(
@@ -63,20 +63,21 @@ _IS_SILENT = """(
         and last_heartbeat_at > coalesce(%(moment)s::timestamptz, now()) + interval '1 second' * %(timeout)s::float8)"""
 
 # Who is dead: registered and silent, or one of ours that nobody registers (its
-# claim arrived after its funeral).
+# claim arrived after its funeral). And the time by which they are.
 DEAD_WORKERS = f"""/* gw:dead-workers */
-select id from :SCHEMA._private_workers
-where {_IS_SILENT}
-union
-select holder.locked_by
-from (
-    select locked_by, locked_at from :SCHEMA._private_jobs where locked_at is not null
-    union all
-    select locked_by, locked_at from :SCHEMA._private_job_queues where locked_at is not null
-) as holder
-where holder.locked_by like %(prefix)s::text
-    and holder.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
-    and not exists (select from :SCHEMA._private_workers as worker where worker.id = holder.locked_by)"""
+select coalesce(%(moment)s::timestamptz, now()), array(
+    select id from :SCHEMA._private_workers
+    where {_IS_SILENT}
+    union
+    select holder.locked_by
+    from (
+        select locked_by, locked_at from :SCHEMA._private_jobs where locked_at is not null
+        union all
+        select locked_by, locked_at from :SCHEMA._private_job_queues where locked_at is not null
+    ) as holder
+    where holder.locked_by like %(prefix)s::text
+        and holder.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
+        and not exists (select from :SCHEMA._private_workers as worker where worker.id = holder.locked_by))"""
 
 # A worker may beat again between being found silent and being swept: its row is
 # taken first and looked at once more.
@@ -164,6 +165,16 @@ WAKE_WORKERS = """/* gw:wake */
 select pg_notify('jobs:insert', json_build_object('r', random(), 'count', %(count)s::int)::text)"""
 
 
+class Suspicion(NamedTuple):
+    """Who seems dead, and by what they were judged: they are judged by it once more before they are buried."""
+
+    worker_ids: list[str]
+    # The database's own time.
+    moment: datetime
+    timeout: float
+    is_future_dead: bool
+
+
 class Recovered(NamedTuple):
     """What a sweep set free."""
 
@@ -213,34 +224,30 @@ def live_task_identifiers(cursor: Any, *, schema: str) -> set[str]:
     return {row[0] for row in cursor.fetchall()}
 
 
-def database_clock(cursor: Any) -> datetime:
-    """The time by which beats are written."""
-    cursor.execute(DATABASE_CLOCK, {"now": None})
-    moment: datetime = cursor.fetchone()[0]
-    return moment
+def suspect(
+    cursor: Any, *, schema: str, timeout: float, now: datetime | None = None, is_future_dead: bool = False
+) -> Suspicion:
+    """Who seems dead, by the time by which beats are written. ``now`` is the time of the jobs."""
+    judgement = {"moment": None, "timeout": timeout, "is_future_dead": is_future_dead}
+    cursor.execute(statement(DEAD_WORKERS, schema), {**judgement, "prefix": f"{WORKER_PREFIX}%", "now": now})
+    moment, worker_ids = cursor.fetchone()
+    return Suspicion(worker_ids, moment, timeout, is_future_dead)
 
 
 def recover(
-    cursor: Any,
-    *,
-    schema: str,
-    timeout: float,
-    limit: int = 1000,
-    now: datetime | None = None,
-    moment: datetime | None = None,
-    is_future_dead: bool = False,
+    cursor: Any, *, schema: str, timeout: float, limit: int = MOST_RECOVERED, now: datetime | None = None
 ) -> Recovered:
-    """Free what dead workers held. Found by state, not by event: run it again and again.
+    """Free what dead workers held. Found by state, not by event: run it again and again."""
+    return free(cursor, suspect(cursor, schema=schema, timeout=timeout, now=now), schema=schema, limit=limit, now=now)
 
-    ``now`` is the time of the jobs, ``moment`` the database's own, by which the beats are judged.
-    """
-    judgement = {"timeout": timeout, "moment": moment, "is_future_dead": is_future_dead}
-    parameters = {**judgement, "prefix": f"{WORKER_PREFIX}%", "now": now}
-    cursor.execute(statement(DEAD_WORKERS, schema), parameters)
-    suspects = [row[0] for row in cursor.fetchall()]
-    if not suspects:
+
+def free(
+    cursor: Any, suspicion: Suspicion, *, schema: str, limit: int = MOST_RECOVERED, now: datetime | None = None
+) -> Recovered:
+    """Free what the suspects held, those of them that are dead."""
+    if not suspicion.worker_ids:
         return Recovered((), (), (), is_partial=False)
-    dead = _bury(cursor, suspects, judgement, schema=schema)
+    dead = _bury(cursor, suspicion, schema=schema)
     shared = {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now}
     cursor.execute(statement(RECOVER_JOBS, schema), shared)
     job_ids = tuple(row[0] for row in cursor.fetchall())
@@ -249,15 +256,15 @@ def recover(
     return Recovered(tuple(dead), job_ids, queue_ids, is_partial=len(job_ids) >= limit)
 
 
-def _bury(cursor: Any, suspects: Sequence[str], judgement: Mapping[str, Any], *, schema: str) -> list[str]:
-    cursor.execute(statement(BURY_WORKERS, schema), {"worker_ids": suspects, **judgement})
+def _bury(cursor: Any, suspicion: Suspicion, *, schema: str) -> list[str]:
+    cursor.execute(statement(BURY_WORKERS, schema), suspicion._asdict())
     buried = {row[0] for row in cursor.fetchall()}
     cursor.execute(
         statement("/* gw:alive */ select id from :SCHEMA._private_workers where id = any (%(ids)s::text[])", schema),
-        {"ids": suspects},
+        {"ids": suspicion.worker_ids},
     )
     alive = {row[0] for row in cursor.fetchall()}
-    return [suspect for suspect in suspects if suspect in buried or suspect not in alive]
+    return [worker_id for worker_id in suspicion.worker_ids if worker_id in buried or worker_id not in alive]
 
 
 def release_stale_locks(

@@ -19,7 +19,7 @@ from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.headstart import database_of
-from django_graphile_worker.worker.heartbeat import Heartbeat
+from django_graphile_worker.worker.heartbeat import Heartbeat, OpenCursor
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
 from django_graphile_worker.worker.ledger import ReleaseLedger
 from django_graphile_worker.worker.listener import Listener
@@ -183,10 +183,13 @@ class Assembly:
         self.tally.add(outcomes, self.claimer.identifier_of)
         self.news.released(outcomes)
 
-    def _record_statistics(self, cursor: Any) -> None:
+    def _record_statistics(self, open_cursor: OpenCursor) -> None:
         rows = self.tally.drain()
+        if not rows:
+            return
         try:
-            statistics.record(cursor, rows, schema=self.settings.schema)
+            with open_cursor() as cursor:
+                statistics.record(cursor, rows, schema=self.settings.schema)
         except Exception:
             self.tally.restore(rows)
             raise

@@ -117,7 +117,7 @@ class Fetcher(Service):
         try:
             while not is_needed_elsewhere and not self.is_stopping:
                 if self._delay is not None:
-                    self._was_told = self.pause(self._delay)
+                    self._was_told = self.rest(self._delay)
                 self._delay = self.round()
                 is_needed_elsewhere = self._slots.has_kept
             return is_needed_elsewhere

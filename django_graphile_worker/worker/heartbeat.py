@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django_graphile_worker.sql import workers
@@ -13,9 +14,11 @@ from django_graphile_worker.worker.service import Service, Trouble, jittered
 # How often the locks of long jobs are looked at.
 RENEWAL_INTERVAL = 600.0
 
+OpenCursor = Callable[[], AbstractContextManager[Any]]
+
 
 class Heartbeat(Service):
-    """First to start and last to stop. Nothing of the user's runs on its thread."""
+    """The lease begins before the first claim and ends after the last result. Nothing of the user's runs here."""
 
     name = "heartbeat"
 
@@ -27,7 +30,7 @@ class Heartbeat(Service):
         metadata: Callable[[], Mapping[str, Any]],
         channel: Callable[[], str | None],
         on_lost: Callable[[], None],
-        on_beat: Callable[[Any], None] = lambda cursor: None,
+        on_beat: Callable[[OpenCursor], None] = lambda open_cursor: None,
         interval: float,
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
@@ -39,7 +42,7 @@ class Heartbeat(Service):
         self._metadata = metadata
         self._channel = channel
         self._on_lost = on_lost
-        # What else is worth writing down now and then, on the same way.
+        # What else is worth writing down now and then, on the same way; mostly nothing, so no cursor is open yet.
         self._on_beat = on_beat
         self._interval = interval
         self._timeout = timeout
@@ -70,7 +73,7 @@ class Heartbeat(Service):
                 self._steady_since = began
             self._last_beat = began
             self._renew_long_claims()
-            self._write_down()
+            self._on_beat(self._database.cursor)
         else:
             self._on_lost()
             self.register()
@@ -87,16 +90,12 @@ class Heartbeat(Service):
         return self.holds_lease and self._clock() - self._steady_since >= self._interval
 
     def deregister(self) -> None:
-        self._write_down()
+        self._on_beat(self._database.cursor)
         with self._database.cursor() as cursor:
             workers.deregister_worker(cursor, self._worker_id(), schema=self._database.schema)
 
     def close(self) -> None:
         self._database.close()
-
-    def _write_down(self) -> None:
-        with self._database.cursor() as cursor:
-            self._on_beat(cursor)
 
     def _renew_long_claims(self) -> None:
         if self._clock() - self._last_renewal > RENEWAL_INTERVAL:

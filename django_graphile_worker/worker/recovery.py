@@ -53,30 +53,36 @@ class Recovery(Service):
         """One sweep."""
         if not self._may_judge():
             return self._timeout / SWEEPS_PER_TIMEOUT / 2
-        with self._database.cursor() as cursor:
-            moment = workers.database_clock(cursor)
-        self._database_clock.look(moment)
+        suspicion = self._suspect()
+        self._database_clock.look(suspicion.moment)
         # By a clock that was just set nobody has beaten for long; in half a timeout all have.
         if self._database_clock.steady_for < self._timeout / 2:
             return self._timeout / SWEEPS_PER_TIMEOUT / 2
-        recovered = self._recover(moment)
+        is_partial = bool(suspicion.worker_ids) and self._recover(suspicion).is_partial
         if self._sweeps % STALE_LOCK_SWEEPS == 0:
             self._tidy_up()
         self._sweeps += 1
-        self._database.close()
-        return 0.0 if recovered.is_partial else jittered(self._timeout / SWEEPS_PER_TIMEOUT)
+        return 0.0 if is_partial else jittered(self._timeout / SWEEPS_PER_TIMEOUT)
 
     def close(self) -> None:
         self._database.close()
 
-    def _recover(self, moment: datetime) -> workers.Recovered:
-        schema, timeout = self._database.schema, self._timeout
+    def _suspect(self) -> workers.Suspicion:
         # One who has not watched the clock so long cannot know that all have beaten since it was set back.
-        is_future_dead = timeout <= self._database_clock.watched_for
+        is_future_dead = self._timeout <= self._database_clock.watched_for
         with self._database.cursor() as cursor:
-            recovered = workers.recover(
-                cursor, schema=schema, timeout=timeout, now=self._now(), moment=moment, is_future_dead=is_future_dead
+            return workers.suspect(
+                cursor,
+                schema=self._database.schema,
+                timeout=self._timeout,
+                now=self._now(),
+                is_future_dead=is_future_dead,
             )
+
+    def _recover(self, suspicion: workers.Suspicion) -> workers.Recovered:
+        schema = self._database.schema
+        with self._database.cursor() as cursor:
+            recovered = workers.free(cursor, suspicion, schema=schema, now=self._now())
             if self._notify and (recovered.job_ids or recovered.queue_ids):
                 workers.wake_workers(cursor, max(len(recovered.job_ids), 1), schema=schema)
         if recovered.dead_worker_ids:

@@ -81,7 +81,7 @@ class Runner(Assembly):
         return was_released
 
     def _outer_services(self) -> list[Service]:
-        """Those that bring work in: they start last and stop first."""
+        """Those that bring work in, to others or to this one: they stop first."""
         services = (self.recovery, self.cron, self.fetcher)
         return [service for service in services if service is not None]
 
@@ -164,7 +164,9 @@ class Runner(Assembly):
             self._deregister(is_forced)
         self.claimer.close()
         for service in self._outer_services():
-            service.join(LAST_WORDS)
+            if service.join(LAST_WORDS):
+                # A draining worker steps some of them itself: they have no thread that would close them.
+                service.close()
 
     def _deregister(self, is_forced: Question) -> None:
         """On a thread, which a database that does not answer may keep."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 Trouble = Callable[[str, BaseException, float], None]
 
 FIRST_RETRY = 0.1
-LAST_RETRY = 15.0
+LAST_RETRY = 5.0
 
 
 class Service(ABC):
@@ -27,6 +27,7 @@ class Service(ABC):
     def __init__(self, *, on_trouble: Trouble | None = None) -> None:
         self._on_trouble = on_trouble
         self._woken = threading.Event()
+        self._hurried = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._failures = 0
@@ -65,9 +66,27 @@ class Service(ABC):
             self._woken.wait(None if math.isinf(delay) else delay)
         return False
 
+    def rest(self, delay: float) -> bool:
+        """Wait for the next step; is somebody known to have called for it?"""
+        if self._stopping.is_set():
+            # The stop may have been taken for a call: then nothing would end the pause.
+            return False
+        if self.trouble is None:
+            return self.pause(delay)
+        # However often somebody calls meanwhile: each call would be one more failure.
+        self._hurried.wait(delay)
+        self._hurried.clear()
+        return True
+
+    def hurry(self) -> None:
+        """Try again now, though it went wrong a moment ago."""
+        self._hurried.set()
+        self.wake()
+
     def stop(self) -> None:
         """Ask the service to end after the step under way. Safe twice, and before the start."""
         self._stopping.set()
+        self._hurried.set()
         self._woken.set()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -84,7 +103,7 @@ class Service(ABC):
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._was_told = self.pause(self.round())
+                self._was_told = self.rest(self.round())
         finally:
             self.close()
 

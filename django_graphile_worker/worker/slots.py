@@ -114,10 +114,11 @@ class Slots:
         self.call(min(callers, len(stretches)))
 
     def call(self, slots: int) -> None:
-        """Wake resting slots, or start new ones."""
-        for _ in range(min(slots - sum(self._is_resting), self._most_threads - len(self._threads))):
+        """Wake resting slots, or start new ones. Who does not rest looks for work by itself."""
+        resting = sum(self._is_resting)
+        for _ in range(min(slots - resting, self._most_threads - len(self._threads))):
             self._add_thread()
-        for _ in range(slots):
+        for _ in range(min(slots, resting)):
             self._calls.put(True)
 
     def assign(self, duty: Duty) -> None:
@@ -133,8 +134,8 @@ class Slots:
         """
         if self._thread_on_duty != threading.get_ident():
             return False
-        if not any(self._is_resting) and len(self._threads) < self._most_threads:
-            self._add_thread()
+        if not any(self._is_resting) and len(self._threads) < self._most_threads and not self._add_thread():
+            return False
         self._submitted += len(stretch.claims)
         self._kept = stretch
         return True
@@ -201,11 +202,20 @@ class Slots:
             thread.join(max(deadline - time.monotonic(), 0))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _add_thread(self) -> None:
+    def _add_thread(self) -> bool:
         place = len(self._threads)
         thread = threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
-        thread.start()
+        # In the list first: it may be the next to add one.
         self._threads.append(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no more to give; those that there are do the work.
+            self._threads.remove(thread)
+            if not self._threads:
+                raise
+            return False
+        return True
 
     def _work(self, place: int) -> None:
         line, current = self._line, self._current
@@ -236,11 +246,13 @@ class Slots:
         self._thread_on_duty = threading.get_ident()
         is_to_be_continued = duty()
         stretch, self._kept = self._kept, None
-        if is_to_be_continued and stretch is not None:
-            # Busy before the next one looks for free slots.
-            self._current[place] = stretch
+        # Busy before the next one looks for free slots.
+        self._current[place] = stretch
+        if is_to_be_continued:
             self._duties.append(duty)
-            self._calls.put(True)
+            if any(self._is_resting):
+                self._calls.put(True)
+        if stretch is not None:
             self._run_all(place, stretch)
         return is_to_be_continued
 
@@ -259,7 +271,9 @@ class Slots:
 
     def _rest(self, place: int) -> None:
         self._is_resting[place] = True
-        self._calls.get()
+        # Said before it looks again, as the one who calls looks only after it has brought something.
+        if not self._line and not self._duties and not self._is_ending:
+            self._calls.get()
         self._is_resting[place] = False
 
     def _run_stretch(self, place: int, stretch: Stretch) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -54,21 +55,17 @@ def fault_database(database_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture
 def world(fault_database: str, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    """The database, clean; its rows are looked at after the test, so they are removed before the next."""
-    world = World(fault_database, worker_schema, wait_until)
-    world.prepare()
-    world.clean()
-    mutants.apply_to_database(os.environ.get("FAULT_MUTANT", ""), world)
-    yield world
-    world.close()
+    """The database of the session, clean."""
+    with World.opened(fault_database, worker_schema, wait_until) as world:
+        mutants.apply_to_database(os.environ.get("FAULT_MUTANT", ""), world)
+        yield world
 
 
 @pytest.fixture
 def fleet(world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
     """Starts workers on the world's database."""
-    fleet = Fleet(zygote, tmp_path, environment_for(world.url), wait_until)
-    yield fleet
-    fleet.close()
+    with closing(Fleet(zygote, tmp_path, environment_for(world.url), wait_until)) as fleet:
+        yield fleet
 
 
 @pytest.fixture
@@ -83,9 +80,8 @@ def proxied_fleet(world: World, proxy: Proxy, zygote: Zygote, tmp_path: Path, wa
     """Starts workers that reach the database through the proxy; their history goes straight."""
     directory = tmp_path / "proxied"
     directory.mkdir()
-    fleet = Fleet(zygote, directory, environment_for(proxy.url, world.url), wait_until)
-    yield fleet
-    fleet.close()
+    with closing(Fleet(zygote, directory, environment_for(proxy.url, world.url), wait_until)) as fleet:
+        yield fleet
 
 
 @pytest.fixture(scope="session")
@@ -107,20 +103,16 @@ def cluster(scratch_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster_world(cluster: Cluster, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    world = World(cluster.url(), worker_schema, wait_until)
-    world.prepare()
-    world.clean()
-    yield world
-    world.close()
+    with World.opened(cluster.url(), worker_schema, wait_until) as world:
+        yield world
 
 
 @pytest.fixture
 def cluster_fleet(cluster_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
     directory = tmp_path / "cluster"
     directory.mkdir()
-    fleet = Fleet(zygote, directory, environment_for(cluster_world.url), wait_until)
-    yield fleet
-    fleet.close()
+    with closing(Fleet(zygote, directory, environment_for(cluster_world.url), wait_until)) as fleet:
+        yield fleet
 
 
 @pytest.fixture

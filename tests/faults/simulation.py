@@ -30,6 +30,8 @@ TASK = "a_task"
 BEAT, TIMEOUT = 10.0, 60.0
 # How many jobs and queues, of which some are used by many.
 JOBS, QUEUES = 14, 3
+# The parameters by which a statement is told the time of the jobs, and the database's own.
+TIMES = ("now", "moment")
 
 
 class LostAnswerError(psycopg.OperationalError):
@@ -44,8 +46,8 @@ class FaultyCursor:
         self._cursor = cursor
 
     def execute(self, text: Any, parameters: Any = None) -> None:
-        if isinstance(parameters, dict) and "now" in parameters:
-            parameters = parameters | {"now": self._simulation.now}
+        if isinstance(parameters, dict):
+            parameters = parameters | {name: self._simulation.now for name in TIMES if name in parameters}
         fate = self._simulation.fate_of_statement()
         if fate == "late":
             self._simulation.late.append((text, parameters))

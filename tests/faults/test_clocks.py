@@ -7,6 +7,7 @@ is due, and no clock decides who lives.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,14 @@ def shifted_world(clock: ShiftedClock, worker_schema: str, wait_until: Wait) -> 
     """On a server whose clock can be set."""
     with Cluster.create(clock.environment) as cluster:
         migrate(cluster.url())
-        world = World(cluster.url(), worker_schema, wait_until)
-        world.prepare()
-        yield world
-        world.close()
+        with World.opened(cluster.url(), worker_schema, wait_until) as world:
+            yield world
 
 
 @pytest.fixture
 def shifted_fleet(shifted_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
-    fleet = Fleet(zygote, tmp_path, environment_for(shifted_world.url), wait_until)
-    yield fleet
-    fleet.close()
+    with closing(Fleet(zygote, tmp_path, environment_for(shifted_world.url), wait_until)) as fleet:
+        yield fleet
 
 
 def wait_for_beats(world: World, beats: int, workers: int) -> None:

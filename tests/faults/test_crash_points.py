@@ -27,7 +27,6 @@ RUNNING_TAGS = [
     "wake",
     "claims-of",
     "limit-session",
-    "clock",
 ]
 # Part of the first sweep, and then of every twentieth.
 TIDYING_TAGS = ["stale-jobs", "stale-queues", "forget-recoveries", "prune-statistics"]

@@ -23,11 +23,8 @@ def other_database(database_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture
 def other_world(other_database: str, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    world = World(other_database, worker_schema, wait_until)
-    world.prepare()
-    world.clean()
-    yield world
-    world.close()
+    with World.opened(other_database, worker_schema, wait_until) as world:
+        yield world
 
 
 def test_several_databases__are_served_and_left_by_one_worker(world: World, other_world: World, fleet: Fleet) -> None:

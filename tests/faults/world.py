@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -51,6 +51,15 @@ class World:
 
     def value(self, text: str, *parameters: Any) -> Any:
         return self.query(text, *parameters)[0][0]
+
+    @classmethod
+    @contextmanager
+    def opened(cls, url: str, schema: str, wait_until: Wait) -> Iterator[World]:
+        """The database, clean; its rows are looked at after the test, so they are removed before the next."""
+        with closing(cls(url, schema, wait_until)) as world:
+            world.prepare()
+            world.clean()
+            yield world
 
     def prepare(self) -> None:
         self.query(history.TABLE)

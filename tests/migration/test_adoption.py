@@ -9,40 +9,17 @@ import pytest
 from django.db import connections
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql.schema import ddl
 from tests.migration.catalog import catalog
 from tests.migration.conftest import Site
+from tests.migration.foreign import make_foreign_schema
 from tests.migration.test_install import SNAPSHOT
 from tests.worker_sql import WorkerSql
 
-FOREIGN_FUNCTIONS = """
-create function {schema}.add_job(identifier text, payload json default null, queue_name text default null,
-  run_at timestamptz default null, max_attempts integer default null, job_key text default null,
-  priority integer default null, flags text[] default null, job_key_mode text default 'replace')
-  returns {schema}._private_jobs language plpgsql as $$ begin raise 'Not ours: 100%%'; end $$;
-create function {schema}.add_jobs(specs {schema}.job_spec[], job_key_preserve_run_at boolean default false)
-  returns setof {schema}._private_jobs language plpgsql as $body$ begin raise 'Not "ours"\\'; end $body$;
-create function {schema}.remove_job(job_key text)
-  returns {schema}._private_jobs language plpgsql strict as $$ begin raise 'Not ours'; end $$;
-create function {schema}.complete_jobs(job_ids bigint[])
-  returns setof {schema}._private_jobs language sql as $$ select * from {schema}._private_jobs $$;
-create function {schema}.permanently_fail_jobs(job_ids bigint[], error_message text default null)
-  returns setof {schema}._private_jobs language sql as $$ select * from {schema}._private_jobs $$;
-create function {schema}.reschedule_jobs(job_ids bigint[], run_at timestamptz default null,
-  priority integer default null, attempts integer default null, max_attempts integer default null)
-  returns setof {schema}._private_jobs language sql as $$ select * from {schema}._private_jobs $$;
-create function {schema}.force_unlock_workers(worker_ids text[])
-  returns void language sql as $$ select $$;
-"""
-
 
 @pytest.fixture
-def foreign(site: Site, worker: WorkerSql) -> WorkerSql:
+def foreign(worker: WorkerSql) -> WorkerSql:
     """The schema as somebody else left it, with a job waiting and one running."""
-    worker.query("create schema {schema}")
-    worker.connection.execute(ddl("worker_schema.sql", site.schema).encode())
-    worker.query(FOREIGN_FUNCTIONS)
-    worker.query("insert into {schema}._private_tasks (identifier) values ('task')")
+    make_foreign_schema(worker)
     for name in ("waiting", "running"):
         worker.query("insert into {schema}._private_jobs (task_id, key, payload) values (1, %s, '[1]')", name)
     worker.lock(2)

@@ -15,19 +15,16 @@ from django.db.utils import OperationalError
 from django_graphile_worker.sql import indexes
 from django_graphile_worker.sql.schema import ddl
 from tests.migration.conftest import Site
-from tests.migration.test_adoption import FOREIGN_FUNCTIONS
+from tests.migration.foreign import make_foreign_schema
 from tests.worker_sql import WorkerSql
 
 Wait = Callable[..., None]
 
 
 @pytest.fixture
-def adopted(site: Site, worker: WorkerSql) -> WorkerSql:
+def adopted(worker: WorkerSql) -> WorkerSql:
     """A schema that somebody else made."""
-    worker.query("create schema {schema}")
-    worker.connection.execute(ddl("worker_schema.sql", site.schema).encode())
-    worker.query(FOREIGN_FUNCTIONS)
-    worker.query("insert into {schema}._private_tasks (identifier) values ('task')")
+    make_foreign_schema(worker)
     worker.query("insert into {schema}._private_jobs (task_id) values (1)")
     return worker
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -264,23 +264,25 @@ class TestEndingAClaim:
         assert not claims.complete_in_transaction(cursor, claimed, **shared)
         assert row(cursor, claimed.id, worker_schema) == before
 
-    def test_a_job_cancelled_while_it_runs_is_still_ours_to_complete(
-        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
-    ) -> None:
+    @pytest.fixture
+    def cancelled(self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> Claim:
+        """A job that was removed while it ran."""
         make_job(key="k")
         (claimed,) = claim().claims
         cursor.execute(f"""select "{worker_schema}".remove_job('k')""")
-        done = claims.complete_jobs(cursor, [claimed], schema=worker_schema, holder=WORKER)
-        assert done == {claimed.id}
+        return claimed
+
+    def test_a_job_cancelled_while_it_runs_is_still_ours_to_complete(
+        self, cancelled: Claim, cursor: Any, worker_schema: str
+    ) -> None:
+        done = claims.complete_jobs(cursor, [cancelled], schema=worker_schema, holder=WORKER)
+        assert done == {cancelled.id}
 
     def test_a_job_cancelled_while_it_runs_is_not_revived_by_giving_it_back(
-        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+        self, cancelled: Claim, cursor: Any, worker_schema: str
     ) -> None:
-        make_job(key="k")
-        (claimed,) = claim().claims
-        cursor.execute(f"""select "{worker_schema}".remove_job('k')""")
-        claims.return_jobs(cursor, [claimed], schema=worker_schema, holder=WORKER)
-        stored = row(cursor, claimed.id, worker_schema)
+        claims.return_jobs(cursor, [cancelled], schema=worker_schema, holder=WORKER)
+        stored = row(cursor, cancelled.id, worker_schema)
         assert stored is not None
         assert (stored["is_available"], stored["locked_by"]) == (False, None)
 
@@ -396,47 +398,34 @@ class TestRecovery:
 
 
 class TestManyWorkersAtOnce:
-    def test_what_somebody_is_taking_makes_room_for_the_next_in_line(
+    @pytest.fixture
+    def claim_at_once(
         self, raw_connection: Callable[..., Any], worker_schema: str, transactional_db: None
+    ) -> Callable[..., Iterator[Claimed]]:
+        """Three workers claim, one after the other, and none of them commits."""
+
+        def claim(*tasks: str, **options: Any) -> Iterator[Claimed]:
+            parameters: dict[str, Any] = {"schema": worker_schema, "max_queues": 2} | options
+            task_ids = [make_task(task) for task in tasks]
+            for holder in ("w0", "w1", "w2"):
+                cursor = raw_connection(autocommit=False).cursor()
+                yield claims.claim_jobs(cursor, holder=holder, task_ids=task_ids, **parameters)
+
+        return claim
+
+    def test_what_somebody_is_taking_makes_room_for_the_next_in_line(
+        self, claim_at_once: Callable[..., Iterator[Claimed]]
     ) -> None:
         jobs = [make_job() for _ in range(6)]
-        task_ids = [make_task("task")]
-        taken = []
-        for index in range(3):
-            cursor = raw_connection(autocommit=False).cursor()
-            claimed = claims.claim_jobs(
-                cursor,
-                schema=worker_schema,
-                holder=f"w{index}",
-                task_ids=task_ids,
-                max_jobs=2,
-                max_queues=2,
-                stretch=1,
-            )
-            taken.append(ids(claimed))
+        taken = [ids(each) for each in claim_at_once("task", max_jobs=2, stretch=1)]
         assert taken == [jobs[:2], jobs[2:4], jobs[4:]]
 
-    def test_each_job_is_claimed_once(
-        self, raw_connection: Callable[..., Any], worker_schema: str, transactional_db: None
-    ) -> None:
+    def test_each_job_is_claimed_once(self, claim_at_once: Callable[..., Iterator[Claimed]]) -> None:
         for number in range(60):
             make_job("a" if number % 2 else "b", queue_name=None if number % 3 else f"q{number % 5}")
-        task_ids = [make_task("a"), make_task("b")]
-        connections = [raw_connection(autocommit=False) for _ in range(3)]
         seen: list[int] = []
-        for index, raw in enumerate(connections):
-            claimed = claims.claim_jobs(
-                raw.cursor(),
-                schema=worker_schema,
-                holder=f"w{index}",
-                task_ids=task_ids,
-                max_jobs=15,
-                max_queues=2,
-                stretch=3,
-            )
+        for claimed in claim_at_once("a", "b", max_jobs=15, stretch=3):
             # Nobody has committed: the others step over what is being taken.
             assert len(claimed.claims) >= 15
             seen += ids(claimed)
         assert len(seen) == len(set(seen))
-        for raw in connections:
-            raw.rollback()

@@ -38,9 +38,27 @@ class SteppedRunner(Runner):
         self.executor.close()
 
 
+Build = Callable[..., SteppedRunner]
+
+
 def build(registry: Registry, **overrides: Any) -> SteppedRunner:
     settings = conf.current().replace(**({"log_success": False} | overrides))
     return SteppedRunner(settings, "default", registry=registry)
+
+
+@contextmanager
+def stepped_runners(*functions: Callable[..., Any]) -> Iterator[Build]:
+    """A factory of runners that know only these tasks, ready to be stepped, and closed at the end."""
+    made: list[SteppedRunner] = []
+    with own_tasks(*functions) as registry:
+
+        def make(**overrides: Any) -> SteppedRunner:
+            made.append(build(registry, **overrides).prepare())
+            return made[-1]
+
+        yield make
+        for each in made:
+            each.close()
 
 
 class Gate:

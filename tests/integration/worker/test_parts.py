@@ -25,11 +25,10 @@ from django_graphile_worker.worker.listener import Listener, announces_jobs
 from django_graphile_worker.worker.runner import never
 from tests.conftest import PATIENCE
 from tests.factories import make_job, make_queue, minutes_ago
-from tests.integration.worker.parts import Gate, SteppedRunner, build, own_tasks
+from tests.integration.worker.parts import Build, Gate, SteppedRunner, build, own_tasks, stepped_runners
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Build = Callable[..., SteppedRunner]
 Wait = Callable[..., None]
 
 ran: list[Any] = []
@@ -54,17 +53,9 @@ def slow(payload: Any) -> None:
 def runner() -> Iterator[Build]:
     ran.clear()
     gate.__init__()  # type: ignore[misc]
-    made: list[SteppedRunner] = []
-    with own_tasks(quick, failing, slow) as registry:
-
-        def make(**overrides: Any) -> SteppedRunner:
-            made.append(build(registry, **overrides).prepare())
-            return made[-1]
-
+    with stepped_runners(quick, failing, slow) as make:
         yield make
         gate.may_end.set()
-        for each in made:
-            each.close()
 
 
 def run_all(runner: SteppedRunner, wait_until: Wait) -> None:
@@ -218,7 +209,7 @@ class TestReleaser:
             assert worker.releaser.in_hand == 1
         finally:
             connection.execute(f'drop function "{worker_schema}".refuse() cascade'.encode())
-        worker.releaser._clock = lambda: math.inf
+        worker.releaser._refused._clock = lambda: math.inf
         worker.releaser.step()
         assert not Job.objects.exists()
         assert worker.releaser.in_hand == 0
@@ -268,7 +259,7 @@ class TestReleaser:
         worker = runner()
         worker.fetcher.step()
         wait_until(lambda: worker.slots.is_idle)
-        database = worker.releaser._ledger._database  # type: ignore[attr-defined]
+        database = worker.releaser._settlement._ledger._database  # type: ignore[attr-defined]
         pid = database.connection().info.backend_pid
         raw_connection().execute("select pg_terminate_backend(%s)", [pid])
         with pytest.raises(psycopg.OperationalError):

@@ -15,12 +15,11 @@ from django_graphile_worker.worker.outcome import Interrupted, Succeeded
 from django_graphile_worker.worker.stretches import Stretch
 from tests.conftest import PATIENCE
 from tests.factories import make_job
-from tests.integration.worker.parts import Gate, SteppedRunner, build, own_tasks
+from tests.integration.worker.parts import Build, Gate, SteppedRunner, stepped_runners
 from tests.slot import make_claim
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Build = Callable[..., SteppedRunner]
 Wait = Callable[..., None]
 
 gate = Gate()
@@ -33,17 +32,9 @@ def gated(payload: Any) -> None:
 @pytest.fixture
 def runner() -> Iterator[Build]:
     gate.__init__()  # type: ignore[misc]
-    made: list[SteppedRunner] = []
-    with own_tasks(gated) as registry:
-
-        def make(**overrides: Any) -> SteppedRunner:
-            made.append(build(registry, **overrides).prepare())
-            return made[-1]
-
+    with stepped_runners(gated) as make:
         yield make
         gate.may_end.set()
-        for each in made:
-            each.close()
 
 
 class NoticedLock:

@@ -13,15 +13,14 @@ from django.db import connection as django_connection
 
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker import releaser as releasing
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.outcome import Failed, Interrupted, Succeeded
+from django_graphile_worker.worker.refused import REFUSED_DELAY
 from tests.factories import make_job
-from tests.integration.worker.parts import SteppedRunner, build, own_tasks
+from tests.integration.worker.parts import Build, SteppedRunner, stepped_runners
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Build = Callable[..., SteppedRunner]
 OnRow = Callable[[str, str], AbstractContextManager[None]]
 
 
@@ -30,16 +29,8 @@ def quick(payload: Any) -> None: ...
 
 @pytest.fixture
 def runner() -> Iterator[Build]:
-    made: list[SteppedRunner] = []
-    with own_tasks(quick) as registry:
-
-        def make(**overrides: Any) -> SteppedRunner:
-            made.append(build(registry, **overrides).prepare())
-            return made[-1]
-
+    with stepped_runners(quick) as make:
         yield make
-        for each in made:
-            each.close()
 
 
 @pytest.fixture
@@ -65,7 +56,7 @@ def on_row(raw_connection: Callable[..., Any], worker_schema: str) -> OnRow:
 
 def hurried(worker: SteppedRunner, seconds: float) -> SteppedRunner:
     """Let the releaser's statements take so long; those of the others take what the machine needs."""
-    ledger: Any = worker.releaser._ledger
+    ledger: Any = worker.releaser._settlement._ledger
     ledger._database.deadline = seconds
     return worker
 
@@ -84,13 +75,13 @@ def finish(worker: SteppedRunner, claims: list[Claim]) -> None:
 
 def later(worker: SteppedRunner) -> None:
     """The time has come for whatever was put off."""
-    worker.releaser._clock = lambda: math.inf
+    worker.releaser._refused._clock = lambda: math.inf
 
 
 @contextmanager
 def counted(worker: SteppedRunner) -> Iterator[list[int]]:
     """How many were offered to be completed, statement by statement."""
-    ledger: Any = worker.releaser._ledger
+    ledger: Any = worker.releaser._settlement._ledger
     complete, counts = ledger.complete, []
 
     def count(ended: list[Claim]) -> set[int]:
@@ -121,11 +112,11 @@ def test_more_than_fits_into_the_deadline__goes_in_parts(runner: Build, on_row: 
 
 def test_portions__grow_again(runner: Build) -> None:
     worker = runner()
-    worker.releaser._portion = 1
+    worker.releaser._settlement._offering.portion = 1
     finish(worker, claim(worker, 40))
     worker.releaser.step()
     assert left() == []
-    assert worker.releaser._portion == 64
+    assert worker.releaser._settlement._offering.portion == 64
 
 
 def test_one_that_cannot_be_completed_in_time__keeps_no_other(runner: Build, on_row: OnRow) -> None:
@@ -137,7 +128,7 @@ def test_one_that_cannot_be_completed_in_time__keeps_no_other(runner: Build, on_
         delay = worker.releaser.step()
         assert left() == [stubborn]
         # It may have a tenth of the time.
-        assert delay > releasing.REFUSED_DELAY / 2
+        assert delay > REFUSED_DELAY / 2
         # What comes meanwhile does not wait until it is that one's turn, nor for each other.
         worker.releaser.forget_wake()
         finish(worker, claim(worker, 3))
@@ -182,6 +173,27 @@ def test_job_that_cannot_be_given_back__does_not_end_all_claiming(runner: Build,
     assert not Job.objects.exclude(locked_by=None).exists()
 
 
+def test_connection_that_breaks_between_two_portions__does_not_end_all_claiming(runner: Build) -> None:
+    """The first are back by then; nobody would ever ask for them again."""
+    worker = runner()
+    ledger: Any = worker.releaser._settlement._ledger
+    give_back, answers = ledger.give_back, iter([True, False, True])
+
+    def give_back_or_break(ended: list[Claim]) -> set[int]:
+        if not next(answers):
+            raise psycopg.OperationalError("the connection broke")
+        return set(give_back(ended))
+
+    ledger.give_back = give_back_or_break
+    worker.releaser._settlement._offering.portion = 1
+    worker.releaser.put_back([Interrupted(each, 0.0) for each in claim(worker, 2)], [])
+    worker.releaser.attempt()
+    assert not worker._may_claim()
+    worker.releaser.attempt()
+    assert not Job.objects.exclude(locked_by=None).exists()
+    assert worker._may_claim()
+
+
 def test_queue__is_let_go_only_with_the_last_of_its_jobs(runner: Build, on_row: OnRow) -> None:
     worker = runner()
     claims = claim(worker, 3, queue_name="q")
@@ -204,9 +216,9 @@ def test_shutdown__offers_again_soon_what_was_refused(runner: Build, on_row: OnR
     (job,) = claim(worker, 1)
     finish(worker, [job])
     with on_row("delete", "perform pg_sleep(300);"):
-        assert worker.releaser.step() > releasing.REFUSED_DELAY
+        assert worker.releaser.step() > REFUSED_DELAY
         worker.releaser.hurry()
-        assert worker.releaser._refused[0].offer_at - worker.releaser._clock() <= releasing.REFUSED_DELAY
+        assert worker.releaser._refused.until_next() <= REFUSED_DELAY
         assert worker.releaser.was_woken()
 
 

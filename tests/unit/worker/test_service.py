@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 import threading
+import time
 
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.service import LAST_RETRY, Service
@@ -53,6 +54,21 @@ def test_a_wake_up_ends_the_pause_and_one_during_a_step_is_not_lost() -> None:
     assert service.join(60)
 
 
+def test_a_stop_that_is_taken_for_the_call_of_a_step_ends_the_service_all_the_same() -> None:
+    service = Counter([])
+
+    class StoppedMeanwhile(threading.Event):
+        def clear(self) -> None:
+            service.stop()
+            super().clear()
+
+    service._woken = StoppedMeanwhile()
+    service.wake()
+    service.start()
+    assert service.join(60)
+    assert service.was_closed.is_set()
+
+
 def test_an_error_is_told_and_tried_again_with_growing_patience() -> None:
     troubles: list[tuple[str, str, float]] = []
     service = Counter(
@@ -73,6 +89,48 @@ def test_back_off_is_bounded_and_jittered() -> None:
     delays = [service._retry_delay() for _ in range(40)]
     assert max(delays) <= LAST_RETRY
     assert len(set(delays[-10:])) > 1
+
+
+def test_calls_do_not_shorten_the_wait_after_an_error() -> None:
+    """Whatever made it fail calls again and again: a notification, a connection that is back."""
+    delays: list[float] = []
+
+    def trouble(name: str, error: BaseException, delay: float) -> None:
+        delays.append(delay)
+        service.wake()
+
+    service = Counter([ValueError("again")] * 4, on_trouble=trouble)
+    began = time.monotonic()
+    service.start()
+    for _ in range(5):
+        assert service.stepped.acquire(timeout=60)
+    assert time.monotonic() - began >= sum(delays)
+    service.stop()
+    assert service.join(60)
+
+
+def test_a_hurried_service_tries_again_at_once_and_then_waits_again() -> None:
+    delays: list[float] = []
+    service = Counter([ValueError("no")] * 2, on_trouble=lambda name, error, delay: delays.append(delay))
+    service._retry_delay = lambda: 600.0 if len(delays) < 1 else 0.001  # type: ignore[method-assign]
+    service.start()
+    assert service.stepped.acquire(timeout=60)
+    service.hurry()
+    for _ in range(2):
+        assert service.stepped.acquire(timeout=60)
+    service.stop()
+    assert service.join(60)
+    assert delays == [600.0, 0.001]
+
+
+def test_stopping_ends_the_wait_after_an_error() -> None:
+    told = threading.Event()
+    service = Counter([ValueError("no")], on_trouble=lambda name, error, delay: told.set())
+    service._retry_delay = lambda: 600.0  # type: ignore[method-assign]
+    service.start()
+    assert told.wait(60)
+    service.stop()
+    assert service.join(60)
 
 
 def test_stopping_before_the_start_twice_or_from_itself_is_harmless() -> None:

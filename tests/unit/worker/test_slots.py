@@ -177,6 +177,16 @@ def test_vacant__is_nothing_while_somebody_waits(site: Callable[..., Site], wait
     assert here.slots.vacant == 2
 
 
+def test_calls_do_not_pile_up_while_all_are_busy(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(2)
+    for number in range(500):
+        here.slots.submit([stretch(number)], callers=2)
+    wait_until(lambda: len(here.began) == 2)
+    assert here.slots._calls.qsize() <= 2
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle)
+
+
 def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], wait_until: Wait) -> None:
     """A fetcher that keeps what it fetches beside slots that come and go: nothing is left lying."""
     here = site(3)

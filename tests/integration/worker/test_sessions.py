@@ -1,0 +1,118 @@
+"""What a worker costs the database while it has nothing to do: the sessions it keeps, and what it says in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import conf
+from django_graphile_worker.worker.database import Database
+from django_graphile_worker.worker.library import build_runners, supervised
+from tests.factories import make_job
+from tests.integration.worker.parts import SteppedRunner, own_tasks, stepped_runners
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Sessions = Callable[[], dict[int, str]]
+Wait = Callable[..., None]
+
+
+def quick(payload: Any) -> None:
+    pass
+
+
+@pytest.fixture
+def sessions(raw_connection: Callable[..., Any]) -> Sessions:
+    """The part of the worker that each session belongs to."""
+    connection = raw_connection()
+
+    def look() -> dict[int, str]:
+        rows = connection.execute(
+            "select pid, split_part(application_name, ' ', 2) from pg_stat_activity"
+            " where datname = current_database() and application_name like 'graphile_worker %'"
+        )
+        return dict(rows.fetchall())
+
+    return look
+
+
+@pytest.fixture
+def worker() -> Iterator[SteppedRunner]:
+    """One whose beats have come through for a while."""
+    with stepped_runners(quick) as make:
+        worker = make()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        yield worker
+
+
+class OverheardCursor:
+    def __init__(self, cursor: Any, said: list[str]) -> None:
+        self._cursor = cursor
+        self._said = said
+
+    def execute(self, text: str, *arguments: Any) -> Any:
+        self._said.append(text.split()[1].removeprefix("gw:"))
+        return self._cursor.execute(text, *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
+def overhear(database: Database) -> list[str]:
+    """What is said from now on: each cursor (behind a pooler that may be a transaction), and each statement's tag."""
+    said: list[str] = []
+    original = database.cursor
+
+    @contextmanager
+    def cursor() -> Iterator[Any]:
+        said.append("cursor")
+        with original() as cursor:
+            yield OverheardCursor(cursor, said)
+
+    database.cursor = cursor  # type: ignore[method-assign]
+    return said
+
+
+def test_sweeps__share_one_session(worker: SteppedRunner, sessions: Sessions) -> None:
+    """A session costs more than the sweep: its start is three transactions, and a process."""
+
+    def swept() -> list[int]:
+        worker.recovery.step()
+        return [pid for pid, part in sessions().items() if part == "recovery"]
+
+    first = swept()
+    assert len(first) == 1
+    assert swept() == first
+
+
+def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
+    """Not even that of the one sweep, which no thread of its own closes."""
+    make_job("quick")
+    with own_tasks(quick):
+        # Kept until the end, as a script would: what nobody refers to is closed with a warning.
+        runners = build_runners((), conf.current().replace(log_success=False), with_cron=False)
+        assert supervised(runners, None, once=True) == 0
+    wait_until(lambda: not sessions())
+
+
+def test_sweep__is_one_statement_when_nobody_is_dead(worker: SteppedRunner) -> None:
+    worker.recovery.step()
+    said = overhear(worker.recovery._database)
+    worker.recovery.step()
+    assert said == ["cursor", "dead-workers"]
+
+
+def test_beat__is_one_statement_when_nothing_was_done(worker: SteppedRunner, wait_until: Wait) -> None:
+    said = overhear(worker.heartbeat._database)
+    worker.heartbeat.step()
+    assert said == ["cursor", "beat"]
+    make_job("quick")
+    worker.fetcher.step()
+    wait_until(lambda: worker.slots.is_idle)
+    worker.releaser.step()
+    said.clear()
+    worker.heartbeat.step()
+    assert said == ["cursor", "beat", "cursor", "record-statistics"]
