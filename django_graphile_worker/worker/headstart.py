@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql import claims
+from django_graphile_worker.sql import claims, tasks, visibility
 from django_graphile_worker.worker.database import Database
 
 # A server that takes longer than this is not worth waiting for: the worker opens connections itself.
@@ -26,7 +26,7 @@ _openings: dict[tuple[str, str], Opening] = {}
 def head_start(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
     """Open the first connections of the workers that are built inside the block."""
     for alias in aliases:
-        for part, rehearse in (("fetcher", _rehearse_claim), ("heartbeat", _rehearse_nothing)):
+        for part, rehearse in (("fetcher", _rehearse_fetcher), ("heartbeat", _rehearse_nothing)):
             _openings[alias, part] = Opening(Database(alias, settings, part=part), rehearse)
     try:
         yield
@@ -71,10 +71,12 @@ class Opening:
             self._database.close()
 
 
-def _rehearse_claim(cursor: Any, schema: str) -> None:
-    """A session's first claim takes the server ten times as long as the next: it plans, and reads the catalog."""
-    # No task, no job: this takes nothing.
+def _rehearse_fetcher(cursor: Any, schema: str) -> None:
+    """A session's first statements take the server ten times as long as the next: it plans, and reads the catalog."""
+    # No task, no job: these change nothing, and take nothing.
     claims.claim_jobs(cursor, schema=schema, holder="", task_ids=(), max_jobs=1, max_queues=1, stretch=1)
+    tasks.register_tasks(cursor, (), schema=schema)
+    visibility.worker_tables(cursor, schema=schema)
 
 
 def _rehearse_nothing(cursor: Any, schema: str) -> None:

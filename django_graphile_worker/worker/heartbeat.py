@@ -57,6 +57,9 @@ class Heartbeat(Service):
     def step(self) -> float:
         """One beat; a worker that the register forgot enters it anew under another id."""
         began = self._clock()
+        if not self.was_called and began - self._last_beat < self._interval / 2:
+            # Just registered, which was a beat: another would come between the first job and its claim, for 3 ms.
+            return jittered(self._interval)
         with self._database.cursor() as cursor:
             is_known = workers.beat(
                 cursor,
