@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.jobs import JobDefaults, JobSpec
+from django_graphile_worker.jobs import Job, JobDefaults, JobSpec
 from django_graphile_worker.values import Value
 
 
@@ -53,3 +53,8 @@ def test_a_value_cannot_be_changed_only_copied(value: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         delattr(value, name)
     assert copy.copy(value) == replace(value) == pickle.loads(pickle.dumps(value)) == value
+
+
+@pytest.mark.parametrize("kind", [Settings, Job, JobDefaults, JobSpec])
+def test_no_start_makes_the_methods_that_values_share(kind: type[Value]) -> None:
+    assert {"__eq__", "__hash__", "__repr__"} & set(vars(kind)) == set()

@@ -14,7 +14,7 @@ from django_graphile_worker import add_job, conf
 from django_graphile_worker.worker import headstart
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.headstart import database_of, head_start
-from tests.integration.worker.parts import build, own_tasks
+from tests.integration.worker.parts import SteppedRunner, build, own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -75,6 +75,26 @@ def test_the_rehearsal_takes_no_job(raw_connection: Any, worker_schema: str) -> 
         f'select attempts, locked_at from "{worker_schema}"._private_jobs where id = %s', [job.id]
     )
     assert row.fetchall() == [(0, None)]
+
+
+def test_every_statement_before_the_first_job_was_rehearsed() -> None:
+    with own_tasks(quick) as registry:
+        build(registry).prepare().close()  # the names of its tasks are made only once
+        with head_start(["default"], conf.current()):
+            runner = build(registry)
+            rehearsed = prepared_statements(runner)
+            runner.prepare()
+            runner.fetcher.step()
+            assert "/* gw:worker_tables */" in rehearsed
+            assert prepared_statements(runner) == rehearsed
+            runner.close()
+
+
+def prepared_statements(runner: SteppedRunner) -> set[str]:
+    """The tags of what the session that claims has met before."""
+    connection = runner.claimer._database.connection()
+    rows = connection.execute("select statement from pg_prepared_statements", prepare=False)
+    return {statement.strip().split("*/")[0] + "*/" for (statement,) in rows}
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for(
