@@ -48,9 +48,9 @@ class Heartbeat(Service):
         self._steady_since = float("inf")
         self._last_renewal = clock()
 
-    def register(self) -> None:
+    def register(self, database: Database | None = None) -> None:
         """Enter the register; before the first claim, so that no claim is an orphan's."""
-        with self._database.cursor() as cursor:
+        with (database or self._database).cursor() as cursor:
             workers.register_worker(cursor, self._worker_id(), self._metadata(), schema=self._database.schema)
         self._last_beat = self._steady_since = self._clock()
 

@@ -49,9 +49,10 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connecting]:
 def test_a_worker_takes_over_what_was_opened_for_it(connecting: Connecting) -> None:
     with own_tasks(quick) as registry, head_start(["default"], conf.current()):
         runner = build(registry)
-        assert len(connecting.made) == 2
+        assert len(connecting.made) == 1
         runner.prepare()
-        assert len(connecting.made) == 2
+        runner.fetcher.step()
+        assert len(connecting.made) == 1
         assert not any(connection.closed for connection in connecting.made)
         runner.close()
     assert all(connection.closed for connection in connecting.made)
@@ -86,7 +87,8 @@ def test_every_statement_before_the_first_job_was_rehearsed() -> None:
             runner.prepare()
             runner.fetcher.step()
             assert "/* gw:worker_tables */" in rehearsed
-            assert prepared_statements(runner) == rehearsed
+            # To register leaves a trace, and cannot be rehearsed.
+            assert prepared_statements(runner) - rehearsed == {"/* gw:register-worker */"}
             runner.close()
 
 
@@ -106,7 +108,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
         database = database_of("default", conf.current(), part="fetcher")
         assert database._connection is None
     connecting.may_connect.set()
-    wait_until(lambda: len(connecting.made) == 2 and all(connection.closed for connection in connecting.made))
+    wait_until(lambda: len(connecting.made) == 1 and all(connection.closed for connection in connecting.made))
 
 
 def test_a_database_that_cannot_be_reached_is_told_by_the_worker_itself(monkeypatch: pytest.MonkeyPatch) -> None:
