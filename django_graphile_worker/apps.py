@@ -13,8 +13,6 @@ from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf, registry, routing
-from django_graphile_worker.sql import installation
-from django_graphile_worker.sql import tasks as sql_tasks
 
 logger = logging.getLogger("django_graphile_worker.database")
 
@@ -62,7 +60,7 @@ def _objects_that_stay() -> Iterator[None]:
 
 
 def keep_waiting_jobs(**arguments: Any) -> None:
-    # Here, and not at the top: of all commands only migrate needs Django's migrations, which take 6 ms to load.
+    # Here, and not at the top, as below: of all commands only migrate needs this and Django's migrations, for 7 ms.
     from django_graphile_worker import operations
 
     operations.keep_waiting_jobs(**arguments)
@@ -76,6 +74,9 @@ def install_without_migrations(**arguments: Any) -> None:
 
 def register_task_names(*, using: str, **kwargs: Any) -> None:
     """Make a row for each task, so that nobody who adds a job waits for another's transaction to make it."""
+    from django_graphile_worker.sql import installation
+    from django_graphile_worker.sql import tasks as sql_tasks
+
     if using != routing.queue_alias() or connections[using].vendor != "postgresql":
         return
     schema = conf.current().schema

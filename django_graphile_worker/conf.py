@@ -18,6 +18,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
+from django_graphile_worker.values import Value
 
 SETTING = "GRAPHILE_WORKER"
 LONGEST_DURATION = timedelta(days=3650).total_seconds()
@@ -139,8 +140,8 @@ def _setting(default: Any, convert: Convert) -> Any:
     return field(default=convert(default), metadata={"convert": convert})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Settings(Value):
     """``settings.GRAPHILE_WORKER``, checked; durations are seconds."""
 
     # Where the queue is.
@@ -177,6 +178,10 @@ class Settings:
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, _duration(0.001))
     drop_waiting_jobs: bool = _setting(False, _boolean)
+
+    def __init__(self, **values: Any) -> None:
+        # Checked before; what is not given is the class's own.
+        vars(self).update(values)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Settings:

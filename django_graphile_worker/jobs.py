@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.values import Value
 
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
@@ -25,8 +26,8 @@ class JobKeyMode(StrEnum):
     UNSAFE_DEDUPE = "unsafe_dedupe"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Job(Value):
     """A job as the database knew it when it was read."""
 
     id: int
@@ -47,8 +48,8 @@ class Job:
     flags: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobDefaults:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class JobDefaults(Value):
     """What a task's jobs get unless the call that adds one says otherwise."""
 
     queue_name: str | None = None
@@ -83,8 +84,8 @@ class TaskLike(Protocol):
     def defaults(self) -> JobDefaults: ...
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class JobSpec:
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class JobSpec(Value):
     """A job to be added. A task given as its identifier lends it the task's defaults."""
 
     identifier: str

@@ -12,7 +12,7 @@ from django.db import Error as DatabaseError
 
 from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.configuration import readable_settings
-from django_graphile_worker.sql import installation, visibility
+from django_graphile_worker.sql import visibility
 from django_graphile_worker.sql.errors import not_installed, not_permitted
 
 if TYPE_CHECKING:
@@ -155,6 +155,9 @@ def check_installation(
 
 
 def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
+    # Here, as most commands, the worker's too, check no database: a millisecond of every start.
+    from django_graphile_worker.sql import installation
+
     with connection.cursor() as cursor:
         if not installation.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
             return [_missing(connection, schema)]

@@ -28,9 +28,25 @@ HIDDEN_TABLES = """/* gw:hidden_tables */
                 )
         )"""
 
+# The same, and whether there is anything to be seen: in one look, as the first job waits for it.
+WORKER_TABLES = f"""/* gw:worker_tables */
+    select hidden.*, exists (
+        select from pg_catalog.pg_class as class
+        join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+        where namespace.nspname = %s and class.relname = '_private_workers' and class.relkind in ('r', 'p')
+    )
+    from ({HIDDEN_TABLES}) as hidden"""
+
 
 def hidden_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...]]:
     """The current role, and the tables whose rows row-level security hides from it."""
     cursor.execute(HIDDEN_TABLES, [schema])
     role, tables = cursor.fetchone()
     return str(role), tuple(tables or ())
+
+
+def worker_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...], bool]:
+    """The same for a worker, and whether its tables are there at all."""
+    cursor.execute(WORKER_TABLES, [schema, schema])
+    role, tables, are_installed = cursor.fetchone()
+    return str(role), tuple(tables or ()), bool(are_installed)

@@ -71,7 +71,7 @@ class Assembly:
         settings = self.settings
         self.announcer = Announcer(type(self))
         self.tally = Tally()
-        claiming = self._database("fetcher")
+        self.claiming = claiming = self._database("fetcher")
         self.claimer = Claimer(claiming, settings, self.tasks, holder=self._holder, notify=settings.notify)
         self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
         self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of)

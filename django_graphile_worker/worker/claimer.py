@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.registry import Task
-from django_graphile_worker.sql import claims, installation, visibility
+from django_graphile_worker.sql import claims, visibility
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.errors import not_installed, not_permitted
 from django_graphile_worker.sql.glance import int_array
@@ -203,9 +203,8 @@ class Claimer:
         """Find the schema usable, or say what is wrong with it."""
         alias, schema = self._database.alias, self._settings.schema
         with self._database.cursor() as cursor:
-            relations = installation.relations(cursor, schema=schema)
-            role, hidden = visibility.hidden_tables(cursor, schema=schema)
-        if "_private_workers" not in relations:
+            role, hidden, are_installed = visibility.worker_tables(cursor, schema=schema)
+        if not are_installed:
             raise SchemaError(not_installed(alias, schema))
         if hidden:
             raise SchemaError(not_permitted(alias, schema, f"got {role!r}, to whom {', '.join(hidden)} look empty"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from django_graphile_worker.jobs import storable_text
+
 _OURS = str(Path(__file__).resolve().parent) + "/"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_SUMMARY = 2_000
 _UNREADABLE = "The task failed, and its error could not be put into words."
 
@@ -30,11 +30,7 @@ def summary(error: BaseException) -> str:
 
 def cut(text: str, limit: int) -> str:
     """Text that PostgreSQL takes; the middle goes, as both ends tell more."""
-    text = _cut_middle(text, limit)
-    text = text.replace("\x00", "\\x00")
-    if _SURROGATE.search(text):
-        text = text.encode("utf-8", "backslashreplace").decode()
-    return _cut_middle(text, limit)
+    return _cut_middle(storable_text(_cut_middle(text, limit)), limit)
 
 
 def _cut_middle(text: str, limit: int) -> str:

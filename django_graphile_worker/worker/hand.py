@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from django_graphile_worker.worker.outcome import Failed, Interrupted, Outcome, Succeeded
 
 
-@dataclass(eq=False)
 class Hand:
     """What is to be released next."""
 
-    succeeded: list[Succeeded] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
-    interrupted: list[Interrupted] = field(default_factory=list)
-    queue_ids: list[int] = field(default_factory=list)
-    # The connection broke under an earlier try: rows that are gone now may well
-    # have gone then.
-    is_in_doubt: bool = False
-    # One that was refused is in a hand of its own, to be offered again then.
-    offer_at: float = -math.inf
+    def __init__(self, *, is_in_doubt: bool = False, offer_at: float = -math.inf) -> None:
+        self.succeeded: list[Succeeded] = []
+        self.failed: list[Failed] = []
+        self.interrupted: list[Interrupted] = []
+        self.queue_ids: list[int] = []
+        # The connection broke under an earlier try: rows that are gone now may well
+        # have gone then.
+        self.is_in_doubt = is_in_doubt
+        # One that was refused is in a hand of its own, to be offered again then.
+        self.offer_at = offer_at
 
     def __len__(self) -> int:
         return len(self.succeeded) + len(self.failed) + len(self.interrupted) + len(self.queue_ids)

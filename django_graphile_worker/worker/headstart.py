@@ -1,6 +1,6 @@
-"""The worker's first connections, opened while its code is still being loaded.
+"""The worker's first connection, opened while its code is still being loaded.
 
-To load modules keeps Python busy; to open connections, and to run a session's first statements, keeps the
+To load modules keeps Python busy; to open a connection, and to run a session's first statements, keeps the
 server busy. Side by side, the first job starts 15 ms sooner.
 """
 
@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql import claims
+from django_graphile_worker.sql import claims, tasks, visibility
 from django_graphile_worker.worker.database import Database
 
 # A server that takes longer than this is not worth waiting for: the worker opens connections itself.
 PATIENCE = 1.0
+
+# The only one that the first job waits for.
+PART = "fetcher"
 
 _openings: dict[tuple[str, str], Opening] = {}
 
 
 @contextmanager
 def head_start(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
-    """Open the first connections of the workers that are built inside the block."""
+    """Open the first connection of each worker that is built inside the block."""
     for alias in aliases:
-        for part, rehearse in (("fetcher", _rehearse_claim), ("heartbeat", _rehearse_nothing)):
-            _openings[alias, part] = Opening(Database(alias, settings, part=part), rehearse)
+        _openings[alias, PART] = Opening(Database(alias, settings, part=PART))
     try:
         yield
     finally:
@@ -44,9 +46,8 @@ def database_of(alias: str, settings: Settings, *, part: str) -> Database:
 class Opening:
     """A connection that is being opened on a thread of its own."""
 
-    def __init__(self, database: Database, rehearse: Callable[[Any, str], None]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._rehearse = rehearse
         self._is_wanted = True
         self._thread = threading.Thread(target=self._open, name="graphile-worker-head-start", daemon=True)
         self._thread.start()
@@ -66,16 +67,14 @@ class Opening:
     def _open(self) -> None:
         # Whatever is wrong here, the worker's own first statement meets it again, and is the one to tell.
         with contextlib.suppress(Exception), self._database.cursor() as cursor:
-            self._rehearse(cursor, self._database.schema)
+            _rehearse(cursor, self._database.schema)
         if not self._is_wanted:
             self._database.close()
 
 
-def _rehearse_claim(cursor: Any, schema: str) -> None:
-    """A session's first claim takes the server ten times as long as the next: it plans, and reads the catalog."""
-    # No task, no job: this takes nothing.
+def _rehearse(cursor: Any, schema: str) -> None:
+    """A session's first statements take the server ten times as long as the next: it plans, and reads the catalog."""
+    # No task, no job: these change nothing, and take nothing.
     claims.claim_jobs(cursor, schema=schema, holder="", task_ids=(), max_jobs=1, max_queues=1, stretch=1)
-
-
-def _rehearse_nothing(cursor: Any, schema: str) -> None:
-    pass
+    tasks.register_tasks(cursor, (), schema=schema)
+    visibility.worker_tables(cursor, schema=schema)

@@ -51,15 +51,18 @@ class Heartbeat(Service):
         self._steady_since = float("inf")
         self._last_renewal = clock()
 
-    def register(self) -> None:
+    def register(self, database: Database | None = None) -> None:
         """Enter the register; before the first claim, so that no claim is an orphan's."""
-        with self._database.cursor() as cursor:
+        with (database or self._database).cursor() as cursor:
             workers.register_worker(cursor, self._worker_id(), self._metadata(), schema=self._database.schema)
         self._last_beat = self._steady_since = self._clock()
 
     def step(self) -> float:
         """One beat; a worker that the register forgot enters it anew under another id."""
         began = self._clock()
+        if not self.was_called and began - self._last_beat < self._interval / 2:
+            # Just registered, which was a beat: another would come between the first job and its claim, for 3 ms.
+            return jittered(self._interval)
         with self._database.cursor() as cursor:
             is_known = workers.beat(
                 cursor,

@@ -21,7 +21,9 @@ class StopRequest:
     """Was the worker asked to stop, and how often?
 
     A signal handler may run between any two instructions, so it takes no lock
-    and calls nobody: it counts, and writes a byte that wakes the one who waits.
+    and calls nobody: it counts. The byte that wakes the one who waits is written
+    before, by Python itself: a signal that comes just as the main thread falls
+    asleep, or to another thread, would have its handler called only after that.
     """
 
     def __init__(self) -> None:
@@ -37,6 +39,10 @@ class StopRequest:
         self.reasons.append(reason)
         with contextlib.suppress(OSError):
             os.write(self._writer, b".")
+
+    def be_woken_by_signals(self) -> int:
+        """Have each signal write a byte; what did so until now is the answer."""
+        return signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
     def handle_signal(self, number: int, frame: FrameType | None) -> None:
         self.signal_number = number
@@ -56,8 +62,9 @@ class StopRequest:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the next request; True when the worker is to stop."""
-        if not self.is_made:
-            select.select([self._reader], [], [], timeout)
+        while not self.is_made and select.select([self._reader], [], [], timeout)[0]:
+            # A signal: by the next look its handler has told whether it was one of ours.
+            self.drain()
         return self.is_made
 
     def fileno(self) -> int:
@@ -79,6 +86,7 @@ def handled_signals(request: StopRequest) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    woken_before = request.be_woken_by_signals()
     before: dict[signal.Signals, Any] = {}
     for number in STOP_SIGNALS:
         before[number] = signal.signal(number, request.handle_signal)
@@ -87,6 +95,7 @@ def handled_signals(request: StopRequest) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(woken_before)
 
 
 def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:

@@ -35,7 +35,7 @@ class Runner(Assembly):
         self._prepare()
         self._tell_started()
         # The one that claims before those that can wait: the first job shall not.
-        for service in (self.announcer, self.releaser, self.fetcher, self.heartbeat, *self._outer_services()):
+        for service in (self.fetcher, self.announcer, self.releaser, self.heartbeat, *self._outer_services()):
             service.start()
 
     def drain(self, should_stop: Question = never) -> None:
@@ -87,13 +87,17 @@ class Runner(Assembly):
 
     def _prepare(self) -> None:
         # In the register before the names are read: from then on nobody cleans them away.
-        for begin in (self.claimer.check_installation, self.heartbeat.register, self.claimer.review_tasks):
+        for begin in (self.claimer.check_installation, self._register, self.claimer.review_tasks):
             try:
                 begin()
             except POOLER_CONFUSION:
                 # From now on without prepared statements.
                 begin()
         self.executor.start()
+
+    def _register(self) -> None:
+        # By the connection that is open already: the heartbeat opens its own for the first beat, which no job awaits.
+        self.heartbeat.register(self.claiming)
 
     def _let_jobs_end(self, is_forced: Question) -> None:
         self._wait_for_jobs(self.settings.grace_period, is_forced)

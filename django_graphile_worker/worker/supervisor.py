@@ -107,6 +107,7 @@ class Supervisor:
         soonest = min((child.start_after for child in waiting), default=None)
         timeout = None if soonest is None or not self._replaces else max(soonest - self._clock(), 0.0)
         wait([*sentinels, request.fileno()], timeout)
+        request.drain()
         for child in self.children:
             self._attend(child)
 

@@ -14,7 +14,7 @@ from django_graphile_worker import add_job, conf
 from django_graphile_worker.worker import headstart
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.headstart import database_of, head_start
-from tests.integration.worker.parts import build, own_tasks
+from tests.integration.worker.parts import SteppedRunner, build, own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,9 +49,10 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connecting]:
 def test_a_worker_takes_over_what_was_opened_for_it(connecting: Connecting) -> None:
     with own_tasks(quick) as registry, head_start(["default"], conf.current()):
         runner = build(registry)
-        assert len(connecting.made) == 2
+        assert len(connecting.made) == 1
         runner.prepare()
-        assert len(connecting.made) == 2
+        runner.fetcher.step()
+        assert len(connecting.made) == 1
         assert not any(connection.closed for connection in connecting.made)
         runner.close()
     assert all(connection.closed for connection in connecting.made)
@@ -77,6 +78,27 @@ def test_the_rehearsal_takes_no_job(raw_connection: Any, worker_schema: str) -> 
     assert row.fetchall() == [(0, None)]
 
 
+def test_every_statement_before_the_first_job_was_rehearsed() -> None:
+    with own_tasks(quick) as registry:
+        build(registry).prepare().close()  # the names of its tasks are made only once
+        with head_start(["default"], conf.current()):
+            runner = build(registry)
+            rehearsed = prepared_statements(runner)
+            runner.prepare()
+            runner.fetcher.step()
+            assert "/* gw:worker_tables */" in rehearsed
+            # To register leaves a trace, and cannot be rehearsed.
+            assert prepared_statements(runner) - rehearsed == {"/* gw:register-worker */"}
+            runner.close()
+
+
+def prepared_statements(runner: SteppedRunner) -> set[str]:
+    """The tags of what the session that claims has met before."""
+    connection = runner.claimer._database.connection()
+    rows = connection.execute("select statement from pg_prepared_statements", prepare=False)
+    return {statement.strip().split("*/")[0] + "*/" for (statement,) in rows}
+
+
 def test_a_server_that_does_not_answer_is_not_waited_for(
     connecting: Connecting, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., None]
 ) -> None:
@@ -86,7 +108,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
         database = database_of("default", conf.current(), part="fetcher")
         assert database._connection is None
     connecting.may_connect.set()
-    wait_until(lambda: len(connecting.made) == 2 and all(connection.closed for connection in connecting.made))
+    wait_until(lambda: len(connecting.made) == 1 and all(connection.closed for connection in connecting.made))
 
 
 def test_a_database_that_cannot_be_reached_is_told_by_the_worker_itself(monkeypatch: pytest.MonkeyPatch) -> None:

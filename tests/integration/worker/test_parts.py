@@ -296,6 +296,16 @@ class TestHeartbeat:
         worker.heartbeat.deregister()
         assert registered() == []
 
+    def test_registering_was_a_beat_unless_somebody_calls_for_one(self, runner: Build) -> None:
+        worker = runner()
+        registered_at = worker.heartbeat._last_beat
+        worker.heartbeat.was_called = False
+        assert worker.heartbeat.step() > worker.settings.heartbeat_interval / 2
+        assert worker.heartbeat._last_beat == registered_at
+        worker.heartbeat.was_called = True
+        worker.heartbeat.step()
+        assert worker.heartbeat._last_beat > registered_at
+
     def test_a_worker_with_jobs_in_hand_does_not_leave(
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str
     ) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from django_graphile_worker import add_job
+from django_graphile_worker.worker.service import Service
+from tests.integration.worker.parts import build, own_tasks
 
 SETTINGS = """
 from testproject import databases
@@ -49,6 +51,7 @@ NOT_YET = (
     "django_graphile_worker.crontab",
     "django_graphile_worker.management.operator",
     "django_graphile_worker.operations",
+    "django_graphile_worker.sql.installation",
     "django_graphile_worker.worker.cron",
     "django_graphile_worker.worker.supervisor",
     "json5",
@@ -86,6 +89,18 @@ def test_the_first_job_waits_for_nothing_that_it_does_not_need(modules_of_first_
     loaded = modules_of_first_job()
     assert all(find_spec(name) for name in NOT_YET), "a name that is no module guards nothing"
     assert [name for name in NOT_YET if name in loaded] == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_one_that_claims_starts_before_those_that_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(Service, "start", lambda service: started.append(service.name))
+    with own_tasks() as registry:
+        runner = build(registry)
+        runner.start()
+        runner.close()
+    assert started[0] == "fetcher"
+    assert {"announcer", "releaser", "heartbeat", "recovery"} <= set(started)
 
 
 @pytest.mark.django_db(transaction=True)
