@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from django_graphile_worker import add_job
+from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.service import Service
 from tests.integration.worker.parts import build, own_tasks
 
@@ -94,7 +95,8 @@ def test_the_first_job_waits_for_nothing_that_it_does_not_need(modules_of_first_
 @pytest.mark.django_db(transaction=True)
 def test_the_one_that_claims_starts_before_those_that_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
-    monkeypatch.setattr(Service, "start", lambda service: started.append(service.name))
+    for kind in (Service, Fetcher):
+        monkeypatch.setattr(kind, "start", lambda service: started.append(service.name))
     with own_tasks() as registry:
         runner = build(registry)
         runner.start()
