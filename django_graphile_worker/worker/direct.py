@@ -36,10 +36,12 @@ class DirectStatement:
         return self._database.keeps_statements
 
     def __call__(self, parameters: Sequence[bytes | None]) -> PGresult:
-        connection = self._database.connection()
+        connection = self._prepared_on
+        if connection is None or connection is not self._database.current:
+            connection = self._database.connection()
         token = watchdog.begin(connection, self._database.deadline)
         try:
-            if self._prepared_on is not connection:
+            if connection is not self._prepared_on:
                 self._prepare(connection)
             return self._run(connection, parameters)
         except psycopg.Error as error:

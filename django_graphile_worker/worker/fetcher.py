@@ -171,9 +171,10 @@ class Fetcher(Service):
         self.last_claim_was_empty = False
         self._on_claimed(claims, duration)
         self._slots.is_hungry = True
-        first, *others = stretches(claims)
-        if others:
-            self._slots.submit(others, callers=len(others))
+        now = time.monotonic()
+        for claim in claims[1:]:
+            self._slots.submit([Stretch([claim], None, now)], callers=1)
+        first = Stretch([claims[0]], None, now)
         if not self._slots.keep(first):
             self._slots.submit([first], callers=1)
         return True

@@ -143,7 +143,8 @@ class Listener:
         while notice := link.notifies():
             self._hear(notice.relname.decode(), notice.extra.decode())
         self._is_looking = False
-        self._insist_on_proof()
+        if not self._has_news:
+            self._insist_on_proof()
 
     def _hear(self, channel: str, payload: str) -> None:
         if channel == self._own_channel:

@@ -84,6 +84,8 @@ class Slots:
     @property
     def vacant(self) -> int:
         """Slots with nothing to do, if nobody waits at all."""
+        if not any(self._current):
+            return 0 if self._line else self.concurrency
         busy = [stretch for stretch in self._current if stretch is not None]
         if self._line or any(stretch.claims for stretch in busy):
             return 0
