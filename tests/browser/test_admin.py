@@ -113,6 +113,21 @@ def test_actions_on_some_and_on_all_that_match(open_page: OpenPage) -> None:
     assert Job.objects.filter(last_error="The shop is closed.").count() == before - 2
 
 
+def test_a_mistyped_search_offers_no_action_on_all(open_page: OpenPage) -> None:
+    page = open_page("job/?state=failed", viewport=DESKTOP)
+    page.fill("#gw-q", "taks:print_invoice")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".gw-alarm")
+    assert page.input_value("#gw-q") == "taks:print_invoice"
+    assert page.locator("[data-all]").count() == 0
+    page.click("text=Retrying")
+    page.wait_for_selector("[aria-current=page]:has-text('Retrying')")
+    assert page.input_value("#gw-q") == "taks:print_invoice", "a mistake does not get lost on the way"
+    page.fill("#gw-q", "task:charge_card")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-all]")
+
+
 def test_an_action_on_very_many_goes_on_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "STEP", 4)
     clock = iter(range(10**6))
