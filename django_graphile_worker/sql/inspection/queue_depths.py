@@ -32,7 +32,6 @@ left join lateral (
     order by job.priority, job.run_at, job.id limit 1) as running on queue.locked_at is not null"""
 
 
-
 def _page(bound: str, direction: str) -> str:
     """The queues on one side of a name, those next to it first; by name they come in either case."""
     return f"""/* gw:queues */
