@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 
+from django_graphile_worker.admin import failures
 from django_graphile_worker.admin.redaction import is_secret, redact_text
 from django_graphile_worker.crontab.phrases import parse_phrase
 from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
@@ -137,6 +138,10 @@ def _texts(field: str) -> Callable[[Criteria, str], Criteria]:
     return read_text
 
 
+def _exception(criteria: Criteria, value: str) -> Criteria:
+    return replace(criteria, error_names=criteria.error_names + failures.paths_of(value))
+
+
 def _id(criteria: Criteria, value: str) -> Criteria:
     numbers = tuple(_whole(each) for each in value.split(","))
     return replace(criteria, ids=criteria.ids + numbers)
@@ -206,7 +211,7 @@ READERS: dict[str, Callable[[Criteria, str], Criteria]] = {
     "queue": _texts("queues"),
     "flag": _texts("flags"),
     "priority": _priority,
-    "exception": _texts("error_names"),
+    "exception": _exception,
     "error": _texts("errors"),
     "worker": _texts("workers"),
     "created": _times("created_at", -1),

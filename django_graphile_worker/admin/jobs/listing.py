@@ -11,12 +11,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import chips, databases, moments
+from django_graphile_worker.admin import chips, databases, failures, moments
 from django_graphile_worker.admin.jobs import paging
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
 from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.redaction import redact_text
 from django_graphile_worker.sql.inspection import names, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
@@ -46,7 +45,7 @@ class Line:
     when: SafeString | str
     key: str | None
     flags: list[str]
-    error: str
+    error: failures.Summary
 
 
 class ListingPage(Page):
@@ -173,7 +172,6 @@ class ListingPage(Page):
 
     def _line(self, request: HttpRequest, row: search.JobRow, sees_payloads: bool) -> Line:
         state = row.state
-        error = (row.error or "").split("\n", 1)[0]
         return Line(
             id=row.id,
             url=self.url(request, "job", "change", quote(str(row.id))),
@@ -188,5 +186,5 @@ class ListingPage(Page):
             when=moments.moment(row.moment),
             key=row.key,
             flags=flags_of(row.flags_text),
-            error=error if sees_payloads else redact_text(error),
+            error=failures.summary(row.error, sees_payloads=sees_payloads),
         )
