@@ -106,6 +106,13 @@ class TestEachAction:
         assert (added.payload, added.job_queue.queue_name, added.priority) == ({"order": 2}, "eu", 4)
         assert Job.objects.filter(pk=job_id).exists(), "the old one stays"
 
+    def test_the_form_names_the_time_zone_of_its_times(self, admin_page: Client) -> None:
+        for zone in ("Europe/Paris", "Asia/Tokyo"):
+            with timezone.override(zone):
+                assert f"In the time zone {zone}, where it is " in text(admin_page.get(pages.ADD))
+                job_id = make_job("send")
+                assert f"In the time zone {zone}, where it is " in text(act(admin_page, "reschedule", job_id))
+
 
 class TestManyAtOnce:
     def test_running_jobs_are_left_alone_and_counted(self, admin_page: Client) -> None:
