@@ -251,6 +251,55 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: OpenPage) -> Non
     keep(page, "jobs-narrow")
 
 
+PHONE = {"width": 390, "height": 800}
+
+
+def test_a_narrow_screen_cuts_nothing_off_charts(open_page: OpenPage) -> None:
+    for span in ("hour", "week"):
+        page = open_page(f"overview/?span={span}", viewport=PHONE)
+        boxes = page.evaluate(
+            """() => [...document.querySelectorAll('.gw-axis')].filter(text => text.checkVisibility()).map(text => {
+                const [own, card] = [text, text.closest('figure')].map(one => one.getBoundingClientRect());
+                return [text.textContent, own.left >= card.left && own.right <= card.right, own.height];
+            })"""
+        )
+        assert len(boxes) >= 4 * 5
+        assert [label for label, is_whole, _ in boxes if not is_whole] == []
+        assert min(height for *_, height in boxes) >= 10, "and it can be read"
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_names_of_any_length_leave_room_for_the_rest(open_page: OpenPage, viewport: Any) -> None:
+    name = "x" * 128
+    job_id = make_failed_job(name, error=f"{'Y' * 118}: {'z' * 400}", queue_name=name, key="k" * 300)
+    make_job(name, queue_name=name, run_at=minutes_ago(1))
+    page = open_page("overview/", viewport=viewport)
+    for path in ("overview/", "job/", "jobqueue/", "errorgroup/", f"job/{job_id}/change/"):
+        page.goto(path)
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= viewport["width"], path
+        hidden = page.eval_on_selector_all(
+            ".gw-scroll", "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
+        )
+        assert hidden == 0, path
+        narrow = page.eval_on_selector_all(
+            ".gw-name",
+            "all => all.filter(one => one.checkVisibility() && one.getBoundingClientRect().width < 90).length",
+        )
+        assert narrow == 0, path
+    page.goto("errorgroup/")
+    tall = page.eval_on_selector_all(".gw-error-name", "all => all.filter(one => one.offsetHeight > 100).length")
+    assert tall == 0, "a name is no column of single letters"
+
+
+def test_an_error_stands_right_above_its_field(open_page: OpenPage) -> None:
+    page = open_page("job/add/", viewport=DESKTOP)
+    page.fill("#id_payload", "{")
+    page.click("button:has-text('Add job')")
+    error, field = (page.locator(one).bounding_box() for one in (".field-payload .errorlist", "#id_payload"))
+    assert error["x"] == pytest.approx(field["x"], abs=2)
+    assert 0 <= field["y"] - error["y"] - error["height"] < 12
+
+
 @pytest.mark.skipif(not SCREENSHOTS, reason="set SCREENSHOTS=docs/_static to take the documentation's pictures anew")
 def test_pictures_for_the_documentation(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 1360, "height": 1180})
