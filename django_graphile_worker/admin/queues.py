@@ -66,7 +66,8 @@ class JobQueueAdmin(UnlockingPage):
             "oldest": moments.moment(queue.oldest),
             "holder": queue.locked_by,
             "since": moments.moment(queue.locked_at),
-            "running": f"{queue.running_task} #{queue.running_id}" if queue.running_id else "",
+            "running_task": queue.running_task,
+            "running_id": queue.running_id,
             "running_url": self.url(request, "job", "change", queue.running_id) if queue.running_id else "",
             "jobs_url": self.url(request, "job", q=str(Chip("queue", queue.queue_name)), state=State.READY.value),
         }

@@ -197,7 +197,17 @@ def test_by_keyboard_alone(open_page: OpenPage) -> None:
 def test_texts_can_be_read_in_both_themes(open_page: OpenPage, scheme: str) -> None:
     page = open_page("overview/", color_scheme=scheme, viewport=DESKTOP)
     failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
-    for path in ("overview/", "job/?state=failed", f"job/{failed}/change/", "worker/", "errorgroup/"):
+    for path in (
+        "overview/",
+        "job/?state=failed",
+        "job/?state=failed&q=taks:mistyped",
+        f"job/{failed}/change/",
+        "job/add/",
+        "jobqueue/",
+        "recurringtask/",
+        "worker/",
+        "errorgroup/",
+    ):
         page.goto(path)
         poor = page.evaluate(CONTRAST)
         assert poor == [], path
@@ -289,6 +299,22 @@ def test_names_of_any_length_leave_room_for_the_rest(open_page: OpenPage, viewpo
     page.goto("errorgroup/")
     tall = page.eval_on_selector_all(".gw-error-name", "all => all.filter(one => one.offsetHeight > 100).length")
     assert tall == 0, "a name is no column of single letters"
+
+
+def test_text_from_right_to_left_turns_nothing_else_around(open_page: OpenPage) -> None:
+    """Beside an Arabic name a number, or the value of a payload's key, would change sides."""
+    job_id = make_failed_job("إرسال", payload={"اسم": "محمد"}, error="ValueError: لا")
+    page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
+    key, value = (page.locator(one).bounding_box() for one in (".gw-json-key", ".gw-json-string"))
+    assert key["x"] + key["width"] <= value["x"] + 1
+    number = page.evaluate(
+        """() => {
+            const title = document.querySelector('.gw-heading h1'), range = document.createRange();
+            range.selectNode(title.lastChild);
+            return [title.querySelector('bdi').getBoundingClientRect().right, range.getBoundingClientRect().left];
+        }"""
+    )
+    assert number[0] <= number[1] + 1
 
 
 def test_an_error_stands_right_above_its_field(open_page: OpenPage) -> None:

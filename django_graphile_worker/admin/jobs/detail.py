@@ -62,8 +62,10 @@ class DetailPage(ListingPage):
         sees = self.has_view_payload_permission(request)
         now = timezone.now()
         state = job.state
+        task = job.task_identifier or _("unknown task")
         context: dict[str, Any] = {
-            "title": f"{job.task_identifier or _('unknown task')} #{job.id}",
+            "title": f"{task} #{job.id}",
+            "task": task,
             "job": job,
             "state": state.value,
             "state_name": name_of(state),
