@@ -36,7 +36,7 @@ class JobQueueAdmin(UnlockingPage):
             leaf = _turn(cursor, schema, asked["after"], asked["before"], search=asked["q"], only_held=only_held)
         held = "1" if only_held else None
 
-        def address(**place: str | None) -> str:
+        def address(**place: Any) -> str:
             return self.url(request, "jobqueue", q=asked["q"], held=held, **place)
 
         context = {

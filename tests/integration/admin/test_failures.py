@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -85,6 +86,6 @@ class TestWhyThereAreNoMoreAttempts:
         assert "no attempts left (3 of 3)" in text(admin_page.get(pages.job_url(job_id)))
 
     def test_one_that_is_tried_again_has_some(self, admin_page: Client) -> None:
-        columns = {"attempts": 1, "max_attempts": 3, "run_at": minutes_ago(-5)}
+        columns: dict[str, Any] = {"attempts": 1, "max_attempts": 3, "run_at": minutes_ago(-5)}
         job_id = make_job("charge", last_error=f"{PATH}: stolen", **columns)
         assert "1 of 3" in text(admin_page.get(pages.job_url(job_id)))
