@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 
+from django_graphile_worker.admin import failures
 from django_graphile_worker.admin.redaction import is_secret, redact_text
 from django_graphile_worker.crontab.phrases import parse_phrase
 from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
@@ -48,6 +49,8 @@ class Query:
     chips: tuple[Chip, ...] = ()
     criteria: Criteria = EVERYTHING
     mistakes: tuple[str, ...] = ()
+    # The words that nothing could be made of, as they were written.
+    unread: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return join(self.chips)
@@ -73,18 +76,29 @@ def read(
     meaning: Callable[[str], Meaning] = lambda word: Meaning(),
 ) -> Query:
     """Read a query. What cannot be understood is told, and the rest is used."""
-    query = Query()
-    for found in list(_TOKEN.finditer(text[:LONGEST_QUERY].replace("\x00", "")))[:MOST_CHIPS]:
+    words = list(_TOKEN.finditer(text[:LONGEST_QUERY].replace("\x00", "")))
+    excess = tuple(found[0] for found in words[MOST_CHIPS:])
+    query = Query(mistakes=tuple(_excess(text, len(words))), unread=excess)
+    for found in words[:MOST_CHIPS]:
         quoted = found["quoted"]
         value = found["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         chip = Chip(found["name"], value) if found["name"] else _bare(value, meaning)
         try:
             criteria = _apply(chip, query.criteria, sees_payloads, known_tasks)
         except ValueError as error:
-            query = replace(query, mistakes=(*query.mistakes, f"{chip}: {error}"))
+            mistakes, unread = (*query.mistakes, f"{chip}: {error}"), (*query.unread, found[0])
+            query = replace(query, mistakes=mistakes, unread=unread)
         else:
             query = replace(query, chips=(*query.chips, chip), criteria=criteria)
     return query
+
+
+def _excess(text: str, number: int) -> Iterator[str]:
+    """What is left unread must be told: a query without it finds more than was asked for."""
+    if len(text) > LONGEST_QUERY:
+        yield _("expected at most %(most)s characters, got %(got)s") % {"most": LONGEST_QUERY, "got": len(text)}
+    if number > MOST_CHIPS:
+        yield _("expected at most %(most)s conditions, got %(got)s") % {"most": MOST_CHIPS, "got": number}
 
 
 def _bare(word: str, meaning: Callable[[str], Meaning]) -> Chip:
@@ -122,6 +136,10 @@ def _texts(field: str) -> Callable[[Criteria, str], Criteria]:
         return replace(criteria, **changes)
 
     return read_text
+
+
+def _exception(criteria: Criteria, value: str) -> Criteria:
+    return replace(criteria, error_names=criteria.error_names + failures.paths_of(value))
 
 
 def _id(criteria: Criteria, value: str) -> Criteria:
@@ -193,7 +211,7 @@ READERS: dict[str, Callable[[Criteria, str], Criteria]] = {
     "queue": _texts("queues"),
     "flag": _texts("flags"),
     "priority": _priority,
-    "exception": _texts("error_names"),
+    "exception": _exception,
     "error": _texts("errors"),
     "worker": _texts("workers"),
     "created": _times("created_at", -1),

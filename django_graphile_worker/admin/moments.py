@@ -65,7 +65,7 @@ def moment(value: datetime | None, now: datetime | None = None) -> SafeString | 
         return _("always (-infinity)")
     now = now or timezone.now()
     return format_html(
-        '<time datetime="{}" title="{}">{}</time>', value.isoformat(), exact(value), distance(value, now)
+        '<time datetime="{}" title="{}" dir="auto">{}</time>', value.isoformat(), exact(value), distance(value, now)
     )
 
 

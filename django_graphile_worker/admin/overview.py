@@ -178,7 +178,8 @@ def _percentiles(
 
 
 def _whole(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+    """There is no half of a job."""
+    return f"{value:,.0f}" if value == int(value) else ""
 
 
 def _label(started_at: int, span: series.Span) -> str:

@@ -113,6 +113,21 @@ def test_actions_on_some_and_on_all_that_match(open_page: OpenPage) -> None:
     assert Job.objects.filter(last_error="The shop is closed.").count() == before - 2
 
 
+def test_a_mistyped_search_offers_no_action_on_all(open_page: OpenPage) -> None:
+    page = open_page("job/?state=failed", viewport=DESKTOP)
+    page.fill("#gw-q", "taks:print_invoice")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".gw-alarm")
+    assert page.input_value("#gw-q") == "taks:print_invoice"
+    assert page.locator("[data-all]").count() == 0
+    page.click("text=Retrying")
+    page.wait_for_selector("[aria-current=page]:has-text('Retrying')")
+    assert page.input_value("#gw-q") == "taks:print_invoice", "a mistake does not get lost on the way"
+    page.fill("#gw-q", "task:charge_card")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-all]")
+
+
 def test_an_action_on_very_many_goes_on_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "STEP", 4)
     clock = iter(range(10**6))
@@ -182,7 +197,17 @@ def test_by_keyboard_alone(open_page: OpenPage) -> None:
 def test_texts_can_be_read_in_both_themes(open_page: OpenPage, scheme: str) -> None:
     page = open_page("overview/", color_scheme=scheme, viewport=DESKTOP)
     failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
-    for path in ("overview/", "job/?state=failed", f"job/{failed}/change/", "worker/", "errorgroup/"):
+    for path in (
+        "overview/",
+        "job/?state=failed",
+        "job/?state=failed&q=taks:mistyped",
+        f"job/{failed}/change/",
+        "job/add/",
+        "jobqueue/",
+        "recurringtask/",
+        "worker/",
+        "errorgroup/",
+    ):
         page.goto(path)
         poor = page.evaluate(CONTRAST)
         assert poor == [], path
@@ -234,6 +259,71 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: OpenPage) -> Non
         assert width <= 390, path
     page.goto("job/?state=failed")
     keep(page, "jobs-narrow")
+
+
+PHONE = {"width": 390, "height": 800}
+
+
+def test_a_narrow_screen_cuts_nothing_off_charts(open_page: OpenPage) -> None:
+    for span in ("hour", "week"):
+        page = open_page(f"overview/?span={span}", viewport=PHONE)
+        boxes = page.evaluate(
+            """() => [...document.querySelectorAll('.gw-axis')].filter(text => text.checkVisibility()).map(text => {
+                const [own, card] = [text, text.closest('figure')].map(one => one.getBoundingClientRect());
+                return [text.textContent, own.left >= card.left && own.right <= card.right, own.height];
+            })"""
+        )
+        assert len(boxes) >= 4 * 5
+        assert [label for label, is_whole, _ in boxes if not is_whole] == []
+        assert min(height for *_, height in boxes) >= 10, "and it can be read"
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_names_of_any_length_leave_room_for_the_rest(open_page: OpenPage, viewport: Any) -> None:
+    name = "x" * 128
+    job_id = make_failed_job(name, error=f"{'Y' * 118}: {'z' * 400}", queue_name=name, key="k" * 300)
+    make_job(name, queue_name=name, run_at=minutes_ago(1))
+    page = open_page("overview/", viewport=viewport)
+    for path in ("overview/", "job/", "jobqueue/", "errorgroup/", f"job/{job_id}/change/"):
+        page.goto(path)
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= viewport["width"], path
+        hidden = page.eval_on_selector_all(
+            ".gw-scroll", "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
+        )
+        assert hidden == 0, path
+        narrow = page.eval_on_selector_all(
+            ".gw-name",
+            "all => all.filter(one => one.checkVisibility() && one.getBoundingClientRect().width < 90).length",
+        )
+        assert narrow == 0, path
+    page.goto("errorgroup/")
+    tall = page.eval_on_selector_all(".gw-error-name", "all => all.filter(one => one.offsetHeight > 100).length")
+    assert tall == 0, "a name is no column of single letters"
+
+
+def test_text_from_right_to_left_turns_nothing_else_around(open_page: OpenPage) -> None:
+    """Beside an Arabic name a number, or the value of a payload's key, would change sides."""
+    job_id = make_failed_job("إرسال", payload={"اسم": "محمد"}, error="ValueError: لا")
+    page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
+    key, value = (page.locator(one).bounding_box() for one in (".gw-json-key", ".gw-json-string"))
+    assert key["x"] + key["width"] <= value["x"] + 1
+    number = page.evaluate(
+        """() => {
+            const title = document.querySelector('.gw-heading h1'), range = document.createRange();
+            range.selectNode(title.lastChild);
+            return [title.querySelector('bdi').getBoundingClientRect().right, range.getBoundingClientRect().left];
+        }"""
+    )
+    assert number[0] <= number[1] + 1
+
+
+def test_an_error_stands_right_above_its_field(open_page: OpenPage) -> None:
+    page = open_page("job/add/", viewport=DESKTOP)
+    page.fill("#id_payload", "{")
+    page.click("button:has-text('Add job')")
+    error, field = (page.locator(one).bounding_box() for one in (".field-payload .errorlist", "#id_payload"))
+    assert error["x"] == pytest.approx(field["x"], abs=2)
+    assert 0 <= field["y"] - error["y"] - error["height"] < 12
 
 
 @pytest.mark.skipif(not SCREENSHOTS, reason="set SCREENSHOTS=docs/_static to take the documentation's pictures anew")

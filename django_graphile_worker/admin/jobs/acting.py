@@ -29,6 +29,10 @@ MOST_SELECTED = 1_000
 EXAMPLES = 10
 
 
+class UnclearError(ValueError):
+    """Nobody can tell which jobs are meant."""
+
+
 class ActingPage(ListingPage):
     """Every change of jobs goes through here: POST, with its own permission, once asked for, and noted."""
 
@@ -42,9 +46,10 @@ class ActingPage(ListingPage):
             return self._back(request)
         self.require(action.is_allowed(self, request))
         alias = databases.alias_of(request)
-        criteria = self._chosen(request, alias)
-        if criteria is None:
-            messages.warning(request, _("Choose jobs, or all that match."))
+        try:
+            criteria = self._chosen(request, alias)
+        except UnclearError as error:
+            messages.error(request, str(error))
             return self._back(request)
         is_asked = "confirmed" in request.POST
         form = action.form(request.POST if is_asked else None) if action.form else None
@@ -55,19 +60,23 @@ class ActingPage(ListingPage):
             return self._ask(request, action, criteria, form, alias)
         return self._do(request, action, criteria, form, alias)
 
-    def _chosen(self, request: HttpRequest, alias: str) -> Criteria | None:
-        """The jobs that are meant, and of them only those that the user may see."""
+    def _chosen(self, request: HttpRequest, alias: str) -> Criteria:
+        """The jobs that are meant, and of them only those that the user may see; UnclearError when nobody can tell."""
         within = self.within(request, alias)
         if "all" not in request.POST:
             ids = _ids(request.POST.getlist("id"))
-            return Criteria(ids=ids, within=within) if ids else None
+            if not ids:
+                raise UnclearError(_("Choose jobs, or all that match."))
+            return Criteria(ids=ids, within=within)
         with databases.reading(alias) as session:
             query = self.read_query(request, session, request.POST.get("q", ""))
-        if query.mistakes:
-            # All that match must never mean more than what was on the page.
-            messages.error(request, " ".join(query.mistakes))
-            return None
-        return replace(query.criteria, state=self.state_asked(request.POST.get("state"), query.criteria), within=within)
+        state = request.POST.get("state", "")
+        # All that match must never mean more than what was asked for.
+        mistakes = [*query.mistakes, *_state_mistakes(state)]
+        if mistakes:
+            told = _("Nothing was done, as the search has a mistake, and without it more jobs would match.")
+            raise UnclearError(" ".join([told, *mistakes]))
+        return replace(query.criteria, state=self.state_asked(state, query.criteria), within=within)
 
     def _ask(self, request: HttpRequest, action: Action, criteria: Criteria, form: Any, alias: str) -> HttpResponse:
         with databases.reading(alias) as (cursor, schema):
@@ -184,6 +193,13 @@ class ActingPage(ListingPage):
             return back
         query, state = request.POST.get("q", ""), request.POST.get("state")
         return self.url(request, "job", q=query, state=None if state == State.ANY else state)
+
+
+def _state_mistakes(state: str) -> list[str]:
+    if not state or state in State._value2member_map_:
+        return []
+    expected = ", ".join(each.value for each in State)
+    return [_("state: expected one of %(names)s") % {"names": expected}]
 
 
 def _ids(values: list[str]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
-from django_graphile_worker.admin import databases, moments
+from django_graphile_worker.admin import databases, failures, moments
 from django_graphile_worker.admin.chips import LARGEST_ID, Chip
 from django_graphile_worker.admin.jobs import traces
 from django_graphile_worker.admin.jobs.actions import ACTIONS
@@ -62,8 +62,10 @@ class DetailPage(ListingPage):
         sees = self.has_view_payload_permission(request)
         now = timezone.now()
         state = job.state
+        task = job.task_identifier or _("unknown task")
         context: dict[str, Any] = {
-            "title": f"{job.task_identifier or _('unknown task')} #{job.id}",
+            "title": f"{task} #{job.id}",
+            "task": task,
             "job": job,
             "state": state.value,
             "state_name": name_of(state),
@@ -129,7 +131,7 @@ class DetailPage(ListingPage):
         facts: list[tuple[str, Any, str]] = [
             (_("Task"), job.task_identifier or _("unknown task"), task_url),
             (_("Priority"), job.priority, ""),
-            (_("Attempts"), _("%(number)s of %(most)s") % {"number": job.attempts, "most": job.max_attempts}, ""),
+            (_("Attempts"), self._attempts(job), ""),
             (_("Run at"), moments.exact(job.run_at), ""),
             (_("Created"), moments.exact(job.created_at), ""),
             (_("Updated"), moments.exact(job.updated_at), ""),
@@ -150,6 +152,12 @@ class DetailPage(ListingPage):
             queue_url = self.url(request, "job", q=str(Chip("queue", job.queue_name)))
             facts += [(_("Queue"), job.queue_name, queue_url), *self._queue(request, job)]
         return facts
+
+    def _attempts(self, job: job_detail.JobDetail) -> str:
+        # A job that its task gave up has as many attempts as it may have, however often it ran.
+        if job.state is State.FAILED and failures.was_given_up(job.last_error):
+            return _("none left of %(most)s") % {"most": job.max_attempts}
+        return _("%(number)s of %(most)s") % {"number": job.attempts, "most": job.max_attempts}
 
     def _holder(self, request: HttpRequest, job: job_detail.JobDetail) -> list[tuple[str, Any, str]]:
         if job.locked_by is None:

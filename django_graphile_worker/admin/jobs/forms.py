@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.utils import timezone
+from django.utils.functional import lazy
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -48,6 +51,15 @@ class MomentField(forms.DateTimeField):
             raise forms.ValidationError(str(error)) from None
 
 
+def _zone_told() -> str:
+    """The browser's picker has no time zone, and whoever looks at it may be in another one than the site."""
+    told = {"zone": timezone.get_current_timezone_name(), "time": f"{timezone.localtime():%H:%M}"}
+    return _("In the time zone %(zone)s, where it is %(time)s now.") % told
+
+
+zone_told = lazy(_zone_told, str)
+
+
 def _number(label: Any, smallest: int, largest: int, **options: Any) -> forms.IntegerField:
     return forms.IntegerField(label=label, required=False, min_value=smallest, max_value=largest, **options)
 
@@ -55,7 +67,7 @@ def _number(label: Any, smallest: int, largest: int, **options: Any) -> forms.In
 class RescheduleForm(forms.Form):
     """When and how jobs run."""
 
-    run_at = MomentField(label=gettext_lazy("Run at"), required=False)
+    run_at = MomentField(label=gettext_lazy("Run at"), required=False, help_text=zone_told())
     priority = _number(
         gettext_lazy("Priority"),
         SMALLEST_PRIORITY,
@@ -132,7 +144,11 @@ class AddJobForm(forms.Form):
         max_length=MAX_QUEUE_NAME_LENGTH,
         help_text=gettext_lazy("Jobs of one queue run one after the other."),
     )
-    run_at = MomentField(label=gettext_lazy("Run at"), required=False, help_text=gettext_lazy("Left empty it is now."))
+    run_at = MomentField(
+        label=gettext_lazy("Run at"),
+        required=False,
+        help_text=format_lazy("{} {}", gettext_lazy("Left empty it is now."), zone_told()),
+    )
     priority = _number(
         gettext_lazy("Priority"),
         SMALLEST_PRIORITY,

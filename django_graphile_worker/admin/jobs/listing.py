@@ -11,12 +11,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import chips, databases, moments
+from django_graphile_worker.admin import chips, databases, failures, moments
 from django_graphile_worker.admin.jobs import paging
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
 from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.redaction import redact_text
 from django_graphile_worker.sql.inspection import names, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
@@ -46,7 +45,7 @@ class Line:
     when: SafeString | str
     key: str | None
     flags: list[str]
-    error: str
+    error: failures.Summary
 
 
 class ListingPage(Page):
@@ -101,7 +100,10 @@ class ListingPage(Page):
         alias = databases.alias_of(request)
         with databases.reading(alias) as session:
             cursor, schema = session
-            query = self.read_query(request, session, request.GET.get("q", ""))
+            asked = request.GET.get("q", "")
+            query = self.read_query(request, session, asked)
+            # A mistake stays in the box to be mended, and with the list, whose actions it stops.
+            text = asked if query.mistakes else str(query)
             state = self.state_asked(request.GET.get("state"), query.criteria)
             criteria = replace(query.criteria, state=state, within=self.within(request, alias))
             counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
@@ -112,21 +114,21 @@ class ListingPage(Page):
         sees = self.has_view_payload_permission(request)
         context = {
             "subtitle": hint_of(state),
-            "tabs": self._tabs(request, query, state, counts),
+            "tabs": self._tabs(request, text, state, counts),
             "state": state.value,
-            "query": str(query),
+            "query": text,
             "chips": self._chips(request, query, state),
             "mistakes": query.mistakes,
             "lines": [self._line(request, row, sees) for row in rows],
             "known_tasks": known_tasks,
-            "next_url": self._address(request, str(query), state, after=leaf.after) if leaf.after else "",
-            "previous_url": self._address(request, str(query), state, before=leaf.before) if leaf.before else "",
-            "first_url": self._address(request, str(query), state) if any(places.values()) else "",
+            "next_url": self._address(request, text, state, after=leaf.after) if leaf.after else "",
+            "previous_url": self._address(request, text, state, before=leaf.before) if leaf.before else "",
+            "first_url": self._address(request, text, state) if any(places.values()) else "",
             "examined": leaf.examined and f"{leaf.examined:,}",
             "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
-            "may_match_more": bool(leaf.after or leaf.before) or len(rows) > 1,
+            "may_take_all": not query.mistakes and (bool(leaf.after or leaf.before) or len(rows) > 1),
             "total": moments.count(counts.get(state)),
         }
         return self.render(request, "jobs.html", context)
@@ -145,13 +147,13 @@ class ListingPage(Page):
         return self.url(request, "job", q=query, state=shown, **more)
 
     def _tabs(
-        self, request: HttpRequest, query: chips.Query, current: State, counts: dict[State, Count]
+        self, request: HttpRequest, query: str, current: State, counts: dict[State, Count]
     ) -> list[dict[str, Any]]:
         shown = State.ANY if current is State.FAILING else current
         return [
             {
                 "name": name_of(state),
-                "url": self._address(request, str(query), state),
+                "url": self._address(request, query, state),
                 "count": moments.count(counts.get(state)),
                 "is_current": state is shown,
                 "state": state.value,
@@ -160,18 +162,16 @@ class ListingPage(Page):
         ]
 
     def _chips(self, request: HttpRequest, query: chips.Query, state: State) -> list[dict[str, str]]:
-        """Each chip with the address of the same list without it."""
-        return [
-            {
-                "text": str(chip),
-                "url": self._address(request, chips.join([c for c in query.chips if c is not chip]), state),
-            }
-            for chip in query.chips
-        ]
+        """Each chip with the address of the same list without it; mistakes stay until somebody mends them."""
+
+        def without(chip: chips.Chip) -> str:
+            others = [str(other) for other in query.chips if other is not chip]
+            return self._address(request, " ".join([*others, *query.unread]), state)
+
+        return [{"text": str(chip), "url": without(chip)} for chip in query.chips]
 
     def _line(self, request: HttpRequest, row: search.JobRow, sees_payloads: bool) -> Line:
         state = row.state
-        error = (row.error or "").split("\n", 1)[0]
         return Line(
             id=row.id,
             url=self.url(request, "job", "change", quote(str(row.id))),
@@ -186,5 +186,5 @@ class ListingPage(Page):
             when=moments.moment(row.moment),
             key=row.key,
             flags=flags_of(row.flags_text),
-            error=error if sees_payloads else redact_text(error),
+            error=failures.summary(row.error, sees_payloads=sees_payloads),
         )

@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_graphile_worker.admin import moments
+from django_graphile_worker.admin import failures, moments
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
 
@@ -53,12 +53,18 @@ def _of_job(job: JobDetail, now: datetime) -> Iterator[Event]:
         number = _("Attempt %(number)s of %(most)s") % {"number": job.attempts, "most": job.max_attempts}
         yield _event(_("Running"), f"{number}, {job.locked_by}", job.locked_at, "running", now)
     elif state is State.FAILED:
-        detail = ngettext("%(number)s attempt, no more", "%(number)s attempts, no more", failed) % {"number": failed}
-        yield _event(_("Permanently failed"), detail, failed_at(job, now)[0], "failed", now)
+        yield _event(_("Permanently failed"), _why_no_more(job), failed_at(job, now)[0], "failed", now)
     else:
         number = _("Attempt %(number)s of %(most)s") % {"number": job.attempts + 1, "most": job.max_attempts}
         label = _("Due") if job.is_due else _("Next attempt") if job.attempts else _("Runs")
         yield _event(label, number, job.run_at, "ready" if job.is_due else "scheduled", now)
+
+
+def _why_no_more(job: JobDetail) -> str:
+    """A job that is given up early counts as one that used up its attempts, so their number says nothing then."""
+    if failures.was_given_up(job.last_error):
+        return _("the task gave it up, whatever attempts were left")
+    return _("no attempts left (%(number)s of %(most)s)") % {"number": job.attempts, "most": job.max_attempts}
 
 
 def failed_at(job: JobDetail, now: datetime) -> tuple[datetime, bool]:

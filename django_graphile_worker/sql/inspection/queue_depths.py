@@ -31,14 +31,21 @@ left join lateral (
         and job.locked_by = queue.locked_by
     order by job.priority, job.run_at, job.id limit 1) as running on queue.locked_at is not null"""
 
-PAGE = f"""/* gw:queues */
+
+def _page(bound: str, direction: str) -> str:
+    """The queues on one side of a name, those next to it first; by name they come in either case."""
+    return f"""/* gw:queues */
 with chosen as materialized (
     select id, queue_name, locked_at, locked_by from :SCHEMA._private_job_queues
-    where queue_name > %(after)s and (%(search)s = '' or position(lower(%(search)s) in lower(queue_name)) > 0)
+    where queue_name {bound} and (%(search)s = '' or position(lower(%(search)s) in lower(queue_name)) > 0)
         and (not %(only_held)s or locked_at is not null)
-    order by queue_name limit %(limit)s)
+    order by queue_name {direction} limit %(limit)s)
 {_DEPTHS}
 order by queue.queue_name"""
+
+
+PAGE = _page("> %(after)s", "asc")
+PAGE_BEFORE = _page("< %(before)s", "desc")
 
 # Held queues first: those are what one looks for.
 HELD_FIRST = f"""/* gw:list-queues */
@@ -91,11 +98,25 @@ class QueueDepth(NamedTuple):
 
 
 def queues(
-    cursor: Any, *, schema: str, limit: int, after: str = "", search: str = "", only_held: bool = False
+    cursor: Any,
+    *,
+    schema: str,
+    limit: int,
+    after: str = "",
+    before: str = "",
+    search: str = "",
+    only_held: bool = False,
 ) -> list[QueueDepth]:
-    """A page of queues, by name."""
-    parameters = {"after": after, "search": search, "only_held": only_held, "limit": limit, "most": MOST_COUNTED + 1}
-    cursor.execute(statement(PAGE, schema), parameters)
+    """A page of queues, by name: the first ones after a name, or the last ones before one."""
+    parameters = {
+        "after": after,
+        "before": before,
+        "search": search,
+        "only_held": only_held,
+        "limit": limit,
+        "most": MOST_COUNTED + 1,
+    }
+    cursor.execute(statement(PAGE_BEFORE if before else PAGE, schema), parameters)
     return [QueueDepth._make(row) for row in cursor.fetchall()]
 
 

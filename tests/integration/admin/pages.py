@@ -27,5 +27,11 @@ def text(response: Any) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", without_head)).split())
 
 
+def fields(response: Any) -> dict[str, str]:
+    """What the forms of a page send along without being seen."""
+    hidden = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', body(response))
+    return {name: html.unescape(value) for name, value in hidden}
+
+
 def messages(response: Any) -> list[str]:
     return [str(message) for message in response.context["messages"]]

@@ -106,6 +106,13 @@ class TestEachAction:
         assert (added.payload, added.job_queue.queue_name, added.priority) == ({"order": 2}, "eu", 4)
         assert Job.objects.filter(pk=job_id).exists(), "the old one stays"
 
+    def test_the_form_names_the_time_zone_of_its_times(self, admin_page: Client) -> None:
+        for zone in ("Europe/Paris", "Asia/Tokyo"):
+            with timezone.override(zone):
+                assert f"In the time zone {zone}, where it is " in text(admin_page.get(pages.ADD))
+                job_id = make_job("send")
+                assert f"In the time zone {zone}, where it is " in text(act(admin_page, "reschedule", job_id))
+
 
 class TestManyAtOnce:
     def test_running_jobs_are_left_alone_and_counted(self, admin_page: Client) -> None:
@@ -139,6 +146,27 @@ class TestManyAtOnce:
         response = act_on_all(admin_page, "remove", "tusk:send", confirmed="1")
         assert "tusk:send: expected one of" in messages(response)[0]
         assert Job.objects.filter(pk=job_id).exists()
+
+    def test_a_mistyped_search_never_means_the_whole_tab(self, admin_page: Client) -> None:
+        """What the page sends back must hold the mistake, or nothing would be left to refuse."""
+        ids = {make_failed_job("send"), make_failed_job("charge")}
+        page = admin_page.get(pages.JOBS, {"q": "taks:send", "state": "failed"})
+        assert 'name="all"' not in pages.body(page)
+        sent = pages.fields(page)
+        assert sent["q"] == "taks:send"
+        response = act_on_all(admin_page, "run", sent["q"], state=sent["state"], confirmed="1")
+        assert response.status_code == 200
+        (told,) = messages(response)
+        assert "Nothing was done" in told
+        assert "taks:send: expected one of" in told
+        assert response.context["query"] == "taks:send", "to be mended where it was written"
+        assert set(Job.objects.filter(is_available=False).values_list("pk", flat=True)) == ids
+
+    def test_a_state_that_there_is_not_never_means_all_states(self, admin_page: Client) -> None:
+        make_job("send")
+        (told,) = messages(act_on_all(admin_page, "remove", "task:send", state="faild", confirmed="1"))
+        assert "state: expected one of ready" in told
+        assert Job.objects.count() == 1
 
     def test_all_in_each_state(self, admin_page: Client) -> None:
         jobs = {

@@ -288,6 +288,31 @@ class TestQueues:
         assert "queue 49" not in text(second)
         assert second.context["next_url"] == ""
 
+    def test_leads_back_page_by_page(self, admin_page: Client) -> None:
+        for number in range(130):
+            make_queue(f"queue {number:03}")
+        make_queue("another")
+
+        def names(page: Any) -> list[str]:
+            return [queue["name"] for queue in page.context["queues"]]
+
+        there = [admin_page.get(pages.QUEUES, {"q": "Queue"})]
+        while url := there[-1].context["next_url"]:
+            there.append(admin_page.get(url))
+        assert [len(names(page)) for page in there] == [50, 50, 30]
+        back = [there[-1]]
+        while url := back[-1].context["previous_url"]:
+            assert url in pages.body(back[-1]).replace("&amp;", "&")
+            back.append(admin_page.get(url))
+        assert [names(page) for page in back] == [names(page) for page in reversed(there)]
+        assert names(admin_page.get(pages.QUEUES, {"before": "queue 003"}))[0] == "another", "a whole first page"
+
+    def test_a_page_of_which_nothing_is_left_leads_back(self, admin_page: Client) -> None:
+        make_queue("eu")
+        page = admin_page.get(pages.QUEUES, {"after": "zz"})
+        assert "No queues here." in text(page)
+        assert "eu" in text(admin_page.get(page.context["previous_url"]))
+
 
 class TestWorkers:
     def test_shows_what_each_says_of_itself(self, admin_page: Client, worker_schema: str) -> None:

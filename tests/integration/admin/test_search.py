@@ -69,6 +69,21 @@ class TestChips:
         assert query.criteria == Criteria()
         assert len(query.mistakes) == 1
 
+    @pytest.mark.parametrize("text", ["a " * 31, "key:" + "k" * 2_000])
+    def test_that_are_too_many_or_too_long_are_told(self, text: str) -> None:
+        """A search that silently loses its last condition finds more than was asked for."""
+        (mistake,) = read(text).mistakes
+        assert "expected at most" in mistake
+
+    def test_that_were_mistyped_stay_in_the_box_and_in_every_link(self, admin_page: Client) -> None:
+        for _ in range(60):
+            make_failed_job("print_invoice")
+        response = admin_page.get(pages.JOBS, {"q": "taks:print_invoice priority:0", "state": "failed"})
+        context = response.context
+        assert context["query"] == "taks:print_invoice priority:0"
+        links = [tab["url"] for tab in context["tabs"]] + [chip["url"] for chip in context["chips"]]
+        assert all("taks" in link for link in [*links, context["next_url"]])
+
     def test_written_and_read_again_are_the_same(self) -> None:
         values = ["plain", "with space", 'quo"te', "back\\slash", "a:b", "ünï", "'", "*"]
         written = chips.join([chips.Chip("key", value) for value in values])
