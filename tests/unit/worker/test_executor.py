@@ -379,6 +379,45 @@ def test_function_that_returns_a_coroutine__is_awaited(slot: Slot) -> None:
     assert done == [True]
 
 
+def test_coroutine_inside_a_coroutine__is_awaited_too(slot: Slot) -> None:
+    done: list[Any] = []
+
+    async def innermost() -> None:
+        done.append(True)
+
+    async def inner() -> Any:
+        return innermost()
+
+    async def outer(payload: Any) -> Any:
+        return inner()
+
+    assert isinstance(slot.run(outer), Succeeded)
+    assert done == [True]
+
+
+def test_function_that_returns_a_generator__fails_as_nothing_of_it_has_run(slot: Slot) -> None:
+    def generator() -> Any:
+        yield
+
+    async def async_generator() -> Any:
+        yield
+
+    async def forgetful(payload: Any) -> Any:
+        return async_generator()
+
+    for function in (
+        lambda payload: generator(),
+        lambda payload, helpers: async_generator(),
+        lambda payload: [generator()],
+        forgetful,
+    ):
+        error = slot.failure(function, "[1]").error.splitlines()[0]
+        assert error.endswith(
+            "InvalidTypeError: expected a_task to return when it is done, got a generator: nothing of its body has "
+            "run. Loop over it inside the task."
+        )
+
+
 def test_backoff__is_asked_with_attempts_and_error(slot: Slot) -> None:
     asked: list[Any] = []
 
