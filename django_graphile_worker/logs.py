@@ -14,6 +14,7 @@ from typing import Any
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.redaction import redact_text
 
 LONGEST_TEXT = 500
 
@@ -151,7 +152,7 @@ def _attempt(job: Job) -> str:
 def _problem(error: object) -> str:
     if not isinstance(error, BaseException):
         return shown(error)
-    text = shown(error)
+    text = redact_text(shown(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker import signatures
 from django_graphile_worker.worker.context import Helpers
-from django_graphile_worker.worker.conversion import Converter, converter_for
+from django_graphile_worker.worker.conversion import converter_for
+from django_graphile_worker.worker.foreign_models import Converter
 
 logger = logging.getLogger("django_graphile_worker.worker")
 

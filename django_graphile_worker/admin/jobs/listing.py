@@ -16,7 +16,7 @@ from django_graphile_worker.admin.jobs import paging
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
 from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.redaction import redact_text
+from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import names, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
