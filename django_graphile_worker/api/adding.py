@@ -95,8 +95,7 @@ def _stream(entries: Iterator[Entry], using: str | None) -> int:
 
 def _entries(specs: Iterable[JobSpec], max_payload_size: int) -> Iterator[Entry]:
     if isinstance(specs, JobSpec) or not isinstance(specs, Iterable):
-        way_out = ": put it into a list" if isinstance(specs, JobSpec) else ""
-        raise InvalidTypeError(f"specs: expected an iterable of JobSpec, got {type(specs).__name__}{way_out}.")
+        raise InvalidTypeError(f"specs: expected a list, or another iterable, of JobSpec, got {type(specs).__name__}.")
     return (_numbered_entry(index, spec, max_payload_size) for index, spec in enumerate(specs))
 
 
