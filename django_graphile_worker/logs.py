@@ -9,7 +9,7 @@ signals), and never a payload.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django_graphile_worker import conf, signals
@@ -167,6 +167,10 @@ def _event(logger: logging.Logger, level: int, template: str) -> Callable[..., N
     return receiver
 
 
+def _jobs_recovered(*, job_ids: Sequence[int] = (), **arguments: Any) -> None:
+    (_recovered_jobs if job_ids else _recovered_nothing)(job_ids=job_ids, **arguments)
+
+
 class _Lenient(dict[str, str]):
     """A line with a gap is better than no line."""
 
@@ -196,6 +200,9 @@ def _extra(facts: dict[str, str]) -> dict[str, str]:
 # logging refuses extra attributes that a record has already.
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
+_recovered_jobs = _event(_worker, logging.WARNING, "recovered the jobs {job_ids} of dead workers: {dead_worker_ids}")
+_recovered_nothing = _event(_worker, logging.WARNING, "removed dead workers, which held no jobs: {dead_worker_ids}")
+
 _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _event(
         _worker, logging.INFO, "worker {worker_id} started on {database}: {concurrency} at a time, tasks: {tasks}"
@@ -215,9 +222,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
     "claim_lost": _claim_lost,
-    "jobs_recovered": _event(
-        _worker, logging.WARNING, "recovered the jobs {job_ids} of dead workers: {dead_worker_ids}"
-    ),
+    "jobs_recovered": _jobs_recovered,
     "stale_locks_released": _event(_worker, logging.WARNING, "released stale locks: {jobs} jobs, {queues} queues"),
     "cron_started": _event(_cron, logging.INFO, "cron started: {items}"),
     "cron_scheduled": _event(_cron, logging.INFO, "cron scheduled {identifiers} for {tick}"),

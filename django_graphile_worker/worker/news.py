@@ -50,6 +50,9 @@ class News:
 
     def recovered(self, recovered: Recovered) -> None:
         self.tell(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
+        # Nobody ran them to their end, so nobody else will tell it.
+        for each in recovered.exhausted:
+            self.tell(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)
 
     def stale_locks(self, jobs: int, queues: int) -> None:
         self.tell(signals.stale_locks_released, jobs=jobs, queues=queues)

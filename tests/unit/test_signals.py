@@ -177,6 +177,15 @@ def test_a_line_of_a_worker(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_dead_workers_are_told_with_their_jobs__if_they_had_any(caplog: pytest.LogCaptureFixture) -> None:
+    send("jobs_recovered", worker_id="w", job_ids=(4, 5), dead_worker_ids=("v",))
+    send("jobs_recovered", worker_id="w", job_ids=(), dead_worker_ids=("v", "u"))
+    assert caplog.messages == [
+        "recovered the jobs 4, 5 of dead workers: v",
+        "removed dead workers, which held no jobs: v, u",
+    ]
+
+
 def test_crontab_items_are_told_by_name__never_with_their_payload(caplog: pytest.LogCaptureFixture) -> None:
     items = parse_crontab('0 4 * * * report {"password": "swordfish"}\n@daily tidy ?id=evening {}')
     send("cron_started", worker_id="w", items=items)
