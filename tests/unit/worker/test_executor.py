@@ -266,6 +266,20 @@ def test_abort__is_seen_by_running_and_by_future_jobs(slot: Slot) -> None:
     assert isinstance(slot.run(awaits), Succeeded)
 
 
+def test_retry_at_once_while_the_worker_stops__costs_no_attempt(slot: Slot) -> None:
+    def gives_way(payload: Any) -> None:
+        raise RetryLater(payload)
+
+    async def gives_way_too(payload: Any) -> None:
+        raise RetryLater(payload)
+
+    assert slot.failure(gives_way, "0").delay == 0
+    slot.executor.abort()
+    assert isinstance(slot.run(gives_way, "0"), Interrupted)
+    assert isinstance(slot.run(gives_way_too, "0"), Interrupted)
+    assert slot.failure(gives_way, "60").delay == 60
+
+
 def test_abort__wakes_a_coroutine_that_awaits_it(slot: Slot) -> None:
     started = threading.Event()
 
