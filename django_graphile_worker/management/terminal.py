@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from django.db import connections
@@ -69,11 +70,16 @@ def _listed(names: Sequence[str]) -> str:
 class Formatter(logging.Formatter):
     """A time, a message; colour says how bad it is."""
 
-    def __init__(self, *, is_colored: bool) -> None:
+    def __init__(self, *, is_colored: bool, is_detailed: bool = True) -> None:
         super().__init__("%(asctime)s %(message)s", datefmt="%H:%M:%S")
         self._is_colored = is_colored
+        # Tracebacks of what will be tried again, too; of what will not be, always.
+        self._is_detailed = is_detailed
 
     def format(self, record: logging.LogRecord) -> str:
+        if record.levelno < logging.ERROR and not self._is_detailed:
+            record = copy(record)
+            record.exc_info = record.exc_text = None
         text = super().format(record)
         paint = COLORS.get(record.levelno) if self._is_colored else None
         return paint(text) if paint else text
@@ -85,6 +91,6 @@ def set_up_logging(plan: Plan) -> None:
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter(is_colored=plan.is_colored))
+    handler.setFormatter(Formatter(is_colored=plan.is_colored, is_detailed=plan.verbosity > 1))
     logger.addHandler(handler)
     logger.setLevel(LEVELS.get(plan.verbosity, logging.INFO))
