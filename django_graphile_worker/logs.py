@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django_graphile_worker import conf, signals
-from django_graphile_worker.exceptions import RetryLater
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.repetition import Repetitions
+from django_graphile_worker.tracebacks import worth_logging
 
 LONGEST_TEXT = 500
 
@@ -133,12 +133,7 @@ def _tell_job(
     facts: dict[str, object] = _facts(job, outcome, worker_id) | {"duration": duration}
     if error is not None:
         facts |= {"error": _problem(error), "retry_in": retry_in}
-    _jobs.log(level, "%s", message, extra=facts, exc_info=_worth_a_traceback(error))
-
-
-def _worth_a_traceback(error: object) -> BaseException | None:
-    """For whoever collects errors from the log; a formatter may leave it out. A retry asked for is no error."""
-    return error if isinstance(error, BaseException) and not isinstance(error, RetryLater) else None
+    _jobs.log(level, "%s", message, extra=facts, exc_info=worth_logging(error))
 
 
 def _facts(job: Job, outcome: str, worker_id: str) -> dict[str, object]:

@@ -12,6 +12,7 @@ from django.db import connections
 from django.utils.termcolors import make_style
 
 from django_graphile_worker import __version__
+from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.worker.runner import Runner
 
@@ -75,6 +76,10 @@ class Formatter(logging.Formatter):
         self._is_colored = is_colored
         # Tracebacks of what will be tried again, too; of what will not be, always.
         self._is_detailed = is_detailed
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        # An error's text may hold what a terminal obeys.
+        return "\n".join(map(escaped, super().formatException(ei).split("\n")))
 
     def format(self, record: logging.LogRecord) -> str:
         if record.levelno < logging.ERROR and not self._is_detailed:

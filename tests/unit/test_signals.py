@@ -188,6 +188,15 @@ def test_a_retry_that_the_task_asked_for_is_no_error(caplog: pytest.LogCaptureFi
     assert vars(record)["error"] == "RetryLater: rate limited"
 
 
+def test_an_error_that_cannot_be_written_to_a_file_leaves_its_traceback_out(caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("it failed")
+    error.__cause__ = ValueError("\ud800")
+    for each in (error, error.__cause__):
+        send("job_failed", job=make_job(), duration=0.5, error=each, retry_in=1.0)
+    assert [record.exc_info for record in caplog.records] == [None, None]
+    assert caplog.messages[1].endswith("ValueError: \\ud800")
+
+
 def test_secrets_in_an_error_are_hidden(caplog: pytest.LogCaptureFixture) -> None:
     send("job_failed", job=make_job(), duration=0.5, error=ValueError("no: token=hunter2 at x"), retry_in=5.0)
     assert "hunter2" not in caplog.messages[0]

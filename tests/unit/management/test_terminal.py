@@ -9,9 +9,9 @@ import pytest
 from django_graphile_worker.management.terminal import Formatter
 
 
-def make_record(level: int) -> logging.LogRecord:
+def make_record(level: int, text: str = "no such order") -> logging.LogRecord:
     try:
-        raise ValueError("no such order")
+        raise ValueError(text)
     except ValueError as error:
         exception = (ValueError, error, error.__traceback__)
     return logging.LogRecord("a", level, __file__, 1, "it failed", (), exception)
@@ -34,3 +34,9 @@ def test_traceback__is_shown_for_what_is_final_or_to_whoever_asks_for_more(
     assert "it failed" in text
     assert ("Traceback" in text) is has_traceback
     assert record.exc_info, "other handlers get it in any case"
+
+
+def test_traceback__cannot_command_the_terminal() -> None:
+    text = Formatter(is_colored=False).format(make_record(logging.ERROR, "\x1b[2Jgone"))
+    assert text.endswith("ValueError: \\x1b[2Jgone")
+    assert len(text.splitlines()) > 3
