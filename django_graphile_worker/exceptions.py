@@ -81,6 +81,10 @@ class LostClaimError(GraphileWorkerError):
     """The job is no longer claimed by this worker, so its result must not be written."""
 
 
+class WorkerDiedError(GraphileWorkerError):
+    """A job's worker died under it once too often; told with ``job_permanently_failed``, never raised."""
+
+
 class LeftoverStateError(GraphileWorkerError):
     """A task returned with a transaction or a changed session left open."""
 

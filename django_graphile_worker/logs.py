@@ -9,11 +9,14 @@ signals), and never a payload.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.redaction import redact_text
+from django_graphile_worker.repetition import Repetitions
+from django_graphile_worker.tracebacks import worth_logging
 
 LONGEST_TEXT = 500
 
@@ -21,6 +24,8 @@ _jobs = logging.getLogger("django_graphile_worker.jobs")
 _worker = logging.getLogger("django_graphile_worker.worker")
 _cron = logging.getLogger("django_graphile_worker.cron")
 _database = logging.getLogger("django_graphile_worker.database")
+
+_troubles = Repetitions()
 
 
 def connect() -> None:
@@ -46,7 +51,10 @@ def _is_telling_successes() -> bool:
 
 def shown(value: object) -> str:
     """Text for one line of a log: no line breaks, no control characters, no novel."""
-    text = str(value)
+    try:
+        text = str(value)
+    except BaseException:  # whatever an exception's own methods do; the line is worth more
+        text = "<its text could not be read>"
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]}…"
     return escaped(text)
@@ -122,10 +130,10 @@ def _tell_job(
         message += f", next try in {retry_in:.0f} s"
     if error is not None:
         message += f": {_problem(error)}"
-    facts = _facts(job, outcome, worker_id) | {"duration": duration}
-    # The traceback is in the job's last_error; in the log it is for those who ask for every detail.
-    with_traceback = error if error is not None and _jobs.isEnabledFor(logging.DEBUG) else None
-    _jobs.log(level, "%s", message, extra=facts, exc_info=with_traceback)
+    facts: dict[str, object] = _facts(job, outcome, worker_id) | {"duration": duration}
+    if error is not None:
+        facts |= {"error": _problem(error), "retry_in": retry_in}
+    _jobs.log(level, "%s", message, extra=facts, exc_info=worth_logging(error))
 
 
 def _facts(job: Job, outcome: str, worker_id: str) -> dict[str, object]:
@@ -151,7 +159,7 @@ def _attempt(job: Job) -> str:
 def _problem(error: object) -> str:
     if not isinstance(error, BaseException):
         return shown(error)
-    text = shown(error)
+    text = redact_text(shown(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -159,11 +167,44 @@ def _event(logger: logging.Logger, level: int, template: str) -> Callable[..., N
     """A receiver that writes the signal's arguments into one line."""
 
     def receiver(**arguments: Any) -> None:
-        if logger.isEnabledFor(level):
-            facts = {name: _fact(value) for name, value in arguments.items() if name not in {"sender", "signal"}}
-            logger.log(level, "%s", template.format_map(_Lenient(facts)), extra=_extra(facts))
+        _write(logger, level, template, arguments)
 
     return receiver
+
+
+def _write(logger: logging.Logger, level: int, template: str, arguments: Mapping[str, Any]) -> None:
+    if logger.isEnabledFor(level):
+        facts = {name: value for name, value in arguments.items() if name not in {"sender", "signal"}}
+        told = _Lenient({name: _told(value) for name, value in facts.items()})
+        logger.log(level, "%s", template.format_map(told), extra=_extra(facts))
+
+
+def _repeated(logger: logging.Logger, template: str) -> Callable[..., None]:
+    """The same for troubles, which come back every few moments: now and then is enough, all of it is for DEBUG."""
+
+    def receiver(**arguments: Any) -> None:
+        worker_id, action, error = (arguments.get(name) for name in ("worker_id", "action", "error"))
+        kept_back = _troubles.hear((worker_id, action, _kind(error)))
+        more = f" ({kept_back} more like it were not written)" if kept_back else ""
+        _write(logger, logging.DEBUG if kept_back is None else logging.WARNING, template + more, arguments)
+
+    return receiver
+
+
+def _kind(error: object) -> str:
+    """Server gone, refused, starting up: one trouble in many words."""
+    code = getattr(error, "sqlstate", None)
+    is_connection = code is None and any(kind.__name__ == "OperationalError" for kind in type(error).__mro__)
+    return "connection" if is_connection or str(code).startswith(("08", "57P")) else type(error).__name__
+
+
+def _database_answered(*, worker_id: str = "", **arguments: Any) -> None:
+    _troubles.forget(lambda subject: isinstance(subject, tuple) and subject[0] == worker_id)
+    _answered(worker_id=worker_id, **arguments)
+
+
+def _jobs_recovered(*, job_ids: Sequence[int] = (), **arguments: Any) -> None:
+    (_recovered_jobs if job_ids else _recovered_nothing)(job_ids=job_ids, **arguments)
 
 
 class _Lenient(dict[str, str]):
@@ -173,7 +214,7 @@ class _Lenient(dict[str, str]):
         return "?"
 
 
-def _fact(value: object) -> str:
+def _told(value: object) -> str:
     if isinstance(value, BaseException):
         return _problem(value)
     if isinstance(value, float):
@@ -188,12 +229,22 @@ def _word(item: object) -> str:
     return str(getattr(item, "name", item))
 
 
-def _extra(facts: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in facts.items() if name not in _RESERVED}
+def _extra(facts: Mapping[str, object]) -> dict[str, object]:
+    return {name: _fact(value) for name, value in facts.items() if name not in _RESERVED}
+
+
+def _fact(value: object) -> object:
+    """Numbers as numbers, for whoever counts; everything else as in the line."""
+    return value if value is None or isinstance(value, int | float) else _told(value)
 
 
 # logging refuses extra attributes that a record has already.
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+_recovered_jobs = _event(_worker, logging.WARNING, "recovered the jobs {job_ids} of dead workers: {dead_worker_ids}")
+_recovered_nothing = _event(_worker, logging.WARNING, "removed dead workers, which held no jobs: {dead_worker_ids}")
+
+_answered = _event(_database, logging.INFO, "the database answers again after {duration} s")
 
 _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _event(
@@ -205,21 +256,18 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
         _worker, logging.WARNING, "worker {worker_id} lost its lease and goes on as {new_worker_id}"
     ),
     "listening_started": _event(_worker, logging.DEBUG, "worker {worker_id} is listening"),
-    "listening_lost": _event(
-        _worker, logging.WARNING, "worker {worker_id} stopped listening, tries again in {retry_in} s: {error}"
-    ),
+    "listening_lost": _repeated(_worker, "worker {worker_id} stopped listening, tries again in {retry_in} s: {error}"),
     "job_started": _job_started,
     "job_succeeded": _job_succeeded,
     "job_failed": _job_failed,
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
     "claim_lost": _claim_lost,
-    "jobs_recovered": _event(
-        _worker, logging.WARNING, "recovered the jobs {job_ids} of dead workers: {dead_worker_ids}"
-    ),
+    "jobs_recovered": _jobs_recovered,
     "stale_locks_released": _event(_worker, logging.WARNING, "released stale locks: {jobs} jobs, {queues} queues"),
     "cron_started": _event(_cron, logging.INFO, "cron started: {items}"),
     "cron_scheduled": _event(_cron, logging.INFO, "cron scheduled {identifiers} for {tick}"),
     "cron_backfilled": _event(_cron, logging.INFO, "cron backfilled {identifier}: {ticks}"),
-    "database_trouble": _event(_database, logging.WARNING, "{action} failed, next try in {retry_in} s: {error}"),
+    "database_trouble": _repeated(_database, "{action} failed, next try in {retry_in} s: {error}"),
+    "database_answered": _database_answered,
 }

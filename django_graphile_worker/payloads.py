@@ -100,7 +100,7 @@ class _Place(NamedTuple):
 
     def children(self) -> list[_Place]:
         if isinstance(self.value, dict):
-            return [self.child(_key_step(key), item) for key, item in self.value.items()]
+            return [self.child(key_step(key), item) for key, item in self.value.items()]
         if isinstance(self.value, list | tuple):
             return [self.child(f"[{index}]", item) for index, item in enumerate(self.value)]
         return []
@@ -162,7 +162,7 @@ def _key_complaint(key: Any) -> str | None:
         return f"expected finite numbers as keys, got {key!r}"
     if key is None or isinstance(key, int | float):
         return None
-    return f"expected strings as keys, got {key!r} ({type(key).__name__})"
+    return f"expected strings as keys, got {type(key).__name__}"
 
 
 def _text_complaint(text: str) -> str | None:
@@ -176,10 +176,11 @@ def _text_complaint(text: str) -> str | None:
 def _unsupported(value: Any, error: Exception) -> str:
     if isinstance(error, TypeError):
         return f"expected a value that JSON can hold, got {type(value).__name__}"
-    return f"expected a value that JSON can hold, got {value!r} ({error})"
+    return f"expected a value that JSON can hold, got {type(value).__name__} ({error})"
 
 
-def _key_step(key: Any) -> str:
+def key_step(key: Any) -> str:
+    """The step to a key's value in a path: ``.name``, or ``["any text"]``."""
     text = key if isinstance(key, str) else json.dumps(key) if key is None or isinstance(key, bool) else str(key)
     return f".{text}" if re.fullmatch(_PLAIN_KEY, text) else f"[{json.dumps(text)}]"
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import functools
-import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import markcoroutinefunction
 
 from django_graphile_worker.exceptions import (
     InvalidJobError,
     InvalidTypeError,
 )
 from django_graphile_worker.jobs import Job, JobDefaults, JobKeyMode, is_valid_identifier
+from django_graphile_worker.signatures import innermost, is_async_function, is_generator_function, source_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# What other queues call our options.
+_NAMES_ELSEWHERE = {"name": "identifier", "max_retries": "max_attempts", "retries": "max_attempts", "schedule": "cron"}
 
 Backoff = timedelta | Callable[..., Any]
 
@@ -43,7 +48,7 @@ class Task(Generic[P, R]):
         self.function = function
         self.identifier = identifier
         self.defaults = defaults
-        self.is_async = _is_async(function)
+        self.is_async = is_async_function(function)
         self.atomic = atomic
         self.backoff = backoff
         self.cron = cron
@@ -71,7 +76,7 @@ class Task(Generic[P, R]):
 
     @property
     def origin(self) -> tuple[str, str]:
-        function = _innermost(self.function)
+        function = innermost(self.function)
         name = getattr(function, "__qualname__", type(function).__qualname__)
         return str(getattr(function, "__module__", "")), str(name)
 
@@ -174,6 +179,7 @@ def task(
     if callable(function_or_identifier):
         return _register(function_or_identifier, None, JobDefaults())
     name = _task_identifier(function_or_identifier if identifier is None else identifier)
+    _refuse_unknown_options(defaults)
     job_defaults = JobDefaults(**defaults)
     schedules = _cron_lines(cron)
     _check_backoff(backoff)
@@ -192,6 +198,11 @@ def _register(function: Callable[P, R], identifier: str | None, defaults: JobDef
             f"@task: expected a plain function, got the task {function.identifier!r}: decorate the function once."
         )
     registered = Task(function, identifier or _name_of(function), defaults=defaults, **options)
+    if is_generator_function(function):
+        raise InvalidTypeError(
+            f"@task: expected a function that returns when it is done, got the generator {registered.place}: calling "
+            "it runs nothing of its body. Take 'yield' out of it, or put it into another function and loop over that."
+        )
     if registered.atomic and registered.is_async:
         raise InvalidTypeError(
             f"@task(atomic=True): expected a plain function, got the async function "
@@ -202,8 +213,17 @@ def _register(function: Callable[P, R], identifier: str | None, defaults: JobDef
     return registered
 
 
+def _refuse_unknown_options(given: Iterable[str]) -> None:
+    defaults = [field.name for field in dataclasses.fields(JobDefaults)]
+    options = ["identifier", *defaults, "atomic", "backoff", "cron"]
+    for name in set(given) - set(defaults):
+        meant = _NAMES_ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, options, n=1)), None)
+        way_out = f"Did you mean {meant!r}?" if meant else f"There are {', '.join(options)}."
+        raise InvalidTypeError(f"@task: expected an option that it knows, got {name!r}. {way_out}")
+
+
 def _name_of(function: Callable[..., Any]) -> str:
-    name = getattr(_innermost(function), "__name__", None)
+    name = getattr(innermost(function), "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
         raise InvalidTypeError(f'@task: expected a function with a name, got {function!r}: write @task("a_name").')
     return name
@@ -232,28 +252,6 @@ def _cron_lines(cron: object) -> tuple[str, ...]:
 def _check_backoff(backoff: object) -> None:
     if backoff is not None and not isinstance(backoff, timedelta) and not callable(backoff):
         raise InvalidTypeError(f"@task(backoff=...): expected a timedelta or a callable, got {backoff!r}.")
-
-
-def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(function, functools.partial):
-        function = function.func
-    innermost: Callable[..., Any] = inspect.unwrap(function)
-    return innermost
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object with async __call__
-    return iscoroutinefunction(function) or iscoroutinefunction(call)
-
-
-def source_of(function: Callable[..., Any]) -> tuple[str, int]:
-    """The file and the first line of a function; of a callable object, its class's call."""
-    innermost = _innermost(function)
-    call = getattr(type(innermost), "__call__", None)  # noqa: B004 - a callable object's method
-    code = getattr(innermost, "__code__", None) or getattr(call, "__code__", None)
-    return (code.co_filename, code.co_firstlineno) if code else ("unknown", 0)
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:

@@ -79,3 +79,5 @@ cron_backfilled = Event("worker_id", "identifier", "ticks")
 
 # The database did not do what it was asked; the worker tries again after retry_in.
 database_trouble = Event("worker_id", "action", "error", "retry_in")
+# Every part of the worker gets its answers again; duration is how long that was not so.
+database_answered = Event("worker_id", "duration")

@@ -11,7 +11,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from django_graphile_worker.admin import moments
-from django_graphile_worker.admin.redaction import redact_text
+from django_graphile_worker.redaction import redact_text
 
 # Up to so many objects get an entry each, which their history shows; more share one that names them.
 MOST_ENTRIES = 100

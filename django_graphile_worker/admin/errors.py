@@ -11,8 +11,8 @@ from django_graphile_worker.admin import databases, failures, moments
 from django_graphile_worker.admin.chips import Chip, join
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.redaction import redact_text
 from django_graphile_worker.models import Job
+from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import error_groups
 from django_graphile_worker.sql.inspection.criteria import State
 

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from django_graphile_worker import exceptions
-from django_graphile_worker.admin.redaction import redact_text
+from django_graphile_worker.redaction import redact_text
 
 # Where our own exceptions live is nobody's concern, and leaves no room for what they say.
 _OWN = re.compile(r"django_graphile_worker(?:\.[a-z_]\w*)*\.(?P<name>[A-Z]\w*)(?=:|$)")

@@ -95,13 +95,13 @@ def _stream(entries: Iterator[Entry], using: str | None) -> int:
 
 def _entries(specs: Iterable[JobSpec], max_payload_size: int) -> Iterator[Entry]:
     if isinstance(specs, JobSpec) or not isinstance(specs, Iterable):
-        raise InvalidTypeError(f"specs: expected an iterable of JobSpec, got {specs!r}.")
+        raise InvalidTypeError(f"specs: expected a list, or another iterable, of JobSpec, got {type(specs).__name__}.")
     return (_numbered_entry(index, spec, max_payload_size) for index, spec in enumerate(specs))
 
 
 def _numbered_entry(index: int, spec: JobSpec, max_payload_size: int) -> Entry:
     if not isinstance(spec, JobSpec):
-        raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {spec!r} ({type(spec).__name__}).")
+        raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
     try:
         return _entry(spec, max_payload_size)
     except PayloadError as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 
-from django_graphile_worker import conf, registry
+from django_graphile_worker import conf, registry, signatures
 from django_graphile_worker.checks.configuration import readable_settings
-from django_graphile_worker.exceptions import CrontabError, InvalidJobError
+from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.jobs import valid_identifier
 from django_graphile_worker.registry import Task
 from django_graphile_worker.schedule import draft_schedule, is_any_written
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 def check_tasks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Each identifier belongs to one function, and fits into the database."""
-    duplicates = [_duplicate(group) for group in registry.tasks.duplicates]
-    return duplicates + [message for task in registry.tasks for message in _unusable_identifier(task)]
+    """Each identifier belongs to one function, and fits into the database; a worker can call the function."""
+    messages = [_duplicate(group) for group in registry.tasks.duplicates]
+    for task in registry.tasks:
+        messages += [*_unusable_identifier(task), *_unusable_signature(task)]
+    return messages
 
 
 def _duplicate(group: tuple[Task[Any, Any], ...]) -> CheckMessage:
@@ -47,6 +49,32 @@ def _unusable_identifier(task: Task[Any, Any]) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+def _unusable_signature(task: Task[Any, Any]) -> list[CheckMessage]:
+    try:
+        signature = signatures.read(task.function)
+    except InvalidTypeError as error:
+        return [
+            Error(
+                f"The task {task.identifier!r}, {task.place}: {error}",
+                hint="A job has one payload, any JSON value: def send(payload): ... payload['order'] ...",
+                obj=task,
+                id="graphile_worker.E017",
+            )
+        ]
+    helpers = signature.helpers
+    return [_mistaken_helpers(task, helpers.name)] if helpers and signature.may_mistake_helpers else []
+
+
+def _mistaken_helpers(task: Task[Any, Any], name: str) -> CheckMessage:
+    return Warning(
+        f"The task {task.identifier!r}, {task.place}: its second parameter, {name!r}, gets the worker's helpers, "
+        "not a part of the payload.",
+        hint="If it should, call it helpers or annotate it with Helpers; if not, put its value into the payload.",
+        obj=task,
+        id="graphile_worker.W004",
+    )
 
 
 def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from django.db import connections
 from django.utils.termcolors import make_style
 
 from django_graphile_worker import __version__
+from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.worker.runner import Runner
 
@@ -69,11 +71,20 @@ def _listed(names: Sequence[str]) -> str:
 class Formatter(logging.Formatter):
     """A time, a message; colour says how bad it is."""
 
-    def __init__(self, *, is_colored: bool) -> None:
+    def __init__(self, *, is_colored: bool, is_detailed: bool = True) -> None:
         super().__init__("%(asctime)s %(message)s", datefmt="%H:%M:%S")
         self._is_colored = is_colored
+        # Tracebacks of what will be tried again, too; of what will not be, always.
+        self._is_detailed = is_detailed
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        # An error's text may hold what a terminal obeys.
+        return "\n".join(map(escaped, super().formatException(ei).split("\n")))
 
     def format(self, record: logging.LogRecord) -> str:
+        if record.levelno < logging.ERROR and not self._is_detailed:
+            record = copy(record)
+            record.exc_info = record.exc_text = None
         text = super().format(record)
         paint = COLORS.get(record.levelno) if self._is_colored else None
         return paint(text) if paint else text
@@ -85,6 +96,6 @@ def set_up_logging(plan: Plan) -> None:
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter(is_colored=plan.is_colored))
+    handler.setFormatter(Formatter(is_colored=plan.is_colored, is_detailed=plan.verbosity > 1))
     logger.addHandler(handler)
     logger.setLevel(LEVELS.get(plan.verbosity, logging.INFO))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.exhaustion import Exhausted, Hold, exhausted_jobs
 from django_graphile_worker.sql.schema import statement
 
 # Every holder of ours begins like this, so a claim that commits after its worker
@@ -94,7 +95,7 @@ returning id"""
 # neighbours along every time.
 RECOVER_JOBS = """/* gw:recover */
 with orphan as materialized (
-    select job.ctid as tid, job.id, coalesce(earlier.recoveries, 0) + 1 as recoveries,
+    select job.ctid as tid, job.id, job.locked_by, job.locked_at, coalesce(earlier.recoveries, 0) + 1 as recoveries,
         job.attempts = job.max_attempts and job.updated_at > job.locked_at as was_cancelled
     from :SCHEMA._private_jobs as job
     left join :SCHEMA._private_job_recoveries as earlier on earlier.job_id = job.id
@@ -124,7 +125,9 @@ set attempts = case
     locked_at = null
 from orphan
 where job.ctid = orphan.tid
-returning job.id"""
+returning job.id, not orphan.was_cancelled and job.attempts >= job.max_attempts as is_exhausted,
+    orphan.locked_by, orphan.locked_at,
+    extract(epoch from coalesce(%(now)s::timestamptz, now()) - orphan.locked_at)::float8"""
 
 RECOVER_QUEUES = """/* gw:recover-queues */
 update :SCHEMA._private_job_queues
@@ -183,6 +186,8 @@ class Recovered(NamedTuple):
     queue_ids: tuple[int, ...]
     # There may be more jobs of the same dead: sweep again at once.
     is_partial: bool
+    # Those of the jobs that will not be tried again.
+    exhausted: tuple[Exhausted, ...] = ()
 
 
 def register_worker(
@@ -250,10 +255,17 @@ def free(
     dead = _bury(cursor, suspicion, schema=schema)
     shared = {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now}
     cursor.execute(statement(RECOVER_JOBS, schema), shared)
-    job_ids = tuple(row[0] for row in cursor.fetchall())
+    rows = cursor.fetchall()
     cursor.execute(statement(RECOVER_QUEUES, schema), {"worker_ids": dead})
     queue_ids = tuple(row[0] for row in cursor.fetchall())
-    return Recovered(tuple(dead), job_ids, queue_ids, is_partial=len(job_ids) >= limit)
+    holds = {job_id: Hold(*hold) for job_id, is_exhausted, *hold in rows if is_exhausted}
+    return Recovered(
+        tuple(dead),
+        tuple(row[0] for row in rows),
+        queue_ids,
+        is_partial=len(rows) >= limit,
+        exhausted=exhausted_jobs(cursor, holds, schema=schema),
+    )
 
 
 def _bury(cursor: Any, suspicion: Suspicion, *, schema: str) -> list[str]:

@@ -7,6 +7,7 @@ jobs must never wait for it, so they only drop a note here.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -21,9 +22,11 @@ class Announcer(Service):
 
     name = "announcer"
 
-    def __init__(self, sender: type[Any]) -> None:
+    def __init__(self, sender: type[Any], *, look: Callable[[], float] = lambda: inf) -> None:
         super().__init__()
         self._sender = sender
+        # What is to be looked at before the notes are read; gives the seconds until the next look.
+        self._look = look
         self._notes: deque[tuple[Signal, dict[str, Any]]] = deque()
 
     def announce(self, signal: Signal, **arguments: Any) -> None:
@@ -33,12 +36,13 @@ class Announcer(Service):
             self.wake()
 
     def step(self) -> float:
+        next_look = self._look()
         while self._notes:
             signal, arguments = self._notes.popleft()
             signal.send_robust(self._sender, **arguments)
         # Receivers may have used the database: what broke under them is not kept for the next.
         close_old_connections()
-        return inf
+        return next_look
 
     def close(self) -> None:
         self.step()

@@ -69,12 +69,12 @@ class Assembly:
     def _build(self) -> None:
         """From the bottom up: each part is given what it calls."""
         settings = self.settings
-        self.announcer = Announcer(type(self))
+        self.announcer = Announcer(type(self), look=lambda: self.news.look())
         self.tally = Tally()
         self.claiming = claiming = self._database("fetcher")
         self.claimer = Claimer(claiming, settings, self.tasks, holder=self._holder, notify=settings.notify)
         self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
-        self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of)
+        self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of, troubles=self._troubles)
         self.releaser = self._build_releaser()
         self.slots = Slots(
             settings.concurrency,
@@ -170,6 +170,10 @@ class Assembly:
             notify=self.settings.notify,
             on_trouble=self.news.trouble,
         )
+
+    def _troubles(self) -> list[BaseException | None]:
+        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
+        return [part.trouble for part in parts if part is not None]
 
     def _may_claim(self) -> bool:
         is_able = bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from inspect import Parameter
 from typing import Any, NamedTuple
 
-from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker import signatures
 from django_graphile_worker.worker.context import Helpers
-from django_graphile_worker.worker.conversion import Converter, converter_for
+from django_graphile_worker.worker.conversion import converter_for
+from django_graphile_worker.worker.foreign_models import Converter
 
 logger = logging.getLogger("django_graphile_worker.worker")
-
-_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Binding(NamedTuple):
@@ -45,48 +44,14 @@ class Binding(NamedTuple):
 
 def bind(function: Callable[..., Any]) -> Binding:
     """Look at a function's parameters: (payload), (payload, helpers), or none at all."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return Binding(function)
-    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
-    keyword = next((p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY and p.name == "helpers"), None)
-    second_is_helpers = len(positional) > 1 and _wants_helpers(positional[1])
-    _refuse_others(function, parameters, positional[: 2 if second_is_helpers else 1], keyword)
-    if not positional:
-        takes_any = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters)
-        return Binding(function, takes_payload=takes_any)
+    signature = signatures.read(function)
     return Binding(
         function,
-        takes_helpers=second_is_helpers or keyword is not None,
-        helpers_keyword=keyword,
-        convert=_converter(function, positional[0]),
+        takes_payload=signature.takes_payload,
+        takes_helpers=signature.helpers is not None,
+        helpers_keyword=signature.helpers_keyword,
+        convert=_converter(function, signature.payload) if signature.payload is not None else None,
     )
-
-
-def _wants_helpers(parameter: Parameter) -> bool:
-    """A second parameter with a default of its own is not asking for helpers, unless it says so."""
-    return (
-        parameter.default is Parameter.empty
-        or parameter.name == "helpers"
-        or parameter.annotation in (Helpers, "Helpers")
-    )
-
-
-def _refuse_others(
-    function: Callable[..., Any], parameters: list[Parameter], bound: list[Parameter], keyword: str | None
-) -> None:
-    for parameter in parameters:
-        is_optional = parameter.default is not Parameter.empty or parameter.kind in (
-            Parameter.VAR_POSITIONAL,
-            Parameter.VAR_KEYWORD,
-        )
-        if parameter not in bound and parameter.name != keyword and not is_optional:
-            raise InvalidTypeError(
-                f"expected a task that takes (payload) or (payload, helpers), got "
-                f"{getattr(function, '__qualname__', function)!s}{inspect.signature(function)}: "
-                f"nothing would fill {parameter.name!r}. Put it into the payload."
-            )
 
 
 def _converter(function: Callable[..., Any], parameter: Parameter) -> Converter | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, MutableMapping
 from types import ModuleType
 from typing import Any
 
@@ -71,6 +71,14 @@ def _api() -> ModuleType:
     return api
 
 
+class JobLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds the job's facts to those of the call; logging's own adapter drops the latter before Python 3.13."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
 class Helpers:
     """Given to tasks that take ``(payload, helpers)``."""
 
@@ -97,7 +105,7 @@ class Helpers:
         if self._logger is None:
             job = self.job
             extra = {"job_id": job.id, "task_identifier": job.task_identifier, "attempt": job.attempts}
-            self._logger = logging.LoggerAdapter(logger, extra)
+            self._logger = JobLogger(logger, extra)
         return self._logger
 
     @property

@@ -7,19 +7,18 @@ import datetime
 import decimal
 import difflib
 import enum
-import sys
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Union
 
 from django.utils.dateparse import parse_duration
 
 from django_graphile_worker.exceptions import PayloadError
-
-# A converter takes a value and the way to it, like $.items[3].name.
-Converter = Callable[[Any, str], Any]
+from django_graphile_worker.payloads import key_step
+from django_graphile_worker.redaction import is_secret
+from django_graphile_worker.worker.foreign_models import Converter, converter_for_model
 
 
 def converter_for(annotation: Any) -> Converter | None:
@@ -37,7 +36,7 @@ def _is_worth_it(annotation: Any) -> bool:
 
 def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and (
-        dataclasses.is_dataclass(annotation) or _foreign_model(annotation) is not None
+        dataclasses.is_dataclass(annotation) or converter_for_model(annotation) is not None
     )
 
 
@@ -59,7 +58,7 @@ def _converter(annotation: Any) -> Converter:
 
 
 def _class_converter(kind: type) -> Converter:
-    foreign = _foreign_model(kind)
+    foreign = converter_for_model(kind)
     if foreign:
         return foreign
     if dataclasses.is_dataclass(kind):
@@ -100,7 +99,7 @@ def _parsed(kind: type, parse: Callable[[Any], Any], expected: str) -> Converter
         except (ValueError, TypeError, ArithmeticError):
             parsed = None
         if parsed is None:
-            raise _misfit(path, expected, value)
+            raise _misfit(path, expected, value, _another(value))
         return parsed
 
     return convert
@@ -109,7 +108,7 @@ def _parsed(kind: type, parse: Callable[[Any], Any], expected: str) -> Converter
 def _literal(choices: tuple[Any, ...]) -> Converter:
     def convert(value: Any, path: str) -> Any:
         if not any(value == choice and type(value) is type(choice) for choice in choices):
-            raise _misfit(path, f"one of {', '.join(map(repr, choices))}", value)
+            raise _misfit(path, f"one of {', '.join(map(repr, choices))}", value, _another(value))
         return value
 
     return convert
@@ -149,7 +148,9 @@ def _mapping(convert_value: Converter) -> Converter:
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise _misfit(path, "an object", value)
-        return {key: convert_value(item, f"{path}.{key}") for key, item in value.items()}
+        return {
+            key: convert_value(item, way) for (key, item), way in zip(value.items(), _ways(path, value), strict=True)
+        }
 
     return convert
 
@@ -166,7 +167,8 @@ def _array(make: Callable[[Any], Any], convert_item: Converter) -> Converter:
 def _fixed_tuple(converters: list[Converter]) -> Converter:
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, list) or len(value) != len(converters):
-            raise _misfit(path, f"an array of {len(converters)} items", value)
+            got = f"{len(value)}" if isinstance(value, list) else ""
+            raise _misfit(path, f"an array of {len(converters)} items", value, got)
         return tuple(
             convert_item(item, f"{path}[{index}]")
             for index, (convert_item, item) in enumerate(zip(converters, value, strict=True))
@@ -199,7 +201,7 @@ def _dataclass(kind: type) -> Converter:
                 f"payload: expected the field {path}.{name} ({kind.__name__}), got none.", path=f"{path}.{name}"
             )
         for name in value.keys() - converters.keys():
-            raise _unknown_field(kind, f"{path}.{name}", name, list(converters))
+            raise _unknown_field(kind, next(_ways(path, [name])), name, list(converters))
         return kind(**{name: converters[name](item, f"{path}.{name}") for name, item in value.items()})
 
     return convert
@@ -211,41 +213,21 @@ def _unknown_field(kind: type, path: str, name: str, known: list[str]) -> Payloa
     return PayloadError(f"payload: expected a field of {kind.__name__}, got {path}. {way_out}", path=path)
 
 
-def _foreign_model(kind: type) -> Converter | None:
-    """Models of libraries that only matter once the site itself has imported them."""
-    pydantic, msgspec = sys.modules.get("pydantic"), sys.modules.get("msgspec")
-    if pydantic and issubclass(kind, pydantic.BaseModel):
-        return _validated(kind.model_validate, pydantic.ValidationError)  # type: ignore[attr-defined]
-    if msgspec and issubclass(kind, msgspec.Struct):
-        return _validated(lambda value: msgspec.convert(value, kind), msgspec.ValidationError)
-    return None
-
-
-def _validated(validate: Callable[[Any], Any], complaint: type[Exception]) -> Converter:
-    def convert(value: Any, path: str) -> Any:
-        try:
-            return validate(value)
-        except complaint as error:
-            place = path + "".join(f".{part}" for part in _first_location(error))
-            raise PayloadError(f"payload: {place} does not fit: {error}", path=place) from None
-
-    return convert
-
-
-def _first_location(error: Exception) -> Sequence[Any]:
-    errors = getattr(error, "errors", None)
-    found = errors() if callable(errors) else ()
-    return found[0]["loc"] if found else ()
-
-
-def _misfit(path: str, expected: str, value: Any) -> PayloadError:
-    got = "null" if value is None else f"{_shown(value)} ({_JSON_NAMES.get(type(value), type(value).__name__)})"
+def _misfit(path: str, expected: str, value: Any, got: str = "") -> PayloadError:
+    """The type is enough to mend it; the value may be a secret, and the error is kept and logged."""
+    got = got or ("null" if value is None else _JSON_NAMES.get(type(value), type(value).__name__))
     return PayloadError(f"payload: expected {expected} at {path}, got {got}.", path=path)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _another(value: Any) -> str:
+    """Of the right type, and yet not right."""
+    return "another string" if isinstance(value, str) else ""
+
+
+def _ways(path: str, keys: Iterable[str]) -> Iterator[str]:
+    """The ways to keys that the payload made up; below a secret key such keys may be secret, too."""
+    is_hidden = is_secret(path)
+    return (f"{path}[…]" if is_hidden else path + key_step(key) for key in keys)
 
 
 def _only_text(parse: Callable[[str], Any]) -> Callable[[Any], Any]:

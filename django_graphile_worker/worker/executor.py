@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from django_graphile_worker import conf, signals
-from django_graphile_worker.exceptions import LeftoverStateError
+from django_graphile_worker.exceptions import LeftoverStateError, RetryLater
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
@@ -122,13 +122,17 @@ class Executor:
         if isinstance(error, LostAtomicClaimError):
             # Nothing is left to be returned either; the releaser will notice, and say so.
             return Interrupted(run.claim, run.duration)
-        if isinstance(error, CancelledByWorker):
+        if isinstance(error, CancelledByWorker) or (not leftovers and self._makes_way(error)):
             return self._interrupted(run)
         if error is None and run.is_atomic:
             return self._succeeded_but(run, leftovers)
         if error is None:
             error, leftovers = LeftoverStateError(_left_behind(leftovers)), ()
         return self._failed(run, error, leftovers)
+
+    def _makes_way(self, error: BaseException | None) -> bool:
+        """A task that saw the worker stop and asks to be run again at once did as we wished: it costs it nothing."""
+        return isinstance(error, RetryLater) and not error.delay and self._abort.is_set()
 
     def _failed(self, run: Run, error: BaseException, leftovers: Sequence[str]) -> Failed:
         outcome = retrying.failed(run, error, limit=self._settings.max_error_length, leftovers=leftovers)

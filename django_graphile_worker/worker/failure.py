@@ -22,6 +22,14 @@ def describe(error: BaseException, *, limit: int, remark: str = "") -> str:
         return cut(f"{type(error).__name__}\n\n{_UNREADABLE}", limit)
 
 
+def trace(error: BaseException) -> str:
+    """The traceback alone; empty for an exception that nobody raised. Never raises."""
+    try:
+        return _traceback(error)
+    except BaseException:
+        return ""
+
+
 def summary(error: BaseException) -> str:
     """``ValueError: no such order``, as the last line of a traceback has it."""
     name, message = _class_name(type(error)), _message(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django_graphile_worker import signals
@@ -10,14 +10,23 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.workers import Recovered
 from django_graphile_worker.worker.announcer import Announcer
+from django_graphile_worker.worker.outage import Outage
 from django_graphile_worker.worker.outcome import Outcome
 
 
 class News:
     """Turns the parts' calls into signals; sends them through the announcer."""
 
-    def __init__(self, announcer: Announcer, *, worker_id: Callable[[], str], job_of: Callable[[Claim], Job]) -> None:
+    def __init__(
+        self,
+        announcer: Announcer,
+        *,
+        worker_id: Callable[[], str],
+        job_of: Callable[[Claim], Job],
+        troubles: Callable[[], Iterable[BaseException | None]] = tuple,
+    ) -> None:
         self._announcer = announcer
+        self._outage = Outage(troubles, on_over=self._answered)
         self._worker_id = worker_id
         self._job_of = job_of
 
@@ -25,7 +34,15 @@ class News:
         self._announcer.announce(signal, **{"worker_id": self._worker_id(), **arguments})
 
     def trouble(self, action: str, error: BaseException, retry_in: float) -> None:
+        self._outage.begin(error)
         self.tell(signals.database_trouble, action=action, error=error, retry_in=retry_in)
+
+    def look(self) -> float:
+        """See whether the database's silence is over; the seconds until the next look."""
+        return self._outage.look()
+
+    def _answered(self, duration: float) -> None:
+        self.tell(signals.database_answered, duration=duration)
 
     def listening(self) -> None:
         self.tell(signals.listening_started)
@@ -50,6 +67,9 @@ class News:
 
     def recovered(self, recovered: Recovered) -> None:
         self.tell(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
+        # Nobody ran them to their end, so nobody else will tell it.
+        for each in recovered.exhausted:
+            self.tell(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)
 
     def stale_locks(self, jobs: int, queues: int) -> None:
         self.tell(signals.stale_locks_released, jobs=jobs, queues=queues)

@@ -9,9 +9,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from django_graphile_worker import conf
-from django_graphile_worker.exceptions import UnknownTaskError
+from django_graphile_worker.exceptions import InvalidTypeError, UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
+from django_graphile_worker.signatures import is_generator
 from django_graphile_worker.worker import batch, middleware
 from django_graphile_worker.worker.atomic import run_atomically
 from django_graphile_worker.worker.batch import BatchFailure
@@ -124,14 +125,25 @@ class Performer:
         if inspect.isawaitable(result) or batch.holds_awaitables(result):
             awaitable = result
             result = self._event_loop.run(lambda: _awaited(awaitable))
+        _refuse_unrun(run, result)
         if isinstance(result, list | tuple) and run.item_count is not None:
             _settle_batch(run, result)
 
 
 async def _awaited(result: Any) -> Any:
-    if inspect.isawaitable(result):
+    # A task may return what it should have awaited: a decorator that hides `async def`, a forgotten word.
+    while inspect.isawaitable(result):
         result = await result
     return await batch.gathered(result) if batch.holds_awaitables(result) else result
+
+
+def _refuse_unrun(run: Run, result: Any) -> None:
+    """A generator is work that nobody has done; the job must not be deleted for it."""
+    if is_generator(result) or (isinstance(result, list | tuple) and any(map(is_generator, result))):
+        raise InvalidTypeError(
+            f"expected {run.identifier} to return when it is done, got a generator: nothing of its body has run. "
+            "Loop over it inside the task."
+        )
 
 
 def _settle_batch(run: Run, results: list[Any] | tuple[Any, ...]) -> None:

@@ -47,10 +47,9 @@ def _text(error: BaseException, limit: int, remark: str) -> str:
         return failure.describe(error, limit=limit, remark=remark)
     lines = [f"Batch failures: {error}."]
     lines += [f"[{index}] {failure.summary(each)}" for index, each in error.failures.items()]
-    details = [
-        f"[{index}] {failure.describe(each, limit=limit)}"
-        for index, each in list(error.failures.items())[:_MOST_TRACEBACKS]
-    ]
+    # An exception that was returned rather than raised has said everything in its line.
+    traces = ((index, failure.trace(each)) for index, each in list(error.failures.items())[:_MOST_TRACEBACKS])
+    details = [f"[{index}] {trace}" for index, trace in traces if trace]
     return failure.cut("\n\n".join(filter(None, ["\n".join(lines), remark, *details])), limit)
 
 

@@ -59,6 +59,8 @@ def test_long_outage__workers_come_back_and_keep_what_they_run(
     assert sorted(starts) == jobs, "each of them started once"
     world.check()
     assert not any(worker.says("lost its lease") for worker in workers)
+    for worker in workers:
+        worker.wait_for("the database answers again after ")
     # Bounded talk: a few lines for each part, not one for each try of a tight loop.
     assert all(worker.output().count("failed, next try in") < 60 for worker in workers)
 

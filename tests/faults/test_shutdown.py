@@ -127,6 +127,17 @@ def test_helpers_abort__is_set_at_the_first_signal(world: World, fleet: Fleet) -
     assert world.count() == 0
 
 
+def test_task_that_gives_way_to_the_stop__keeps_its_attempt(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("--grace-period", "600")
+    job_id = world.add("gives_way")
+    world.wait_for("start")
+    assert worker.stop() == 0
+    job = world.job(job_id)
+    assert (job.locked_by, job.attempts, job.last_error) == (None, 0, None)
+    world.check_nothing_is_held()
+    assert worker.says(r"gives_way #\d+ interrupted")
+
+
 def test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--grace-period", "0.3")
     job_id = world.add("patient")

@@ -126,10 +126,11 @@ class TestAddJobs:
     @pytest.mark.parametrize(
         ("specs", "message"),
         [
-            (["send_email"], "specs[0]: expected a JobSpec, got 'send_email' (str)."),
-            ([JobSpec("a"), None], "specs[1]: expected a JobSpec, got None (NoneType)."),
-            (5, "specs: expected an iterable of JobSpec, got 5."),
-            (JobSpec("a"), f"specs: expected an iterable of JobSpec, got {JobSpec('a')!r}."),
+            (["send_email"], "specs[0]: expected a JobSpec, got str."),
+            ([JobSpec("a"), None], "specs[1]: expected a JobSpec, got NoneType."),
+            ([{"password": "hunter2"}], "specs[0]: expected a JobSpec, got dict."),
+            (5, "specs: expected a list, or another iterable, of JobSpec, got int."),
+            (JobSpec("a", "hunter2"), "specs: expected a list, or another iterable, of JobSpec, got JobSpec."),
         ],
     )
     def test_only_specs_are_specs(self, specs: Any, message: str) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import connection, connections
 
-from django_graphile_worker import task
+import django_graphile_worker
+from django_graphile_worker import Helpers, task
 from django_graphile_worker.checks import databases
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.registry import Registry, tasks
@@ -166,6 +167,55 @@ class TestTasks:
                 id="graphile_worker.E009",
             )
         ]
+
+    def test_a_parameter_that_nothing_would_fill(self) -> None:
+        @task
+        def three(a: Any, b: Any, c: Any) -> None: ...
+
+        (message,) = found()
+        assert message == Error(
+            f"The task 'three', {three.place}: expected a task that takes (payload) or (payload, helpers), got "
+            f"{three.function.__qualname__}(a: 'Any', b: 'Any', c: 'Any') -> 'None': nothing would fill 'c'. "
+            "Put it into the payload.",
+            hint="A job has one payload, any JSON value: def send(payload): ... payload['order'] ...",
+            obj=three,
+            id="graphile_worker.E017",
+        )
+
+    def test_a_second_parameter_that_does_not_look_like_helpers(self) -> None:
+        @task
+        def adder(x: int, y: int) -> None: ...
+
+        @task
+        def untyped(x, y): ...  # type: ignore[no-untyped-def]
+
+        warned = found()
+        assert warned[0] == Warning(
+            f"The task 'adder', {adder.place}: its second parameter, 'y', gets the worker's helpers, "
+            "not a part of the payload.",
+            hint="If it should, call it helpers or annotate it with Helpers; if not, put its value into the payload.",
+            obj=adder,
+            id="graphile_worker.W004",
+        )
+        assert [(message.id, message.obj) for message in warned[1:]] == [("graphile_worker.W004", untyped)]
+
+    def test_a_second_parameter_that_means_helpers(self) -> None:
+        @task
+        def named(payload: Any, helpers: Mapping[str, Any]) -> None: ...
+
+        @task
+        def annotated(payload: Any, worker: Helpers) -> None: ...
+
+        @task
+        def qualified(payload: Any, worker: django_graphile_worker.Helpers) -> None: ...
+
+        @task
+        def unused(payload: Any, _worker: int) -> None: ...
+
+        @task
+        def optional(payload: Any, dry_run: bool = False) -> None: ...
+
+        assert found() == []
 
 
 class TestCrontab:

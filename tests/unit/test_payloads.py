@@ -112,7 +112,7 @@ BAD_PAYLOADS = [
     (
         {"a": {(1, 2): 3}},
         "$.a",
-        "payload: expected strings as keys, got (1, 2) (tuple) at $.a.",
+        "payload: expected strings as keys, got tuple at $.a.",
     ),
     ({float("inf"): 1}, "$", "payload: expected finite numbers as keys, got inf at $."),
     (
@@ -129,10 +129,7 @@ BAD_PAYLOADS = [
     (
         {"at": datetime.time(1, tzinfo=datetime.UTC)},
         "$.at",
-        (
-            "payload: expected a value that JSON can hold, got datetime.time(1, 0, tzinfo=datetime.timezone.utc) "
-            "(JSON can't represent timezone-aware times.) at $.at."
-        ),
+        "payload: expected a value that JSON can hold, got time (JSON can't represent timezone-aware times.) at $.at.",
     ),
     ({"n": 10**4300}, "$.n", "payload: expected a number of at most 4300 digits, got a longer one at $.n."),
     (

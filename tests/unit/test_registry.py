@@ -171,9 +171,55 @@ def test_options_are_checked_when_the_decorator_is_written(
     assert str(refused.value) == message
 
 
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="prioritty"):
-        task(prioritty=5)  # type: ignore[call-overload]
+OPTIONS = "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron"
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("prioritty", "Did you mean 'priority'?"),
+        ("queue", "Did you mean 'queue_name'?"),
+        ("max_retries", "Did you mean 'max_attempts'?"),
+        ("name", "Did you mean 'identifier'?"),
+        ("bind", f"There are {OPTIONS}."),
+    ],
+)
+def test_an_unknown_option_is_refused__with_the_one_that_was_meant(name: str, way_out: str) -> None:
+    with pytest.raises(InvalidTypeError) as refused:
+        task(**{name: 5})  # type: ignore[call-overload]
+    assert str(refused.value) == f"@task: expected an option that it knows, got {name!r}. {way_out}"
+
+
+def yielding(payload: Any) -> Iterator[None]:
+    yield
+
+
+async def yielding_asynchronously(payload: Any) -> Any:
+    yield
+
+
+class Yielding:
+    def __call__(self, payload: Any) -> Iterator[None]:
+        yield
+
+
+@pytest.mark.parametrize(
+    "function",
+    [yielding, yielding_asynchronously, functools.partial(yielding, 1), Yielding()],
+    ids=["def", "async", "partial", "object"],
+)
+def test_a_generator_is_refused__as_calling_it_would_run_nothing(registry: Registry, function: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=r"^@task: expected a function that returns .*, got the generator "):
+        task("yields")(function)
+    assert registry.get("yields") is None
+
+
+def test_a_decorator_that_runs_a_generator_makes_a_task_of_it(registry: Registry) -> None:
+    @functools.wraps(yielding)
+    def exhausted(payload: Any) -> None:
+        list(yielding(payload))
+
+    assert task("yields")(exhausted).identifier == "yields"
 
 
 def test_atomic_needs_a_plain_function(registry: Registry) -> None:

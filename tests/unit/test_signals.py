@@ -5,10 +5,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from psycopg import OperationalError
+from psycopg.errors import AdminShutdown, CannotConnectNow, QueryCanceled, ReadOnlySqlTransaction
 
 from django_graphile_worker import logs, signals
 from django_graphile_worker.crontab import parse_crontab
+from django_graphile_worker.exceptions import RetryLater
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.repetition import Repetitions
 from django_graphile_worker.signals import Event
 
 EVENTS = {name: value for name, value in vars(signals).items() if isinstance(value, Event)}
@@ -47,6 +51,7 @@ def send(name: str, /, **arguments: Any) -> None:
 @pytest.fixture(autouse=True)
 def every_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="django_graphile_worker")
+    logs._troubles.forget()
 
 
 def test_the_signals_of_a_workers_life_are_there() -> None:
@@ -70,6 +75,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "cron_scheduled",
         "cron_backfilled",
         "database_trouble",
+        "database_answered",
         "claim_lost",
     }
 
@@ -162,18 +168,110 @@ def test_names_cannot_forge_lines(identifier: str, shown: str, caplog: pytest.Lo
     assert caplog.records[0].getMessage() == f"{shown} #7 succeeded after 0.500 s (attempt 2 of 25)"
 
 
-def test_the_traceback_is_there_for_those_who_debug(caplog: pytest.LogCaptureFixture) -> None:
-    send("job_failed", job=make_job(), duration=0.5, error=ValueError("no"), retry_in=1)
-    assert caplog.records[0].exc_info is None
-    caplog.set_level(logging.DEBUG, logger="django_graphile_worker.jobs")
-    send("job_failed", job=make_job(), duration=0.5, error=ValueError("no"), retry_in=1)
-    assert caplog.records[1].exc_info
+@pytest.mark.parametrize("name", ["job_failed", "job_permanently_failed"])
+def test_a_failed_job_s_record_has_the_exception__for_whoever_collects_them(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = ValueError("no")
+    send(name, job=make_job(), duration=0.5, error=error, retry_in=1.0)
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert vars(record)["error"] == "ValueError: no"
+    assert vars(record)["retry_in"] == (1.0 if name == "job_failed" else None)
+
+
+def test_a_retry_that_the_task_asked_for_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    send("job_failed", job=make_job(), duration=0.5, error=RetryLater(5, "rate limited"), retry_in=5.0)
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert vars(record)["error"] == "RetryLater: rate limited"
+
+
+def test_an_error_that_cannot_be_written_to_a_file_leaves_its_traceback_out(caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("it failed")
+    error.__cause__ = ValueError("\ud800")
+    for each in (error, error.__cause__):
+        send("job_failed", job=make_job(), duration=0.5, error=each, retry_in=1.0)
+    assert [record.exc_info for record in caplog.records] == [None, None]
+    assert caplog.messages[1].endswith("ValueError: \\ud800")
+
+
+def test_secrets_in_an_error_are_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    send("job_failed", job=make_job(), duration=0.5, error=ValueError("no: token=hunter2 at x"), retry_in=5.0)
+    assert "hunter2" not in caplog.messages[0]
+    assert caplog.messages[0].endswith(" at x")
+
+
+def test_an_error_without_readable_text_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    class Mute(Exception):  # noqa: N818 - a name for the line
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    send("job_failed", job=make_job(), duration=0.5, error=Mute(), retry_in=1.0)
+    assert caplog.records[0].getMessage().endswith("next try in 1 s: Mute: <its text could not be read>")
+
+
+def test_numbers_are_numbers__also_in_records_about_workers(caplog: pytest.LogCaptureFixture) -> None:
+    send("worker_started", worker_id="w", database="default", concurrency=10, tasks=["a", "b"])
+    send("worker_stopped", worker_id="w", reason="SIGTERM", duration=0.0723)
+    started, stopped = map(vars, caplog.records)
+    assert (started["concurrency"], started["tasks"], stopped["duration"]) == (10, "a, b", 0.0723)
+
+
+def tell_trouble(error: Exception, action: str = "fetcher") -> None:
+    send("database_trouble", worker_id="w", action=action, error=error, retry_in=0.25)
+
+
+def test_an_outage_has_one_line_for_each_part__and_one_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    for error in (AdminShutdown("terminated"), OperationalError("refused"), CannotConnectNow("starting up")):
+        for action in ("fetcher", "heartbeat"):
+            tell_trouble(error, action)
+        send("listening_lost", worker_id="w", error=error, retry_in=0.25)
+    send("database_answered", worker_id="w", duration=14.25)
+    tell_trouble(OperationalError("again"))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "fetcher failed, next try in 0.250 s: AdminShutdown: terminated"),
+        ("WARNING", "heartbeat failed, next try in 0.250 s: AdminShutdown: terminated"),
+        ("WARNING", "worker w stopped listening, tries again in 0.250 s: AdminShutdown: terminated"),
+        ("INFO", "the database answers again after 14.250 s"),
+        ("WARNING", "fetcher failed, next try in 0.250 s: OperationalError: again"),
+    ]
+
+
+def test_another_kind_of_trouble_is_told__though_the_part_is_in_trouble_already(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for error in (OperationalError("refused"), ReadOnlySqlTransaction("read-only"), QueryCanceled("too slow")):
+        tell_trouble(error)
+    assert len(caplog.records) == 3
+
+
+def test_trouble_that_stays_is_told_now_and_then__and_every_time_to_whoever_debugs(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(logs, "_troubles", Repetitions(clock=lambda: now))
+    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
+    for now in (0.0, 20.0, 40.0, 60.0):  # noqa: B007 - the clock reads it
+        tell_trouble(OperationalError("refused"))
+    assert [record.levelname for record in caplog.records] == ["WARNING", "DEBUG", "DEBUG", "WARNING"]
+    assert caplog.messages[-1].endswith("OperationalError: refused (2 more like it were not written)")
 
 
 def test_a_line_of_a_worker(caplog: pytest.LogCaptureFixture) -> None:
     send("worker_started", worker_id="w-1", database="default", concurrency=10, tasks=["a", "b\n"])
     assert [(record.name, record.getMessage()) for record in caplog.records] == [
         ("django_graphile_worker.worker", "worker w-1 started on default: 10 at a time, tasks: a, b\\n")
+    ]
+
+
+def test_dead_workers_are_told_with_their_jobs__if_they_had_any(caplog: pytest.LogCaptureFixture) -> None:
+    send("jobs_recovered", worker_id="w", job_ids=(4, 5), dead_worker_ids=("v",))
+    send("jobs_recovered", worker_id="w", job_ids=(), dead_worker_ids=("v", "u"))
+    assert caplog.messages == [
+        "recovered the jobs 4, 5 of dead workers: v",
+        "removed dead workers, which held no jobs: v, u",
     ]
 
 

@@ -55,6 +55,14 @@ def until_aborted(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def gives_way(payload: Any, helpers: Helpers) -> None:
+    """Stops when the worker does, and asks to be run again."""
+    history.tell("start", helpers.job)
+    helpers.abort.wait()
+    raise RetryLater(0)
+
+
+@task
 def stubborn(payload: Any, helpers: Helpers) -> None:
     """Hears nothing and never ends."""
     history.tell("start", helpers.job)

@@ -22,9 +22,9 @@ from django_graphile_worker.admin.jobs.states import flags_of, name_of
 from django_graphile_worker.admin.jobs.timeline import timeline
 from django_graphile_worker.admin.jobs.trees import Tree, written
 from django_graphile_worker.admin.pages import page
-from django_graphile_worker.admin.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
+from django_graphile_worker.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.sql.inspection import job_detail, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.snippets import add_job_call

@@ -17,6 +17,7 @@ from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql import workers
+from django_graphile_worker.sql.exhaustion import Exhausted
 from django_graphile_worker.sql.inspection.holders import Holder, holders
 
 # More than a fleet can hold; in one go, because a worker is buried with the first of its jobs.
@@ -106,8 +107,6 @@ class Sweep(Verb):
 
     def run(self, desk: Desk, options: Options) -> None:
         swept = sweep(desk.using, is_rehearsal=options["dry_run"])
-        if not options["dry_run"]:
-            _announce(swept)
         if desk.is_json:
             desk.dump({**swept._asdict(), "dry_run": options["dry_run"]})
             return
@@ -133,18 +132,24 @@ def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
             queue.cursor, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
         stale_jobs, stale_queues = workers.release_stale_locks(queue.cursor, schema=queue.schema)
-        dead, job_ids, queue_ids, _ = recovered
+        dead, job_ids, queue_ids = recovered[:3]
         freed = len(job_ids) + len(queue_ids) + stale_jobs + stale_queues
         if freed and settings.notify:
             workers.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
-    return Swept(dead, job_ids, len(queue_ids), stale_jobs, stale_queues)
+    swept = Swept(dead, job_ids, len(queue_ids), stale_jobs, stale_queues)
+    if not is_rehearsal:
+        _announce(swept, recovered.exhausted)
+    return swept
 
 
-def _announce(swept: Swept) -> None:
+def _announce(swept: Swept, exhausted: Sequence[Exhausted]) -> None:
     about: dict[str, Any] = {"sender": Sweep, "worker_id": ""}
     if swept.dead_worker_ids:
         signals.jobs_recovered.send_robust(**about, job_ids=swept.job_ids, dead_worker_ids=swept.dead_worker_ids)
+    for each in exhausted:
+        facts = {"job": each.job, "duration": each.seconds, "error": each.error}
+        signals.job_permanently_failed.send_robust(**about, **facts)
     if swept.stale_jobs or swept.stale_queues:
         signals.stale_locks_released.send_robust(**about, jobs=swept.stale_jobs, queues=swept.stale_queues)

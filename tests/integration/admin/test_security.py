@@ -15,8 +15,8 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin.chips import Chip
-from django_graphile_worker.admin.redaction import redact_text
 from django_graphile_worker.models import Job
+from django_graphile_worker.redaction import redact_text
 from tests.factories import make_failed_job, make_job, make_queue
 from tests.integration.admin import pages
 from tests.integration.admin.conftest import VIEWS, MakeClient

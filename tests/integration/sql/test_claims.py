@@ -369,13 +369,38 @@ class TestRecovery:
             attempts.append(stored["attempts"])
         assert attempts == [0, 0, 1, 2]
 
+    def test_tells_the_jobs_that_have_no_attempt_left(self, cursor: Any, worker_schema: str) -> None:
+        last = make_job("doomed", max_attempts=1, payload={"a": 1}, queue_name="q")
+        more = make_job(max_attempts=2)
+        told = []
+        for number in range(3):
+            holder = f"{workers.WORKER_PREFIX}{number}"
+            workers.register_worker(cursor, holder, {}, schema=worker_schema, now=minutes_ago(10))
+            cursor.execute(
+                f"""update "{worker_schema}"._private_jobs
+                set locked_by = %s, locked_at = now() - interval '90 seconds', attempts = attempts + 1,
+                    updated_at = now() - interval '90 seconds'""",
+                [holder],
+            )
+            recovered = self.recover(cursor, worker_schema)
+            assert set(recovered.job_ids) == {last, more}
+            told.append(recovered.exhausted)
+        first, second, ((job, seconds),) = told
+        assert (first, second) == ((), ())
+        assert (job.id, job.task_identifier, job.queue_name, job.payload) == (last, "doomed", "q", {"a": 1})
+        assert (job.attempts, job.max_attempts, job.locked_by) == (1, 1, holder)
+        assert job.locked_at is not None
+        assert 90 <= seconds < 100
+        assert "3 times" in str(job.last_error)
+
     def test_a_cancelled_job_stays_cancelled(
         self, dead: str, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
     ) -> None:
         job_id = make_job(key="k")
         claim()
         cursor.execute(f"""select "{worker_schema}".remove_job('k')""")
-        assert self.recover(cursor, worker_schema).job_ids == (job_id,)
+        recovered = self.recover(cursor, worker_schema)
+        assert (recovered.job_ids, recovered.exhausted) == ((job_id,), ())
         stored = row(cursor, job_id, worker_schema)
         assert stored is not None
         assert not stored["is_available"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 from django.test import override_settings
 
 from django_graphile_worker import add_job, signals
-from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.exceptions import SchemaError, WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import workers
 from django_graphile_worker.worker import fetcher as fetching
@@ -359,6 +360,35 @@ class TestRecovery:
         job = Job.objects.get()
         assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
         assert [notice.channel for notice in listener.notifies(timeout=PATIENCE, stop_after=1)] == ["jobs:insert"]
+
+    def test_tells_of_a_job_that_killed_its_last_worker(
+        self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        dead = f"{workers.WORKER_PREFIX}dead"
+        job_id = make_job("quick", locked_by=dead, attempts=1, max_attempts=1, updated_at=minutes_ago(1))
+        with raw_connection().cursor() as cursor:
+            workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
+            cursor.execute(
+                f'insert into "{worker_schema}"._private_job_recoveries (job_id, recoveries) values (%s, 2)'.encode(),
+                [job_id],
+            )
+        worker = runner()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        heard: list[dict[str, Any]] = []
+
+        def hear(**kwargs: Any) -> None:
+            heard.append(kwargs)
+
+        signals.job_permanently_failed.connect(hear)
+        worker.recovery.step()
+        worker.announcer.step()
+        (told,) = heard
+        assert set(signals.job_permanently_failed.arguments) <= told.keys()
+        assert (told["worker_id"], told["job"].id, told["job"].locked_by) == (worker.worker_id, job_id, dead)
+        assert isinstance(told["error"], WorkerDiedError)
+        (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after ")
+        assert f"WorkerDiedError: The worker {dead} died while it held this job (3 times" in line.getMessage()
 
     @pytest.mark.parametrize("hours", [-6, 6])
     def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(

@@ -30,7 +30,21 @@ def test_failed_items__stay_as_they_were_written(slot: Slot) -> None:
 
 def test_error__lists_each_failed_item(slot: Slot) -> None:
     error = slot.failure(second_and_last_fail, ITEMS).error
-    assert error.startswith("Batch failures: 2 of 4 items failed.\n[1] ValueError: two\n[3] KeyError: 'four'")
+    assert error == "Batch failures: 2 of 4 items failed.\n[1] ValueError: two\n[3] KeyError: 'four'"
+
+
+def test_error__has_the_tracebacks_of_items_that_were_raised(slot: Slot) -> None:
+    async def one(item: int) -> None:
+        raise ValueError(f"no {item}")
+
+    async def each_by_itself(payload: list[int]) -> list[Any]:
+        return [one(item) for item in payload]
+
+    first, second, third = slot.failure(each_by_itself, "[1,2]").error.split("\n\n")
+    assert first == "Batch failures: 2 of 2 items failed.\n[0] ValueError: no 1\n[1] ValueError: no 2"
+    assert second.startswith("[0] Traceback (most recent call last):\n")
+    assert second.endswith("\nValueError: no 1")
+    assert third.startswith("[1] Traceback")
 
 
 @pytest.mark.parametrize("results", [[1, 2], ["a", None], (None, None), "ab", {"a": 1}, 7])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import io
+import logging
 import threading
 import time
 import weakref
@@ -187,7 +189,13 @@ def test_cache_backends__are_kept_from_job_to_job(slot: Slot) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_what_a_failed_task_held__is_let_go_at_once(slot: Slot, is_async: bool) -> None:
+def test_what_a_failed_task_held__is_let_go_at_once(
+    slot: Slot, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Written by a handler as they are outside of tests; pytest's own keeps every record, and so the traceback.
+    logger = logging.getLogger("django_graphile_worker.jobs")
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(written := io.StringIO())])
     held: list[weakref.ref[Any]] = []
 
     def breaks(payload: Any) -> None:
@@ -205,6 +213,7 @@ def test_what_a_failed_task_held__is_let_go_at_once(slot: Slot, is_async: bool) 
         assert held[0]() is None
     finally:
         gc.enable()
+    assert "Traceback" in written.getvalue()
 
 
 def test_retry_later__sets_the_delay(slot: Slot) -> None:
@@ -264,6 +273,20 @@ def test_abort__is_seen_by_running_and_by_future_jobs(slot: Slot) -> None:
     assert isinstance(future.result(60), Succeeded)
     assert isinstance(slot.run(waits), Succeeded)
     assert isinstance(slot.run(awaits), Succeeded)
+
+
+def test_retry_at_once_while_the_worker_stops__costs_no_attempt(slot: Slot) -> None:
+    def gives_way(payload: Any) -> None:
+        raise RetryLater(payload)
+
+    async def gives_way_too(payload: Any) -> None:
+        raise RetryLater(payload)
+
+    assert slot.failure(gives_way, "0").delay == 0
+    slot.executor.abort()
+    assert isinstance(slot.run(gives_way, "0"), Interrupted)
+    assert isinstance(slot.run(gives_way_too, "0"), Interrupted)
+    assert slot.failure(gives_way, "60").delay == 60
 
 
 def test_abort__wakes_a_coroutine_that_awaits_it(slot: Slot) -> None:
@@ -377,6 +400,45 @@ def test_function_that_returns_a_coroutine__is_awaited(slot: Slot) -> None:
 
     assert isinstance(slot.run(lambda payload: inner()), Succeeded)
     assert done == [True]
+
+
+def test_coroutine_inside_a_coroutine__is_awaited_too(slot: Slot) -> None:
+    done: list[Any] = []
+
+    async def innermost() -> None:
+        done.append(True)
+
+    async def inner() -> Any:
+        return innermost()
+
+    async def outer(payload: Any) -> Any:
+        return inner()
+
+    assert isinstance(slot.run(outer), Succeeded)
+    assert done == [True]
+
+
+def test_function_that_returns_a_generator__fails_as_nothing_of_it_has_run(slot: Slot) -> None:
+    def generator() -> Any:
+        yield
+
+    async def async_generator() -> Any:
+        yield
+
+    async def forgetful(payload: Any) -> Any:
+        return async_generator()
+
+    for function in (
+        lambda payload: generator(),
+        lambda payload, helpers: async_generator(),
+        lambda payload: [generator()],
+        forgetful,
+    ):
+        error = slot.failure(function, "[1]").error.splitlines()[0]
+        assert error.endswith(
+            "InvalidTypeError: expected a_task to return when it is done, got a generator: nothing of its body has "
+            "run. Loop over it inside the task."
+        )
 
 
 def test_backoff__is_asked_with_attempts_and_error(slot: Slot) -> None:

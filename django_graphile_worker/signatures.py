@@ -1,0 +1,137 @@
+"""What a task function takes and gives, read from the function itself: for the worker, and for the system checks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from inspect import Parameter
+from typing import Any, NamedTuple
+
+from asgiref.sync import iscoroutinefunction
+
+from django_graphile_worker.exceptions import InvalidTypeError
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_GENERATORS = (types.GeneratorType, types.AsyncGeneratorType)
+# What people call the second parameter when they mean it.
+_HELPERS_NAMES = frozenset({"helpers", "helper", "context", "ctx"})
+_HELPERS_TYPES = frozenset({"Helpers", "Any", "object"})
+
+
+class Signature(NamedTuple):
+    """The parameters that a worker fills."""
+
+    payload: Parameter | None = None
+    takes_payload: bool = True
+    helpers: Parameter | None = None
+
+    @property
+    def helpers_keyword(self) -> str | None:
+        is_keyword = self.helpers is not None and self.helpers.kind is Parameter.KEYWORD_ONLY
+        return self.helpers.name if self.helpers is not None and is_keyword else None
+
+    @property
+    def may_mistake_helpers(self) -> bool:
+        """The second parameter gets helpers, and nothing about it says that this is known."""
+        parameter = self.helpers
+        if parameter is None or parameter.name.startswith("_") or parameter.name.lower() in _HELPERS_NAMES:
+            return False
+        return _annotation_name(parameter) not in _HELPERS_TYPES
+
+
+def read(function: Callable[..., Any]) -> Signature:
+    """Look at the parameters: (payload), (payload, helpers), or none; InvalidTypeError says what nothing would fill."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        # Written in C, some of them: it will have to do with the payload.
+        return Signature()
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    helpers = _helpers(parameters, positional)
+    _refuse_others(function, parameters, [*positional[:1], helpers])
+    if not positional:
+        takes_any = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters)
+        return Signature(takes_payload=takes_any)
+    return Signature(positional[0], helpers=helpers)
+
+
+def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function inside partials and decorators."""
+    unwrapped: Callable[..., Any] = inspect.unwrap(_without_partials(function))
+    return unwrapped
+
+
+def source_of(function: Callable[..., Any]) -> tuple[str, int]:
+    """The file and the first line of a function; of a callable object, its class's call."""
+    found = innermost(function)
+    code = getattr(found, "__code__", None) or getattr(_call_of(found), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else ("unknown", 0)
+
+
+def is_async_function(function: Callable[..., Any]) -> bool:
+    """Tell whether calling it makes a coroutine."""
+    function = _without_partials(function)
+    return iscoroutinefunction(function) or iscoroutinefunction(_call_of(function))
+
+
+def is_generator_function(function: Callable[..., Any]) -> bool:
+    """Tell whether calling it only makes a generator, and runs nothing of its body."""
+    function = _without_partials(function)
+    return any(
+        inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (function, _call_of(function))
+    )
+
+
+def is_generator(result: object) -> bool:
+    """Tell whether this is a body that waits to be run."""
+    return isinstance(result, _GENERATORS)
+
+
+def _without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _call_of(function: Callable[..., Any]) -> Any:
+    """An object's ``__call__``, which may be what a plain function's own flags would have said."""
+    return getattr(type(function), "__call__", None)  # noqa: B004 - we want the method
+
+
+def _helpers(parameters: Sequence[Parameter], positional: Sequence[Parameter]) -> Parameter | None:
+    for parameter in parameters:
+        if parameter.kind is Parameter.KEYWORD_ONLY and parameter.name == "helpers":
+            return parameter
+    return positional[1] if len(positional) > 1 and _wants_helpers(positional[1]) else None
+
+
+def _wants_helpers(parameter: Parameter) -> bool:
+    """A second parameter with a default of its own is not asking for helpers, unless it says so."""
+    return (
+        parameter.default is Parameter.empty or parameter.name == "helpers" or _annotation_name(parameter) == "Helpers"
+    )
+
+
+def _annotation_name(parameter: Parameter) -> str:
+    """``Helpers``, however it was imported and whether or not annotations are strings here."""
+    annotation = parameter.annotation
+    if annotation is Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__qualname__", str(annotation))
+    return str(text).strip("'\" ").rpartition(".")[2]
+
+
+def _refuse_others(
+    function: Callable[..., Any], parameters: Sequence[Parameter], filled: Sequence[Parameter | None]
+) -> None:
+    for parameter in parameters:
+        is_optional = parameter.default is not Parameter.empty or parameter.kind in _OPEN
+        if parameter not in filled and not is_optional:
+            raise InvalidTypeError(
+                f"expected a task that takes (payload) or (payload, helpers), got "
+                f"{getattr(function, '__qualname__', function)!s}{inspect.signature(function)}: "
+                f"nothing would fill {parameter.name!r}. Put it into the payload."
+            )
