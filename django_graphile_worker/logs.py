@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from django_graphile_worker import conf, signals
+from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
 
 LONGEST_TEXT = 500
@@ -36,12 +36,13 @@ def _uid(name: str) -> str:
     return f"django_graphile_worker.logs.{name}"
 
 
-def _is_telling_starts() -> bool:
+def _is_telling_starts(**kwargs: Any) -> bool:
     return _jobs.isEnabledFor(logging.DEBUG)
 
 
-def _is_telling_successes() -> bool:
-    return _jobs.isEnabledFor(logging.INFO) and conf.current().log_success
+def _is_telling_successes(*, log_success: bool = True, **kwargs: Any) -> bool:
+    # The worker's own setting, which need not be the project's: a command line or a caller may say otherwise.
+    return log_success and _jobs.isEnabledFor(logging.INFO)
 
 
 def shown(value: object) -> str:
@@ -62,8 +63,10 @@ def escaped(text: str) -> str:
     )
 
 
-def _job_succeeded(*, job: Job, duration: float = 0.0, worker_id: str = "", **kwargs: Any) -> None:
-    if _is_telling_successes():
+def _job_succeeded(
+    *, job: Job, duration: float = 0.0, worker_id: str = "", log_success: bool = True, **kwargs: Any
+) -> None:
+    if _is_telling_successes(log_success=log_success):
         _tell_job(logging.INFO, "succeeded", job, duration, worker_id)
 
 

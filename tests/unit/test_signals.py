@@ -128,9 +128,8 @@ def test_a_line_carries_its_facts__and_never_the_payload(caplog: pytest.LogCaptu
     assert "swordfish" not in str(facts)
 
 
-def test_success_can_be_kept_out_of_the_log(caplog: pytest.LogCaptureFixture, settings: Any) -> None:
-    settings.GRAPHILE_WORKER = {"LOG_SUCCESS": False}
-    send("job_succeeded", job=make_job(), duration=0.5, worker_id="w")
+def test_success_can_be_kept_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    send("job_succeeded", job=make_job(), duration=0.5, worker_id="w", log_success=False)
     send("job_failed", job=make_job(), duration=0.5, worker_id="w", error=ValueError(), retry_in=1)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
