@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
     from django_graphile_worker.registry import Task, task
     from django_graphile_worker.worker.context import Helpers
-    from django_graphile_worker.worker.library import Worker, run_once, run_worker
+    from django_graphile_worker.worker.library import StopRequest, Worker, run_once, run_worker
 
 __version__ = "0.1.0"
 
@@ -55,6 +55,7 @@ __all__ = [
     "PermanentFailure",
     "RetryLater",
     "SchemaError",
+    "StopRequest",
     "Task",
     "Worker",
     "aadd_job",

@@ -65,6 +65,11 @@ class Executor:
         """The jobs that run at this moment."""
         return [run.to_running_job() for run in list(self._running)]
 
+    @property
+    def has_coroutines(self) -> bool:
+        """Does a coroutine run at this moment?"""
+        return self._event_loop.is_visited
+
     def job_of(self, claim: Claim) -> Job:
         """The job as people see it, whatever its payload."""
         run = Run(claim, self._holder, monotonic())

@@ -88,7 +88,7 @@ def _heartbeat_first() -> None:
 
     original = Runner.shutdown
 
-    def shutdown(self: Runner, *arguments: Any, **options: Any) -> bool:
+    def shutdown(self: Runner, *arguments: Any, **options: Any) -> Any:
         self.heartbeat.stop()
         return original(self, *arguments, **options)
 
