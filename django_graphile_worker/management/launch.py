@@ -9,7 +9,7 @@ from typing import Any
 from django_graphile_worker import conf
 from django_graphile_worker.management import terminal
 from django_graphile_worker.management.plan import Plan
-from django_graphile_worker.worker.library import Worker, build_runners, supervised
+from django_graphile_worker.worker.library import build_runners, supervised
 from django_graphile_worker.worker.process import (
     StopRequest,
     handled_signals,
@@ -21,14 +21,14 @@ from django_graphile_worker.worker.runner import Runner
 Say = Callable[[str], None]
 
 
-def run(plan: Plan, *, say: Say) -> int:
+def run(plan: Plan, *, say: Say, stop: StopRequest | None = None) -> int:
     """Run a worker, or several under a supervisor; the exit code."""
     runners = _build(plan)
     terminal.set_up_logging(plan)
     if plan.verbosity:
         say(terminal.banner(runners, plan))
     if plan.settings.processes == 1:
-        return supervised(runners, None, once=plan.once)
+        return supervised(runners, stop, once=plan.once)
     return _supervise(plan, say=say)
 
 
@@ -42,16 +42,6 @@ def _supervise(plan: Plan, *, say: Say) -> int:
     )
     with handled_signals(request):
         return supervisor.run(request)
-
-
-def embedded(plan: Plan, *, say: Say) -> Worker:
-    """A started worker in this process, for the reloader."""
-    terminal.set_up_logging(plan)
-    worker = Worker.of(_build(plan))
-    if plan.verbosity:
-        say(terminal.banner(worker.runners, plan))
-    worker.start()
-    return worker
 
 
 def run_in_child(request: StopRequest, arguments: dict[str, Any]) -> int:

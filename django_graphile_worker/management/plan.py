@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from django_graphile_worker import conf
 
+# Set for the worker under --reload: the pipe on which it is told of signals.
+RELOADER_PIPE = "GRAPHILE_WORKER_RELOADER"
+
 
 class Plan(NamedTuple):
     """What was asked for on the command line."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,7 +56,7 @@ def test_log_success__is_the_workers_own_setting_before_the_projects(
 
 
 def _open_files() -> int:
-    return len(os.listdir("/dev/fd"))
+    return len(list(Path("/dev/fd").iterdir()))
 
 
 def test_run_once__leaves_no_file_open() -> None:

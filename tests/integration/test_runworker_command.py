@@ -22,7 +22,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that would have been carried out."""
     made: list[Plan] = []
 
-    def remember(plan: Plan, *, say: Any) -> int:
+    def remember(plan: Plan, *, say: Any, stop: Any) -> int:
         made.append(plan)
         return 0
 
@@ -80,9 +80,17 @@ def test_crontab_file__is_read_too(plans: list[Plan], tmp_path: Path) -> None:
 
 
 def test_plan__is_told_the_rest(plans: list[Plan]) -> None:
-    call_command("runworker", "--once", "--no-cron", "--database", "a", "--database", "b", "-v", "0", skip_checks=True)
+    both = ("--database", "default", "--database", "other")
+    call_command("runworker", "--once", "--no-cron", *both, "-v", "0", skip_checks=True)
     (plan,) = plans
-    assert (plan.once, plan.with_cron, plan.databases, plan.verbosity) == (True, False, ("a", "b"), 0)
+    assert (plan.once, plan.with_cron, plan.databases, plan.verbosity) == (True, False, ("default", "other"), 0)
+
+
+def test_database__that_is_not_there_is_refused_with_those_that_are(plans: list[Plan]) -> None:
+    expected = r"--database: expected an alias of settings\.DATABASES \('default', 'other'\), got 'nope'\."
+    with pytest.raises(CommandError, match=expected):
+        call_command("runworker", "--database", "nope", skip_checks=True)
+    assert plans == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +121,7 @@ def test_reload__wants_one_process_that_stays(plans: list[Plan], other: list[str
 
 
 def test_exit_code__is_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "run", lambda plan, say: 3)
+    monkeypatch.setattr(launch, "run", lambda plan, say, stop: 3)
     with pytest.raises(SystemExit) as exited:
         call_command("runworker", skip_checks=True)
     assert exited.value.code == 3
