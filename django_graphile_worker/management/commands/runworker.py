@@ -57,8 +57,10 @@ class Command(BaseCommand):
             return self._launch(plan, stop)
         except GraphileWorkerError as error:
             raise CommandError(str(error)) from error
-        except psycopg.OperationalError as error:
-            raise CommandError(f"Expected the database to answer, got: {error}") from error
+        except psycopg.Error as error:
+            from django_graphile_worker.management.trouble import in_a_sentence
+
+            raise CommandError(in_a_sentence(error)) from error
 
     def _launch(self, plan: Plan, stop: StopRequest | None) -> int:
         is_alone = plan.settings.processes == 1
