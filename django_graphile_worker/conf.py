@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -187,13 +188,46 @@ class Settings:
         """The same settings with some changed, checked like those of the project."""
         return _checked(self, {name.upper(): value for name, value in overrides.items()})
 
+    def forbidding(self, flags: Iterable[str]) -> Settings:
+        """The same settings with more flags forbidden."""
+        more, before = tuple(flags), self.forbidden_flags
+        if not more:
+            return self
+        return self.replace(forbidden_flags=(*before, *more) if isinstance(before, tuple) else MoreFlags(before, more))
+
     def current_forbidden_flags(self) -> tuple[str, ...]:
         """The forbidden flags now: a callable is asked again each time."""
         flags = self.forbidden_flags
         if isinstance(flags, tuple):
             return flags
         function = import_string(flags) if isinstance(flags, str) else flags
-        return tuple(function() or ())
+        return checked_flags(function())
+
+
+@dataclass(frozen=True)
+class MoreFlags:
+    """A callable for FORBIDDEN_FLAGS: what another returns, and some more."""
+
+    source: Callable[[], Any] | str
+    more: tuple[str, ...]
+
+    def __call__(self) -> Any:
+        flags: Any = (import_string(self.source) if isinstance(self.source, str) else self.source)()
+        return self._after(flags) if inspect.isawaitable(flags) else (*checked_flags(flags), *self.more)
+
+    async def _after(self, flags: Awaitable[Any]) -> tuple[str, ...]:
+        return (*checked_flags(await flags), *self.more)
+
+
+def checked_flags(flags: Any) -> tuple[str, ...]:
+    """What a callable for FORBIDDEN_FLAGS returned, if it is flags. A string is not: its letters would be."""
+    if flags is None:
+        return ()
+    found = tuple(flags) if isinstance(flags, Iterable) and not isinstance(flags, str | bytes) else (None,)
+    if not all(isinstance(flag, str) and flag for flag in found):
+        problem = f'{SETTING}["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, got {flags!r}.'
+        raise ConfigurationError(mistakes=[SettingMistake("FORBIDDEN_FLAGS", problem)])
+    return found
 
 
 _FIELDS = {item.name.upper(): item for item in dataclasses.fields(Settings)}

@@ -49,7 +49,7 @@ def _supervise(plan: Plan) -> int:
 def run_in_child(request: StopRequest, arguments: dict[str, Any]) -> int:
     """What each process of a supervisor does; raises GraphileWorkerError when it cannot."""
     overrides = arguments["plan"]
-    settings = conf.current().replace(**overrides.pop("settings"))
+    settings = conf.current().replace(**overrides.pop("settings")).forbidding(overrides["also_forbidden"])
     plan = Plan(settings=settings, **overrides)
     terminal.set_up_logging(plan)
     runners = _build(plan)
@@ -71,5 +71,6 @@ def _portable(plan: Plan) -> dict[str, Any]:
         for field in dataclasses.fields(plan.settings)
         if getattr(plan.settings, field.name) != getattr(project, field.name)
     }
-    rest = {name: getattr(plan, name) for name in ("databases", "once", "with_cron", "verbosity", "is_colored")}
-    return {"settings": changed, **rest}
+    # The project's may be a function that cannot be sent; the child has it, and adds the rest anew.
+    changed.pop("forbidden_flags", None)
+    return plan._asdict() | {"settings": changed}

@@ -15,6 +15,8 @@ class Plan(NamedTuple):
 
     settings: conf.Settings
     databases: tuple[str, ...] = ()
+    # In the settings already, beside what the project forbids.
+    also_forbidden: tuple[str, ...] = ()
     once: bool = False
     with_cron: bool = True
     verbosity: int = 1

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.core.management.base import OutputWrapper
 from django.db import connections
 from django.test import override_settings
 
 from django_graphile_worker import conf
 from django_graphile_worker.management import launch, terminal
 from django_graphile_worker.management.plan import Plan
+from django_graphile_worker.registry import tasks
 from django_graphile_worker.worker.library import build_runners
+from django_graphile_worker.worker.process import StopRequest
 
 
 @pytest.fixture
@@ -69,6 +73,55 @@ def test_option__changes_its_setting_and_no_other(
 def test_settings__hold_where_the_command_line_says_nothing(plans: list[Plan]) -> None:
     settings = _settings(plans, "--tasks", "b")
     assert (settings.concurrency, settings.listen, settings.tasks) == (7, False, ("b",))
+
+
+@override_settings(GRAPHILE_WORKER={"FORBIDDEN_FLAGS": ["site"]})
+def test_forbidden_flags__of_the_command_line_come_on_top_of_the_projects(plans: list[Plan]) -> None:
+    assert _settings(plans, "--forbid-flag", "other").forbidden_flags == ("site", "other")
+    assert plans[0].also_forbidden == ("other",)
+
+
+def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
+    plans: list[Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with override_settings(GRAPHILE_WORKER={"FORBIDDEN_FLAGS": lambda: ["site"]}):
+        _settings(plans, "--forbid-flag", "other", "--processes", "2")
+        assert plans[0].settings.current_forbidden_flags() == ("site", "other")
+        runners: list[Any] = []
+        monkeypatch.setattr(launch, "run_until_stopped", lambda built, request: runners.extend(built) or 0)
+        sent = pickle.loads(pickle.dumps(launch._portable(plans[0])))
+        launch.run_in_child(StopRequest(), {"plan": sent})
+    assert runners[0].claimer.forbidden_flags() == ("site", "other")
+    assert runners[0].settings.processes == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "is_terminal", "is_colored"),
+    [
+        ([], {}, True, True),
+        ([], {}, False, False),
+        (["--no-color"], {}, True, False),
+        ([], {"NO_COLOR": "1"}, True, False),
+        (["--force-color"], {}, False, True),
+        (["--force-color"], {"NO_COLOR": "1"}, False, True),
+    ],
+)
+@pytest.mark.parametrize("command", [["runworker"], ["graphile_worker", "run"]], ids=" ".join)
+def test_color__is_for_terminals_unless_somebody_says_otherwise(
+    plans: list[Plan],
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    arguments: list[str],
+    variables: dict[str, str],
+    is_terminal: bool,
+    is_colored: bool,
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(OutputWrapper, "isatty", lambda self: is_terminal)
+    call_command(*command, *arguments, "--skip-checks")
+    assert plans[0].is_colored is is_colored
 
 
 def test_crontab_file__is_read_too(plans: list[Plan], tmp_path: Path) -> None:
@@ -162,7 +215,17 @@ def test_banner__says_when_a_worker_only_polls_or_only_drains() -> None:
 
 
 def test_banner__says_when_there_is_nothing_to_run() -> None:
-    assert "none: write functions with @task" in _banner(tasks=["nothing_like_this"])
+    with tasks.isolated() as registry:
+        registry._tasks.clear()
+        assert "tasks        none: write functions with @task" in _banner()
+
+
+def test_banner__says_which_globs_match_nothing_and_what_there_is() -> None:
+    alone = _banner(tasks=["nothing_like_this", "nor_*"])
+    assert "none: nothing matches 'nothing_like_this', 'nor_*'. There are: " in alone
+    assert "send_receipt" in alone.split("There are: ")[1]
+    assert "tasks        send_receipt; nothing matches 'nor_*'\n" in _banner(tasks=["send_*", "nor_*"])
+    assert "none: all are excluded by '*'. There are: " in _banner(exclude_tasks=["*"])
 
 
 def test_banner__never_shows_a_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,11 +46,17 @@ class Command(BaseCommand):
         return Plan(
             settings=settings.replace(processes=1) if options["reload"] else settings,
             databases=tuple(options.get("databases") or ()),
+            also_forbidden=tuple(options.get("forbidden_flags") or ()),
             once=bool(options["once"]),
             with_cron=not options["no_cron"],
             verbosity=int(options["verbosity"]),
-            is_colored=self.stderr.isatty() and not options.get("no_color", False),
+            is_colored=self._is_colored(options),
         )
+
+    def _is_colored(self, options: dict[str, Any]) -> bool:
+        if options.get("force_color"):
+            return True
+        return self.stderr.isatty() and not options.get("no_color") and not os.environ.get("NO_COLOR")
 
     def _run(self, plan: Plan, stop: StopRequest | None = None) -> int:
         try:
