@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import inspect
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
+from django_graphile_worker.flags import MoreFlags, checked_flags
 
 SETTING = "GRAPHILE_WORKER"
 LONGEST_DURATION = timedelta(days=3650).total_seconds()
@@ -202,32 +202,6 @@ class Settings:
             return flags
         function = import_string(flags) if isinstance(flags, str) else flags
         return checked_flags(function())
-
-
-@dataclass(frozen=True)
-class MoreFlags:
-    """A callable for FORBIDDEN_FLAGS: what another returns, and some more."""
-
-    source: Callable[[], Any] | str
-    more: tuple[str, ...]
-
-    def __call__(self) -> Any:
-        flags: Any = (import_string(self.source) if isinstance(self.source, str) else self.source)()
-        return self._after(flags) if inspect.isawaitable(flags) else (*checked_flags(flags), *self.more)
-
-    async def _after(self, flags: Awaitable[Any]) -> tuple[str, ...]:
-        return (*checked_flags(await flags), *self.more)
-
-
-def checked_flags(flags: Any) -> tuple[str, ...]:
-    """What a callable for FORBIDDEN_FLAGS returned, if it is flags. A string is not: its letters would be."""
-    if flags is None:
-        return ()
-    found = tuple(flags) if isinstance(flags, Iterable) and not isinstance(flags, str | bytes) else (None,)
-    if not all(isinstance(flag, str) and flag for flag in found):
-        problem = f'{SETTING}["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, got {flags!r}.'
-        raise ConfigurationError(mistakes=[SettingMistake("FORBIDDEN_FLAGS", problem)])
-    return found
 
 
 _FIELDS = {item.name.upper(): item for item in dataclasses.fields(Settings)}

@@ -13,8 +13,9 @@ import psycopg
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
-from django_graphile_worker.conf import Settings, checked_flags
+from django_graphile_worker.conf import Settings
 from django_graphile_worker.exceptions import ConfigurationError, SchemaError
+from django_graphile_worker.flags import checked_flags
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims, installation, visibility
 from django_graphile_worker.sql import tasks as task_names

@@ -88,7 +88,12 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
         _settings(plans, "--forbid-flag", "other", "--processes", "2")
         assert plans[0].settings.current_forbidden_flags() == ("site", "other")
         runners: list[Any] = []
-        monkeypatch.setattr(launch, "run_until_stopped", lambda built, request: runners.extend(built) or 0)
+
+        def remember(built: list[Any], request: StopRequest) -> int:
+            runners.extend(built)
+            return 0
+
+        monkeypatch.setattr(launch, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(launch._portable(plans[0])))
         launch.run_in_child(StopRequest(), {"plan": sent})
     assert runners[0].claimer.forbidden_flags() == ("site", "other")
