@@ -200,7 +200,7 @@ _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _event(
-        _worker, logging.INFO, "worker {worker_id} started on {database}: {concurrency} at a time, tasks: {tasks}"
+        _worker, logging.INFO, "worker {worker_id} started on {database}: {concurrency} at a time"
     ),
     "worker_stopping": _event(_worker, logging.INFO, "worker {worker_id} is stopping: {reason}"),
     "worker_stopped": _event(_worker, logging.INFO, "worker {worker_id} stopped: {reason}"),
