@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.registry import Task, task
     from django_graphile_worker.worker.context import Helpers
     from django_graphile_worker.worker.library import Worker, run_once, run_worker
+    from django_graphile_worker.worker.process import StopRequest
 
 __version__ = "0.1.0"
 
@@ -55,6 +56,7 @@ __all__ = [
     "PermanentFailure",
     "RetryLater",
     "SchemaError",
+    "StopRequest",
     "Task",
     "Worker",
     "aadd_job",
@@ -82,7 +84,7 @@ __all__ = [
 
 # Where the names live, the lighter first. Each module is loaded when a name of it is first used: a web process
 # never runs a job, a worker need not add one, and most projects have no crontab. Together they take 50 ms.
-_HOMES = ("registry", "jobs", "exceptions", "api", "crontab", "worker.context", "worker.library")
+_HOMES = ("registry", "jobs", "exceptions", "api", "crontab", "worker.context", "worker.library", "worker.process")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +17,9 @@ from django.utils.translation import gettext_lazy as _
 from django_graphile_worker import conf, registry, routing
 
 logger = logging.getLogger("django_graphile_worker.database")
+
+# As Django's reloader marks, and ours, the process that does the work.
+DJANGO_AUTORELOAD_ENV = "RUN_MAIN"
 
 
 class GraphileWorkerConfig(AppConfig):
@@ -37,10 +42,26 @@ class GraphileWorkerConfig(AppConfig):
 
         checks.register_checks()
         logs.connect()
-        autodiscover_modules("tasks")
+        with _errors_left_to_the_worker():
+            autodiscover_modules("tasks")
         pre_migrate.connect(keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
         post_migrate.connect(install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema")
         post_migrate.connect(register_task_names, sender=self, dispatch_uid="django_graphile_worker.task_names")
+
+
+@contextmanager
+def _errors_left_to_the_worker() -> Iterator[None]:
+    """Under ``runworker --reload`` two processes load the tasks: who only watches leaves it to the other to fail."""
+    try:
+        yield
+    except Exception:
+        if not _is_watching():
+            raise
+
+
+def _is_watching() -> bool:
+    is_worker_command = bool({"runworker", "graphile_worker"} & set(sys.argv[1:2]))
+    return is_worker_command and "--reload" in sys.argv and os.environ.get(DJANGO_AUTORELOAD_ENV) != "true"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
+from django_graphile_worker.flags import MoreFlags, checked_flags
 from django_graphile_worker.values import Value
 
 SETTING = "GRAPHILE_WORKER"
@@ -192,13 +193,20 @@ class Settings(Value):
         """The same settings with some changed, checked like those of the project."""
         return _checked(self, {name.upper(): value for name, value in overrides.items()})
 
+    def forbidding(self, flags: Iterable[str]) -> Settings:
+        """The same settings with more flags forbidden."""
+        more, before = tuple(flags), self.forbidden_flags
+        if not more:
+            return self
+        return self.replace(forbidden_flags=(*before, *more) if isinstance(before, tuple) else MoreFlags(before, more))
+
     def current_forbidden_flags(self) -> tuple[str, ...]:
         """The forbidden flags now: a callable is asked again each time."""
         flags = self.forbidden_flags
         if isinstance(flags, tuple):
             return flags
         function = import_string(flags) if isinstance(flags, str) else flags
-        return tuple(function() or ())
+        return checked_flags(function())
 
 
 _FIELDS = {item.name.upper(): item for item in dataclasses.fields(Settings)}

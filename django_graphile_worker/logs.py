@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from django_graphile_worker import conf, signals
+from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.repetition import Repetitions
@@ -41,12 +41,13 @@ def _uid(name: str) -> str:
     return f"django_graphile_worker.logs.{name}"
 
 
-def _is_telling_starts() -> bool:
+def _is_telling_starts(**kwargs: Any) -> bool:
     return _jobs.isEnabledFor(logging.DEBUG)
 
 
-def _is_telling_successes() -> bool:
-    return _jobs.isEnabledFor(logging.INFO) and conf.current().log_success
+def _is_telling_successes(*, log_success: bool = True, **kwargs: Any) -> bool:
+    # The worker's own setting, which need not be the project's: a command line or a caller may say otherwise.
+    return log_success and _jobs.isEnabledFor(logging.INFO)
 
 
 def shown(value: object) -> str:
@@ -70,8 +71,10 @@ def escaped(text: str) -> str:
     )
 
 
-def _job_succeeded(*, job: Job, duration: float = 0.0, worker_id: str = "", **kwargs: Any) -> None:
-    if _is_telling_successes():
+def _job_succeeded(
+    *, job: Job, duration: float = 0.0, worker_id: str = "", log_success: bool = True, **kwargs: Any
+) -> None:
+    if _is_telling_successes(log_success=log_success):
         _tell_job(logging.INFO, "succeeded", job, duration, worker_id)
 
 
@@ -248,7 +251,7 @@ _answered = _event(_database, logging.INFO, "the database answers again after {d
 
 _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _event(
-        _worker, logging.INFO, "worker {worker_id} started on {database}: {concurrency} at a time, tasks: {tasks}"
+        _worker, logging.INFO, "worker {worker_id} started on {database}: {concurrency} at a time"
     ),
     "worker_stopping": _event(_worker, logging.INFO, "worker {worker_id} is stopping: {reason}"),
     "worker_stopped": _event(_worker, logging.INFO, "worker {worker_id} stopped: {reason}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from django.apps import apps
@@ -37,18 +38,31 @@ def _routed_alias(database: str) -> str:
     return str(router.db_for_write(type(job), instance=job))
 
 
-def queue_connection(using: str | None = None) -> BaseDatabaseWrapper:
+def queue_aliases(databases: Iterable[str] = (), *, argument: str = "databases") -> tuple[str, ...]:
+    """The databases that a worker serves, each once: those asked for, else the one that jobs are added to."""
+    if isinstance(databases, str) or not all(isinstance(alias, str) for alias in databases):
+        raise InvalidTypeError(
+            f"{argument}: expected a list of database aliases, got {databases!r}. "
+            "A single one is a list too: ['default']."
+        )
+    aliases = tuple(dict.fromkeys(databases)) or (queue_alias(),)
+    for alias in aliases:
+        queue_connection(alias, argument=argument)
+    return aliases
+
+
+def queue_connection(using: str | None = None, *, argument: str = "using") -> BaseDatabaseWrapper:
     """Django's connection to the queue's database, for the current thread."""
     alias = queue_alias(using)
     try:
         connection: BaseDatabaseWrapper = connections[alias]
     except ConnectionDoesNotExist:
         raise ConfigurationError(
-            f"using: expected an alias of settings.DATABASES ({', '.join(map(repr, connections))}), got {alias!r}."
+            f"{argument}: expected an alias of settings.DATABASES ({', '.join(map(repr, connections))}), got {alias!r}."
         ) from None
     if connection.vendor != "postgresql":
         raise ConfigurationError(
             f"The queue lives in PostgreSQL: expected a PostgreSQL database, got {connection.vendor} "
-            f'for the alias {alias!r}. Name another with using=... or GRAPHILE_WORKER["DATABASE"].'
+            f'for the alias {alias!r}. Name another with {argument}=... or GRAPHILE_WORKER["DATABASE"].'
         )
     return connection

@@ -29,19 +29,22 @@ class Event(Signal):
     def __init__(self, *arguments: str) -> None:
         super().__init__()
         self.arguments = arguments
-        self._sometimes_deaf: tuple[str, Callable[[], bool]] | None = None
+        self._sometimes_deaf: tuple[str, Callable[..., bool]] | None = None
 
-    def is_heard(self) -> bool:
-        """Tell whether sending is worth its cost: nobody listens, or only one who would do nothing now."""
+    def is_heard(self, **arguments: object) -> bool:
+        """Tell whether sending these is worth its cost: nobody listens, or only one who would do nothing now."""
         receivers = self.receivers
         if len(receivers) == 1 and self._sometimes_deaf is not None:
             dispatch_uid, is_listening = self._sometimes_deaf
             if receivers[0][0][0] == dispatch_uid:
-                return is_listening()
+                return is_listening(**arguments)
         return bool(receivers)
 
-    def heed_only_when(self, dispatch_uid: str, is_listening: Callable[[], bool]) -> None:
-        """Say that the receiver with this ``dispatch_uid`` does nothing unless ``is_listening()``."""
+    def heed_only_when(self, dispatch_uid: str, is_listening: Callable[..., bool]) -> None:
+        """Say that the receiver with this ``dispatch_uid`` does nothing unless ``is_listening()``.
+
+        It is asked with those arguments that ``is_heard`` was given.
+        """
         self._sometimes_deaf = (dispatch_uid, is_listening)
 
 
@@ -60,7 +63,8 @@ listening_lost = Event("worker_id", "error", "retry_in")
 # job_released says that the database knows it too.
 jobs_claimed = Event("worker_id", "jobs", "duration")
 job_started = Event("worker_id", "job")
-job_succeeded = Event("worker_id", "job", "duration")
+# log_success: does the worker that ran it want a line in the log?
+job_succeeded = Event("worker_id", "job", "duration", "log_success")
 job_failed = Event("worker_id", "job", "duration", "error", "retry_in")
 job_permanently_failed = Event("worker_id", "job", "duration", "error")
 job_interrupted = Event("worker_id", "job", "duration", "reason")

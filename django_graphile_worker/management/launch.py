@@ -6,10 +6,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
+
 from django_graphile_worker import conf
+from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management import terminal
 from django_graphile_worker.management.plan import Plan
-from django_graphile_worker.worker.library import Worker, build_runners, supervised
+from django_graphile_worker.management.trouble import in_a_sentence
+from django_graphile_worker.worker.library import build_runners, supervised
 from django_graphile_worker.worker.process import (
     StopRequest,
     handled_signals,
@@ -21,47 +25,38 @@ from django_graphile_worker.worker.runner import Runner
 Say = Callable[[str], None]
 
 
-def run(plan: Plan, *, say: Say) -> int:
+def run(plan: Plan, *, say: Say, stop: StopRequest | None = None) -> int:
     """Run a worker, or several under a supervisor; the exit code."""
     runners = _build(plan)
     terminal.set_up_logging(plan)
     if plan.verbosity:
         say(terminal.banner(runners, plan))
     if plan.settings.processes == 1:
-        return supervised(runners, None, once=plan.once)
-    return _supervise(plan, say=say)
+        return supervised(runners, stop, once=plan.once)
+    return _supervise(plan)
 
 
-def _supervise(plan: Plan, *, say: Say) -> int:
+def _supervise(plan: Plan) -> int:
     # Here, as it brings multiprocessing along: 5 ms that one process alone need not spend.
     from django_graphile_worker.worker.supervisor import Supervisor
 
     request = StopRequest()
-    supervisor = Supervisor(
-        plan.settings.processes, run_in_child, {"plan": _portable(plan)}, replaces=not plan.once, say=say
-    )
+    supervisor = Supervisor(plan.settings.processes, run_in_child, {"plan": _portable(plan)}, replaces=not plan.once)
     with handled_signals(request):
         return supervisor.run(request)
 
 
-def embedded(plan: Plan, *, say: Say) -> Worker:
-    """A started worker in this process, for the reloader."""
-    terminal.set_up_logging(plan)
-    worker = Worker.of(_build(plan))
-    if plan.verbosity:
-        say(terminal.banner(worker.runners, plan))
-    worker.start()
-    return worker
-
-
 def run_in_child(request: StopRequest, arguments: dict[str, Any]) -> int:
-    """What each process of a supervisor does."""
+    """What each process of a supervisor does; raises GraphileWorkerError when it cannot."""
     overrides = arguments["plan"]
-    settings = conf.current().replace(**overrides.pop("settings"))
+    settings = conf.current().replace(**overrides.pop("settings")).forbidding(overrides["also_forbidden"])
     plan = Plan(settings=settings, **overrides)
     terminal.set_up_logging(plan)
     runners = _build(plan)
-    return run_until_drained(runners, request) if plan.once else run_until_stopped(runners, request)
+    try:
+        return run_until_drained(runners, request) if plan.once else run_until_stopped(runners, request)
+    except psycopg.Error as error:
+        raise GraphileWorkerError(in_a_sentence(error)) from error
 
 
 def _build(plan: Plan) -> list[Runner]:
@@ -76,5 +71,6 @@ def _portable(plan: Plan) -> dict[str, Any]:
         for field in dataclasses.fields(plan.settings)
         if getattr(plan.settings, field.name) != getattr(project, field.name)
     }
-    rest = {name: getattr(plan, name) for name in ("databases", "once", "with_cron", "verbosity", "is_colored")}
-    return {"settings": changed, **rest}
+    # The project's may be a function that cannot be sent; the child has it, and adds the rest anew.
+    changed.pop("forbidden_flags", None)
+    return plan._asdict() | {"settings": changed}

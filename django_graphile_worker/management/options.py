@@ -22,7 +22,6 @@ SETTINGS = (
     "grace_period",
     "tasks",
     "exclude_tasks",
-    "forbidden_flags",
     "crontab_file",
     "log_success",
 )
@@ -106,13 +105,18 @@ def _add_choices(parser: CommandParser) -> None:
     which.add_argument(
         "--tasks", action="append", metavar="GLOB", help="Run only tasks that match; may be given several times."
     )
-    which.add_argument("--exclude-tasks", action="append", metavar="GLOB", help="Leave out tasks that match.")
+    which.add_argument(
+        "--exclude-tasks",
+        action="append",
+        metavar="GLOB",
+        help="Leave out tasks that match; may be given several times.",
+    )
     which.add_argument(
         "--forbid-flag",
         action="append",
         dest="forbidden_flags",
         metavar="FLAG",
-        help="Leave out jobs with this flag; may be given several times.",
+        help="Leave out jobs with this flag, and with those of FORBIDDEN_FLAGS; may be given several times.",
     )
 
 
@@ -170,6 +174,6 @@ def settings_from(options: dict[str, Any]) -> conf.Settings:
     """The project's settings with the command line on top."""
     overrides = {name: options[name] for name in SETTINGS if options.get(name) is not None}
     try:
-        return conf.current().replace(**overrides)
+        return conf.current().replace(**overrides).forbidding(options.get("forbidden_flags") or ())
     except ConfigurationError as error:
         raise CommandError(str(error)) from error

@@ -6,12 +6,17 @@ from typing import NamedTuple
 
 from django_graphile_worker import conf
 
+# Set for the worker under --reload: the pipe on which it is told of signals.
+RELOADER_PIPE = "GRAPHILE_WORKER_RELOADER"
+
 
 class Plan(NamedTuple):
     """What was asked for on the command line."""
 
     settings: conf.Settings
     databases: tuple[str, ...] = ()
+    # In the settings already, beside what the project forbids.
+    also_forbidden: tuple[str, ...] = ()
     once: bool = False
     with_cron: bool = True
     verbosity: int = 1

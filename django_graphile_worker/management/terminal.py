@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from copy import copy
+from fnmatch import fnmatchcase
 from typing import Any
 
 from django.db import connections
@@ -14,6 +15,7 @@ from django.utils.termcolors import make_style
 from django_graphile_worker import __version__
 from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.plan import Plan
+from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.worker.runner import Runner
 
 ROOT_LOGGER = "django_graphile_worker"
@@ -42,11 +44,23 @@ def _facts(runner: Runner, plan: Plan) -> list[tuple[str, str]]:
     return [
         ("database", _address(runner.using)),
         ("schema", settings.schema),
-        ("tasks", _listed(sorted(runner.tasks)) or "none: write functions with @task in an app's tasks.py"),
+        ("tasks", _tasks(runner)),
         ("concurrency", f"{settings.concurrency}{processes}"),
         ("recurring", _listed([item.name for item in runner.cron_items]) or "none"),
         ("woken by", _woken_by(runner, plan)),
     ]
+
+
+def _tasks(runner: Runner) -> str:
+    there = sorted(registered_tasks.identifiers())
+    if not there:
+        return "none: write functions with @task in an app's tasks.py"
+    empty = [glob for glob in runner.settings.tasks if not any(fnmatchcase(name, glob) for name in there)]
+    unmatched = f"nothing matches {', '.join(map(repr, empty))}" if empty else ""
+    if runner.tasks:
+        return _listed(sorted(runner.tasks)) + (f"; {unmatched}" if unmatched else "")
+    excluded = ", ".join(map(repr, runner.settings.exclude_tasks))
+    return f"none: {unmatched or f'all are excluded by {excluded}'}. There are: {_listed(there)}"
 
 
 def _woken_by(runner: Runner, plan: Plan) -> str:

@@ -14,7 +14,8 @@ from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.exceptions import ConfigurationError, SchemaError
+from django_graphile_worker.flags import checked_flags
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims, visibility
 from django_graphile_worker.sql import tasks as task_names
@@ -187,7 +188,14 @@ class Claimer:
             flags: Any = self._forbidden() if callable(self._forbidden) else ()
             if inspect.isawaitable(flags):
                 flags = asyncio.run(_result_of(flags))
-            return tuple(flags or ())
+            return checked_flags(flags)
+        except ConfigurationError:
+            raise
+        except BaseException as error:  # even SystemExit: it is the site's code
+            raise ConfigurationError(
+                'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, '
+                f"got {type(error).__name__}: {error}"
+            ) from error
         finally:
             # It may ask the database, on this thread: a connection that broke must not stay.
             close_old_connections()

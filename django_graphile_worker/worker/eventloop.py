@@ -56,6 +56,11 @@ class EventLoop:
             with self._lock:
                 self._visits.discard(visit)
 
+    @property
+    def is_visited(self) -> bool:
+        """Does anybody wait for a coroutine?"""
+        return bool(self._visits)
+
     def cancel(self) -> None:
         """Cancel every coroutine, also those to come."""
         with self._lock:

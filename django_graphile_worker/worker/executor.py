@@ -65,6 +65,11 @@ class Executor:
         """The jobs that run at this moment."""
         return [run.to_running_job() for run in list(self._running)]
 
+    @property
+    def has_coroutines(self) -> bool:
+        """Does a coroutine run at this moment?"""
+        return self._event_loop.is_visited
+
     def job_of(self, claim: Claim) -> Job:
         """The job as people see it, whatever its payload."""
         run = Run(claim, self._holder, monotonic())
@@ -114,8 +119,9 @@ class Executor:
 
     def _succeeded(self, run: Run) -> Outcome:
         duration = monotonic() - run.started
-        if signals.job_succeeded.is_heard():
-            self._tell(signals.job_succeeded, run, duration=duration)
+        log_success = self._settings.log_success
+        if signals.job_succeeded.is_heard(log_success=log_success):
+            self._tell(signals.job_succeeded, run, duration=duration, log_success=log_success)
         return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration)
 
     def _ended_badly(self, run: Run, error: BaseException | None, leftovers: Sequence[str]) -> Outcome:
@@ -161,7 +167,7 @@ class Executor:
         return self._succeeded(run)
 
     def _tell(self, signal: signals.Event, run: Run, **arguments: Any) -> None:
-        if not signal.is_heard():
+        if not signal.is_heard(**arguments):
             return
         try:
             signal.send_robust(sender=type(self), worker_id=run.holder(), job=run.job, **arguments)

@@ -2,59 +2,80 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 from django_graphile_worker import __version__, conf
-from django_graphile_worker.routing import queue_alias
+from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
+from django_graphile_worker.routing import queue_aliases
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.process import (
     StopRequest,
     handled_signals,
     run_until_drained,
     run_until_stopped,
+    shut_down,
 )
 from django_graphile_worker.worker.runner import Runner
 
 
 def run_worker(*, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Any) -> int:
-    """Work until SIGTERM or SIGINT, or until ``stop()`` is called from another thread.
+    """Work until SIGTERM or SIGINT, or until ``stop``, a ``StopRequest``, is called from another thread.
 
     ``overrides`` are settings in lower case (``concurrency=20``). Returns the exit
     code. Off the main thread no signal handlers are installed.
     """
+    request = _checked_stop(stop)
     runners = build_runners(databases, conf.current().replace(**overrides))
-    return supervised(runners, stop, once=False)
+    return supervised(runners, request, once=False)
 
 
 def run_once(*, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Any) -> int:
     """Run everything that is runnable now, then return the exit code."""
+    request = _checked_stop(stop)
     settings = conf.current().replace(**overrides)
-    return supervised(build_runners(databases, settings, with_cron=False), stop, once=True)
+    return supervised(build_runners(databases, settings, with_cron=False), request, once=True)
 
 
 class Worker:
     """A worker beside something else: ``with Worker(concurrency=5): serve()``."""
 
     def __init__(self, *, databases: Sequence[str] = (), **overrides: Any) -> None:
-        self.runners = build_runners(databases, conf.current().replace(**overrides))
-
-    @classmethod
-    def of(cls, runners: Sequence[Runner]) -> Worker:
-        """A worker made of runners that are built already."""
-        worker = cls.__new__(cls)
-        worker.runners = list(runners)
-        return worker
+        self._settings = conf.current().replace(**overrides)
+        self._databases = queue_aliases(databases)
+        self._lock = threading.Lock()
+        # One for each database while it runs: a runner lives once.
+        self.runners: list[Runner] = []
 
     def start(self) -> None:
-        for runner in self.runners:
-            runner.start()
+        """Start working, in threads of this process; a worker that was stopped may be started again."""
+        with self._lock:
+            if self.runners:
+                raise GraphileWorkerError(
+                    "Worker.start(): expected a worker that does not run, got one that was started before. "
+                    "Call stop() first, or make another Worker."
+                )
+            self.runners = build_runners(self._databases, self._settings)
+        try:
+            for runner in self.runners:
+                runner.start()
+        except BaseException:
+            self.stop("it could not start")
+            raise
 
     def stop(self, reason: str = "stop") -> bool:
-        """Let running jobs end within the grace period; True when nothing was cut off."""
-        results = [runner.shutdown(reason) for runner in self.runners]
-        return all(results)
+        """Let running jobs end within the grace period; True when nothing was cut off.
+
+        What was cut off is given back, and may start elsewhere. A coroutine is
+        cancelled; but Python cannot stop a thread, so a ``def`` task that does not
+        heed ``helpers.abort`` goes on until it returns or this process ends.
+        """
+        with self._lock:
+            runners, self.runners = self.runners, []
+        ending = shut_down(runners, reason)
+        return ending.was_released and not ending.was_cut_off
 
     def __enter__(self) -> Worker:
         self.start()
@@ -74,12 +95,25 @@ def build_runners(databases: Sequence[str], settings: conf.Settings, *, with_cro
     items = collect(settings) if with_cron else ()
     return [
         Runner(settings, alias, cron_items=() if place else items, version=__version__)
-        for place, alias in enumerate(databases or (queue_alias(),))
+        for place, alias in enumerate(queue_aliases(databases))
     ]
 
 
 def supervised(runners: Sequence[Runner], stop: StopRequest | None, *, once: bool) -> int:
     """Run them with signals handled, where this thread may."""
-    request = stop or StopRequest()
-    with handled_signals(request):
-        return run_until_drained(runners, request) if once else run_until_stopped(runners, request)
+    request = StopRequest() if stop is None else stop
+    try:
+        with handled_signals(request):
+            return run_until_drained(runners, request) if once else run_until_stopped(runners, request)
+    finally:
+        if stop is None:
+            request.close()
+
+
+def _checked_stop(stop: Any) -> StopRequest | None:
+    if stop is not None and not isinstance(stop, StopRequest):
+        raise InvalidTypeError(
+            f"stop: expected a StopRequest, got {stop!r}. Make one with django_graphile_worker.StopRequest(), "
+            "and call it to stop the worker."
+        )
+    return stop

@@ -47,7 +47,18 @@ def build(factories: Sequence[Factory], innermost: Handler, event_loop: EventLoo
             handler = _wrap(factory, handler, event_loop)
         except MiddlewareNotUsed:
             continue
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                f'GRAPHILE_WORKER["MIDDLEWARE"]: expected {_name(factory)!r} to return a callable, '
+                f"got {type(error).__name__}: {error}"
+            ) from error
     return handler
+
+
+def _name(factory: Factory) -> str:
+    return f"{factory.__module__}.{getattr(factory, '__qualname__', type(factory).__qualname__)}"
 
 
 def _wrap(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handler:

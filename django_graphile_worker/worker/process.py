@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from django_graphile_worker.worker.runner import Runner
+from django_graphile_worker.worker.runner import Ending, Question, Runner, never
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopRequest:
-    """Was the worker asked to stop, and how often?
+    """Was the worker asked to stop, and how often? Call it to ask: once to let jobs end, twice to stop at once.
 
     A signal handler may run between any two instructions, so it takes no lock
     and calls nobody: it counts. The byte that wakes the one who waits is written
@@ -36,6 +36,7 @@ class StopRequest:
         os.set_blocking(self._writer, False)
 
     def __call__(self, reason: str = "stop") -> None:
+        """Ask, from any thread or signal handler."""
         self.reasons.append(reason)
         with contextlib.suppress(OSError):
             os.write(self._writer, b".")
@@ -75,6 +76,7 @@ class StopRequest:
             os.read(self._reader, 4096)
 
     def close(self) -> None:
+        """Give its two file descriptors back, once the worker is over."""
         for descriptor in (self._reader, self._writer):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
@@ -106,8 +108,8 @@ def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:
         request.on_started()
         request.wait()
     finally:
-        was_clean = _shut_down(runners, request)
-    return exit_code(request, was_clean)
+        ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+    return exit_code(request, ending.was_released)
 
 
 def run_until_drained(runners: Sequence[Runner], request: StopRequest) -> int:
@@ -116,8 +118,8 @@ def run_until_drained(runners: Sequence[Runner], request: StopRequest) -> int:
         for runner in runners:
             runner.drain(lambda: request.is_made)
     finally:
-        was_clean = _shut_down(runners, request)
-    return exit_code(request, was_clean)
+        ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+    return exit_code(request, ending.was_released)
 
 
 def exit_code(request: StopRequest, was_clean: bool) -> int:
@@ -127,15 +129,12 @@ def exit_code(request: StopRequest, was_clean: bool) -> int:
     return 128 + request.signal_number if request.signal_number else 1
 
 
-def _shut_down(runners: Sequence[Runner], request: StopRequest) -> bool:
+def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = never) -> Ending:
     """All at once: the grace period is one, however many databases there are."""
-    results: list[bool] = []
+    endings: list[Ending] = []
     threads = [
         threading.Thread(
-            target=lambda runner=runner: results.append(
-                runner.shutdown(request.reason, is_forced=lambda: request.is_urgent)
-            ),
-            daemon=True,
+            target=lambda runner=runner: endings.append(runner.shutdown(reason, is_forced=is_forced)), daemon=True
         )
         for runner in runners
     ]
@@ -143,4 +142,7 @@ def _shut_down(runners: Sequence[Runner], request: StopRequest) -> bool:
         thread.start()
     for thread in threads:
         thread.join()
-    return len(results) == len(runners) and all(results)
+    return Ending(
+        was_released=len(endings) == len(runners) and all(ending.was_released for ending in endings),
+        was_cut_off=any(ending.was_cut_off for ending in endings),
+    )

@@ -7,10 +7,12 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from django_graphile_worker import signals
 from django_graphile_worker.worker.assembly import Assembly
 from django_graphile_worker.worker.database import POOLER_CONFUSION
+from django_graphile_worker.worker.run import RunningJob
 from django_graphile_worker.worker.service import Service
 
 # After the grace period cancelled coroutines get this long to clean up.
@@ -25,6 +27,15 @@ Question = Callable[[], bool]
 
 def never() -> bool:
     return False
+
+
+class Ending(NamedTuple):
+    """How a worker's life ended."""
+
+    # Does the database know the outcome of every job, if only that it was given back?
+    was_released: bool
+    # Did a job still run when the grace period was over?
+    was_cut_off: bool
 
 
 class Runner(Assembly):
@@ -61,8 +72,8 @@ class Runner(Assembly):
         if failures and self.fetcher.trouble:
             raise self.fetcher.trouble
 
-    def shutdown(self, reason: str, *, is_forced: Question = never) -> bool:
-        """Stop claiming, let jobs end, give back the rest. True when nothing was cut off."""
+    def shutdown(self, reason: str, *, is_forced: Question = never) -> Ending:
+        """Stop claiming, let jobs end, give back the rest."""
         self._is_stopping = True
         self.news.tell(signals.worker_stopping, reason=reason)
         for service in self._outer_services():
@@ -71,14 +82,14 @@ class Runner(Assembly):
         with self.slots.taking_back:
             self._give_back(self.slots.take_back())
         self.executor.abort()
-        self._let_jobs_end(is_forced)
+        was_cut_off = not self._let_jobs_end(is_forced)
         was_released = self._wait_for_releaser(is_forced)
         self._close(was_released, is_forced)
         duration = time.monotonic() - self._started_at
         self.news.tell(signals.worker_stopped, reason=reason, duration=duration)
         self.announcer.stop()
         self.announcer.join(LAST_WORDS)
-        return was_released
+        return Ending(was_released, was_cut_off)
 
     def _outer_services(self) -> list[Service]:
         """Those that bring work in, to others or to this one: they stop first."""
@@ -99,29 +110,41 @@ class Runner(Assembly):
         # By the connection that is open already: the heartbeat opens its own for the first beat, which no job awaits.
         self.heartbeat.register(self.claiming)
 
-    def _let_jobs_end(self, is_forced: Question) -> None:
+    def _let_jobs_end(self, is_forced: Question) -> bool:
+        """True when all of them came to their own end."""
         self._wait_for_jobs(self.settings.grace_period, is_forced)
-        if not self.slots.is_idle:
+        have_ended = self.slots.is_idle
+        if not have_ended:
+            # Only coroutines are told anything new by it: plain tasks had their time.
+            has_coroutines = self.executor.has_coroutines
             self.executor.cancel()
-            self._wait_for_jobs(LAST_WORDS, is_forced)
+            self._wait_for_jobs(LAST_WORDS if has_coroutines else 0.0, is_forced)
         if not is_forced():
             # A coroutine that heeds no cancellation ends here; what is given back then runs no more.
             self.executor.close()
         if not self.slots.is_idle:
             self._abandon()
         self.slots.stop()
+        return have_ended
 
     def _abandon(self) -> None:
         """Their results would come too late: the jobs go back as they were, the last thing before the end."""
         for service in self._outer_services():
             service.join(LAST_WORDS)
-        running = self.executor.running()
+        running = self._running_for_good()
         for outcome in self.slots.abandon([job.claim for job in running]):
             self.releaser.put(outcome)
         for job in running:
             duration = time.time() - job.started_at
             reason = "the worker stops"
             self.news.tell(signals.job_interrupted, job=self._job_of(job.claim), duration=duration, reason=reason)
+
+    def _running_for_good(self) -> list[RunningJob]:
+        """Without those that have just ended, whose slots are about to hand their outcome over."""
+        deadline = time.monotonic() + LAST_WORDS
+        while self.slots.running() > len(running := self.executor.running()) and time.monotonic() < deadline:
+            self._look_again()
+        return running
 
     def _wait_for_fetcher(self, is_forced: Question) -> None:
         deadline = time.monotonic() + self.settings.statement_timeout

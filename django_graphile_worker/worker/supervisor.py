@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -15,7 +16,10 @@ from typing import Any
 
 import django
 
+from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.worker.process import StopRequest, exit_code, handled_signals
+
+logger = logging.getLogger("django_graphile_worker.worker")
 
 # A child that lived this long had a reason to die that may not come again.
 QUICK_DEATH = 5.0
@@ -25,6 +29,8 @@ QUICK_DEATH = 5.0
 FAILED_START_LIMIT = 5
 LONGEST_BACKOFF = 10.0
 CANNOT_START = 70
+# What a child says when it has begun to work; anything else is what keeps it from that.
+STARTED = "started"
 
 ChildMain = Callable[[StopRequest, dict[str, Any]], int]
 
@@ -41,6 +47,9 @@ class Child:
         self.failed_starts = 0
         self.start_after = 0.0
         self.has_started: Connection | None = None
+        self._has_begun = False
+        # What it said that keeps it from working.
+        self.problem = ""
 
     @property
     def is_alive(self) -> bool:
@@ -48,23 +57,33 @@ class Child:
 
     @property
     def is_working(self) -> bool:
-        return self.is_alive and self.has_started is not None and self.has_started.poll()
+        return self.is_alive and self.has_begun()
+
+    def has_begun(self) -> bool:
+        """Has this process, or the last one if it is dead, begun to work?"""
+        with contextlib.suppress(EOFError, OSError):
+            while self.has_started is not None and self.has_started.poll():
+                message = self.has_started.recv()
+                if message == STARTED:
+                    self._has_begun = True
+                else:
+                    self.problem = str(message)
+        return self._has_begun
+
+    def forget(self) -> None:
+        """A new process begins."""
+        self._has_begun, self.problem = False, ""
 
     def note_death(self, now: float) -> None:
-        had_started = self._heard_of_start()
+        had_started = self.has_begun()
+        if self.has_started is not None:
+            self.has_started.close()
+            self.has_started = None
         was_quick = now - self.started_at < QUICK_DEATH or not had_started
         self.quick_deaths = self.quick_deaths + 1 if was_quick else 0
         self.failed_starts = 0 if had_started else self.failed_starts + 1
         delay = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10)) if self.quick_deaths else 0.0
         self.start_after = now + delay
-
-    def _heard_of_start(self) -> bool:
-        connection, self.has_started = self.has_started, None
-        if connection is None:
-            return False
-        with connection, contextlib.suppress(EOFError, OSError):
-            return connection.poll() and connection.recv() is not None
-        return False
 
 
 class Supervisor:
@@ -77,25 +96,29 @@ class Supervisor:
         arguments: dict[str, Any],
         *,
         replaces: bool = True,
-        say: Callable[[str], None] = lambda line: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._main = main
         self._arguments = arguments
         self._replaces = replaces
-        self._say = say
         self._clock = clock
         self._context = multiprocessing.get_context("spawn")
         self.children = [Child(place) for place in range(processes)]
         self._has_given_up = False
+        self._has_ever_worked = False
+        # What keeps all of them from working.
+        self._problem = ""
 
     def run(self, request: StopRequest) -> int:
-        """Keep the children going until asked to stop; the exit code."""
+        """Keep the children going until asked to stop; the exit code. Raises what keeps them from working at all."""
         for child in self.children:
             self._start(child)
         while not request.is_made and not self._has_given_up and any(self._is_wanted(c) for c in self.children):
             self._watch(request)
-        return self._stop(request)
+        code = self._stop(request)
+        if self._problem:
+            raise GraphileWorkerError(self._problem)
+        return code
 
     def _is_wanted(self, child: Child) -> bool:
         return child.is_alive or self._replaces
@@ -122,14 +145,26 @@ class Supervisor:
     def _bury(self, child: Child) -> None:
         process, child.process = child.process, None
         child.note_death(self._clock())
-        if not self._replaces or process is None:
-            return
-        self._say(f"Worker process {process.pid} ended with exit code {process.exitcode}; replacing it.")
-        if child.failed_starts >= FAILED_START_LIMIT and not any(other.is_working for other in self.children):
-            self._say(f"A worker process could not start {FAILED_START_LIMIT} times in a row: giving up.")
-            self._has_given_up = True
+        is_anyone_working = any(other.is_working for other in self.children)
+        self._has_ever_worked = self._has_ever_worked or is_anyone_working or child.has_begun()
+        if child.problem and not self._has_ever_worked:
+            # What it says is true for all of them, and was so before anything began: as it would be for one alone.
+            self._problem = child.problem
+            self._has_given_up = self._replaces
+        elif process is not None and self._replaces:
+            self._has_given_up = child.failed_starts >= FAILED_START_LIMIT and not is_anyone_working
+            self._tell_death(process, child.problem)
+
+    def _tell_death(self, process: SpawnProcess, problem: str) -> None:
+        why = f" ({problem})" if problem else ""
+        ended = f"Worker process {process.pid} ended with exit code {process.exitcode}{why}"
+        if self._has_given_up:
+            logger.error("%s; one could not start %s times in a row: giving up.", ended, FAILED_START_LIMIT)
+        else:
+            logger.warning("%s; replacing it.", ended)
 
     def _start(self, child: Child) -> None:
+        child.forget()
         child.has_started, tells_start = self._context.Pipe(duplex=False)
         child.process = self._context.Process(
             target=_child_main, args=(self._main, self._arguments, tells_start), name=f"graphile-worker-{child.place}"
@@ -165,12 +200,22 @@ def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connect
     """In the new process: apart from the terminal's signals, which the parent passes on."""
     os.setpgid(0, 0)
     request = StopRequest()
-    request.on_started = lambda: tells_start.send("started")
+    request.on_started = lambda: _tell(tells_start, STARTED)
     with handled_signals(request):
         django.setup()
         _stop_with_parent(request)
-        code = main(request, arguments)
+        try:
+            code = main(request, arguments)
+        except GraphileWorkerError as error:
+            _tell(tells_start, str(error))
+            code = 1
     raise SystemExit(code)
+
+
+def _tell(connection: Connection, message: str) -> None:
+    # A supervisor that was killed meanwhile hears nothing any more; the child is about to notice.
+    with contextlib.suppress(OSError):
+        connection.send(message)
 
 
 def _stop_with_parent(request: StopRequest) -> None:

@@ -88,7 +88,7 @@ def _heartbeat_first() -> None:
 
     original = Runner.shutdown
 
-    def shutdown(self: Runner, *arguments: Any, **options: Any) -> bool:
+    def shutdown(self: Runner, *arguments: Any, **options: Any) -> Any:
         self.heartbeat.stop()
         return original(self, *arguments, **options)
 
@@ -242,7 +242,7 @@ def _orphans() -> None:
 def _gives_up() -> None:
     from django_graphile_worker.worker.supervisor import Child
 
-    Child._heard_of_start = lambda self: False  # type: ignore[method-assign]
+    Child.has_begun = lambda self: False  # type: ignore[method-assign]
 
 
 @mistake("connections are not looked after")

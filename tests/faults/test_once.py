@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.faults.processes import Fleet, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
@@ -60,3 +62,16 @@ def test_once__frees_what_an_earlier_run_left_when_it_was_killed(world: World, f
     assert fleet.start("--once").wait() == 0
     assert world.count() == 0
     world.check()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_no_log_success__keeps_successes_out_of_the_output_and_failures_in(
+    world: World, fleet: Fleet, processes: int
+) -> None:
+    world.add("quick")
+    world.add("failing")
+    # Spawned children start from a command line of their own.
+    worker = fleet.start("--once", "--no-log-success", "--processes", str(processes), is_forked=processes == 1)
+    assert worker.wait() == 0
+    assert worker.says(r"failing #\d+ failed after")
+    assert not worker.says("succeeded after")

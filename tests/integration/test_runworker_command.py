@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.core.management.base import OutputWrapper
 from django.db import connections
 from django.test import override_settings
 
 from django_graphile_worker import conf
 from django_graphile_worker.management import launch, terminal
 from django_graphile_worker.management.plan import Plan
+from django_graphile_worker.registry import tasks
 from django_graphile_worker.worker.library import build_runners
+from django_graphile_worker.worker.process import StopRequest
 
 
 @pytest.fixture
@@ -22,7 +26,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that would have been carried out."""
     made: list[Plan] = []
 
-    def remember(plan: Plan, *, say: Any) -> int:
+    def remember(plan: Plan, *, say: Any, stop: Any) -> int:
         made.append(plan)
         return 0
 
@@ -71,6 +75,60 @@ def test_settings__hold_where_the_command_line_says_nothing(plans: list[Plan]) -
     assert (settings.concurrency, settings.listen, settings.tasks) == (7, False, ("b",))
 
 
+@override_settings(GRAPHILE_WORKER={"FORBIDDEN_FLAGS": ["site"]})
+def test_forbidden_flags__of_the_command_line_come_on_top_of_the_projects(plans: list[Plan]) -> None:
+    assert _settings(plans, "--forbid-flag", "other").forbidden_flags == ("site", "other")
+    assert plans[0].also_forbidden == ("other",)
+
+
+def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
+    plans: list[Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with override_settings(GRAPHILE_WORKER={"FORBIDDEN_FLAGS": lambda: ["site"]}):
+        _settings(plans, "--forbid-flag", "other", "--processes", "2")
+        assert plans[0].settings.current_forbidden_flags() == ("site", "other")
+        runners: list[Any] = []
+
+        def remember(built: list[Any], request: StopRequest) -> int:
+            runners.extend(built)
+            return 0
+
+        monkeypatch.setattr(launch, "run_until_stopped", remember)
+        sent = pickle.loads(pickle.dumps(launch._portable(plans[0])))
+        launch.run_in_child(StopRequest(), {"plan": sent})
+    assert runners[0].claimer.forbidden_flags() == ("site", "other")
+    assert runners[0].settings.processes == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "is_terminal", "is_colored"),
+    [
+        ([], {}, True, True),
+        ([], {}, False, False),
+        (["--no-color"], {}, True, False),
+        ([], {"NO_COLOR": "1"}, True, False),
+        (["--force-color"], {}, False, True),
+        (["--force-color"], {"NO_COLOR": "1"}, False, True),
+    ],
+)
+@pytest.mark.parametrize("command", [["runworker"], ["graphile_worker", "run"]], ids=" ".join)
+def test_color__is_for_terminals_unless_somebody_says_otherwise(
+    plans: list[Plan],
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    arguments: list[str],
+    variables: dict[str, str],
+    is_terminal: bool,
+    is_colored: bool,
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(OutputWrapper, "isatty", lambda self: is_terminal)
+    call_command(*command, *arguments, "--skip-checks")
+    assert plans[0].is_colored is is_colored
+
+
 def test_crontab_file__is_read_too(plans: list[Plan], tmp_path: Path) -> None:
     file = tmp_path / "crontab"
     file.write_text("0 4 * * * send_receipt", encoding="utf-8")
@@ -80,9 +138,17 @@ def test_crontab_file__is_read_too(plans: list[Plan], tmp_path: Path) -> None:
 
 
 def test_plan__is_told_the_rest(plans: list[Plan]) -> None:
-    call_command("runworker", "--once", "--no-cron", "--database", "a", "--database", "b", "-v", "0", skip_checks=True)
+    both = ("--database", "default", "--database", "other")
+    call_command("runworker", "--once", "--no-cron", *both, "-v", "0", skip_checks=True)
     (plan,) = plans
-    assert (plan.once, plan.with_cron, plan.databases, plan.verbosity) == (True, False, ("a", "b"), 0)
+    assert (plan.once, plan.with_cron, plan.databases, plan.verbosity) == (True, False, ("default", "other"), 0)
+
+
+def test_database__that_is_not_there_is_refused_with_those_that_are(plans: list[Plan]) -> None:
+    expected = r"--database: expected an alias of settings\.DATABASES \('default', 'other'\), got 'nope'\."
+    with pytest.raises(CommandError, match=expected):
+        call_command("runworker", "--database", "nope", skip_checks=True)
+    assert plans == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +179,7 @@ def test_reload__wants_one_process_that_stays(plans: list[Plan], other: list[str
 
 
 def test_exit_code__is_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "run", lambda plan, say: 3)
+    monkeypatch.setattr(launch, "run", lambda plan, say, stop: 3)
     with pytest.raises(SystemExit) as exited:
         call_command("runworker", skip_checks=True)
     assert exited.value.code == 3
@@ -154,7 +220,17 @@ def test_banner__says_when_a_worker_only_polls_or_only_drains() -> None:
 
 
 def test_banner__says_when_there_is_nothing_to_run() -> None:
-    assert "none: write functions with @task" in _banner(tasks=["nothing_like_this"])
+    with tasks.isolated() as registry:
+        registry._tasks.clear()
+        assert "tasks        none: write functions with @task" in _banner()
+
+
+def test_banner__says_which_globs_match_nothing_and_what_there_is() -> None:
+    alone = _banner(tasks=["nothing_like_this", "nor_*"])
+    assert "none: nothing matches 'nothing_like_this', 'nor_*'. There are: " in alone
+    assert "send_receipt" in alone.split("There are: ")[1]
+    assert "tasks        send_receipt; nothing matches 'nor_*'\n" in _banner(tasks=["send_*", "nor_*"])
+    assert "none: all are excluded by '*'. There are: " in _banner(exclude_tasks=["*"])
 
 
 def test_banner__never_shows_a_password(monkeypatch: pytest.MonkeyPatch) -> None:

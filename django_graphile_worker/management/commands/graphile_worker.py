@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import textwrap
 from typing import Any, NoReturn
@@ -55,7 +56,7 @@ class Command(BaseCommand):
             parser.add_argument(*flags, default=absent, help=absent, **kwargs)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        is_colored = options["force_color"] or self.stdout.isatty()
+        is_colored = options["force_color"] or (self.stdout.isatty() and not os.environ.get("NO_COLOR"))
         desk = Desk(
             out=self.stdout,
             err=self.stderr,

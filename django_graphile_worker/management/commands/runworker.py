@@ -1,18 +1,20 @@
 from __future__ import annotations
 
-import atexit
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils import autoreload
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.options import add_worker_arguments, settings_from
-from django_graphile_worker.management.plan import Plan
-from django_graphile_worker.routing import queue_alias
+from django_graphile_worker.management.plan import RELOADER_PIPE, Plan
+from django_graphile_worker.routing import queue_aliases
 from django_graphile_worker.worker.headstart import head_start
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.process import StopRequest
 
 
 class Command(BaseCommand):
@@ -26,48 +28,66 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add_worker_arguments(parser)
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        if options["reload"] and not _is_watched():
+            # Nothing that is wrong with the code ends the process that waits for it to become right.
+            options["skip_checks"] = True
+        return super().execute(*args, **options)
+
     def handle(self, *args: Any, **options: Any) -> None:
-        plan = Plan(
-            settings=settings_from(options),
+        if options["reload"] and not _is_watched():
+            self._exit(self._keep_running(options))
+            return
+        plan = self._plan(options)
+        self._exit(self._run_watched(plan) if options["reload"] else self._run(plan))
+
+    def _plan(self, options: dict[str, Any]) -> Plan:
+        settings = settings_from(options)
+        return Plan(
+            settings=settings.replace(processes=1) if options["reload"] else settings,
             databases=tuple(options.get("databases") or ()),
+            also_forbidden=tuple(options.get("forbidden_flags") or ()),
             once=bool(options["once"]),
             with_cron=not options["no_cron"],
             verbosity=int(options["verbosity"]),
-            is_colored=self.stderr.isatty() and not options.get("no_color", False),
+            is_colored=self._is_colored(options),
         )
-        if options["reload"]:
-            self._run_with_reloader(plan)
-        else:
-            self._exit(self._run(plan))
 
-    def _run(self, plan: Plan) -> int:
+    def _is_colored(self, options: dict[str, Any]) -> bool:
+        if options.get("force_color"):
+            return True
+        return self.stderr.isatty() and not options.get("no_color") and not os.environ.get("NO_COLOR")
+
+    def _run(self, plan: Plan, stop: StopRequest | None = None) -> int:
         try:
-            return self._launch(plan)
+            return self._launch(plan, stop)
         except GraphileWorkerError as error:
             raise CommandError(str(error)) from error
-        except psycopg.OperationalError as error:
-            raise CommandError(f"Expected the database to answer, got: {error}") from error
+        except psycopg.Error as error:
+            from django_graphile_worker.management.trouble import in_a_sentence
 
-    def _launch(self, plan: Plan) -> int:
+            raise CommandError(in_a_sentence(error)) from error
+
+    def _launch(self, plan: Plan, stop: StopRequest | None) -> int:
         is_alone = plan.settings.processes == 1
-        aliases = plan.databases or (queue_alias(),)
+        aliases = queue_aliases(plan.databases, argument="--database")
         with head_start(aliases if is_alone else (), plan.settings):
             # Here, and not at the top: the server gets ready while Python loads the rest of the worker, for 15 ms.
             from django_graphile_worker.management import launch
 
-            return launch.run(plan, say=self._say)
+            return launch.run(plan, say=self._say, stop=stop)
 
-    def _run_with_reloader(self, plan: Plan) -> None:
-        if plan.settings.processes > 1 or plan.once:
+    def _keep_running(self, options: dict[str, Any]) -> int:
+        if options["once"] or (options["processes"] or 1) > 1:
             raise CommandError("--reload: expected one process that stays, got --processes or --once as well.")
-        autoreload.run_with_reloader(self._run_until_reload, plan)
+        from django_graphile_worker.management import reloading
 
-    def _run_until_reload(self, plan: Plan) -> None:
-        from django_graphile_worker.management import launch
+        return reloading.keep_running(self._say)
 
-        # The reloader ends the process without asking; jobs are let go on the way out.
-        worker = launch.embedded(plan, say=self._say)
-        atexit.register(worker.stop, "reload")
+    def _run_watched(self, plan: Plan) -> int:
+        from django_graphile_worker.management import reloading
+
+        return reloading.run_watched(lambda request: self._run(plan, request))
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)
@@ -76,3 +96,8 @@ class Command(BaseCommand):
     def _exit(self, code: int) -> None:
         if code:
             sys.exit(code)
+
+
+def _is_watched() -> bool:
+    """Is this the worker that the process started which --reload leaves to watch?"""
+    return RELOADER_PIPE in os.environ

@@ -137,6 +137,10 @@ def counting_builds(get_result: GetResult) -> GetResult:
 not_callable = 42
 
 
+def raises(get_result: Any) -> Any:
+    raise KeyError("an API key")
+
+
 def returns_nothing(get_result: GetResult) -> None:
     return None
 
@@ -258,7 +262,7 @@ def test_chain__is_built_once_for_each_kind_of_task() -> None:
     assert EVENTS.count("built") == 2
 
 
-@pytest.mark.parametrize("name", ["missing", "not_callable", "returns_nothing"])
+@pytest.mark.parametrize("name", ["missing", "not_callable", "returns_nothing", "raises"])
 def test_mistake__is_told_at_the_start(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r'GRAPHILE_WORKER\["MIDDLEWARE"\]'):
         with through(name):
@@ -333,3 +337,9 @@ def querying(get_result: Any) -> Any:
         return result
 
     return middleware
+
+
+def test_factory_that_raises__is_named_with_what_it_raised() -> None:
+    expected = r"expected 'tests\.integration\.worker\.test_middleware\.raises' to return a callable, got KeyError: "
+    with pytest.raises(ConfigurationError, match=expected), through("raises"):
+        pass

@@ -1,0 +1,260 @@
+"""The worker as a library: ``run_once()``, ``run_worker()`` and ``Worker``, called from code."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from django_graphile_worker import (
+    GraphileWorkerError,
+    StopRequest,
+    Worker,
+    add_job,
+    conf,
+    run_once,
+    run_worker,
+    signals,
+    task,
+)
+from django_graphile_worker.exceptions import ConfigurationError
+from django_graphile_worker.models import Job
+from django_graphile_worker.worker import runner
+from django_graphile_worker.worker.claimer import Claimer
+from django_graphile_worker.worker.library import build_runners
+from tests.integration.worker.parts import own_tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def note(payload: Any) -> None:
+    if payload == "fail":
+        raise ValueError("as asked")
+
+
+@pytest.fixture(autouse=True)
+def note_is_the_only_task() -> Iterator[None]:
+    with own_tasks(note):
+        yield
+
+
+@pytest.mark.parametrize(("in_project", "in_call", "is_told"), [(True, False, False), (False, True, True)])
+def test_log_success__is_the_workers_own_setting_before_the_projects(
+    settings: Any, caplog: pytest.LogCaptureFixture, in_project: bool, in_call: bool, is_told: bool
+) -> None:
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"LOG_SUCCESS": in_project}
+    caplog.set_level(logging.INFO, logger="django_graphile_worker")
+    add_job("note")
+    add_job("note", "fail", max_attempts=1)
+    assert run_once(log_success=in_call) == 0
+    assert ("note #" in caplog.text and " succeeded after" in caplog.text) is is_told
+    assert " permanently failed after" in caplog.text
+
+
+def _open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_run_once__leaves_no_file_open() -> None:
+    run_once()
+    before = _open_files()
+    for _ in range(3):
+        run_once()
+    assert _open_files() == before
+
+
+def test_stop_request_of_the_caller__stays_usable() -> None:
+    stop = StopRequest()
+    run_once(stop=stop)
+    stop("now")
+    assert stop.wait(0)
+    stop.close()
+
+
+@pytest.mark.parametrize("run", [run_once, run_worker])
+def test_stop__of_another_kind_is_refused_with_the_way_out(run: Any) -> None:
+    with pytest.raises(TypeError, match=r"stop: expected a StopRequest, got <threading\.Event.*StopRequest\(\)"):
+        run(stop=threading.Event())
+
+
+@pytest.mark.parametrize("make", [run_once, run_worker, Worker])
+@pytest.mark.parametrize(
+    ("databases", "expected"),
+    [
+        ("default", r"databases: expected a list of database aliases, got 'default'\. A single one is a list too"),
+        (["nope"], r"databases: expected an alias of settings\.DATABASES \('default', 'other'\), got 'nope'\."),
+        ([None], r"databases: expected a list of database aliases, got \[None\]"),
+    ],
+)
+def test_databases__that_are_none_are_refused_with_the_way_out(make: Any, databases: Any, expected: str) -> None:
+    with pytest.raises(GraphileWorkerError, match=expected):
+        make(databases=databases)
+
+
+def test_database__that_is_not_postgresql_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections["other"], "vendor", "sqlite")
+    with pytest.raises(GraphileWorkerError, match=r"expected a PostgreSQL database, got sqlite for the alias 'other'"):
+        run_once(databases=["other"])
+
+
+def test_database__given_twice_is_served_once() -> None:
+    assert [runner.using for runner in build_runners(["default", "default"], conf.current())] == ["default"]
+
+
+async def async_word() -> str:
+    return "red"
+
+
+def complain() -> list[str]:
+    raise ValueError("not today")
+
+
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (lambda: "red", "got 'red'."),
+        (async_word, "got 'red'."),
+        (lambda: ["red", 1], "got ['red', 1]."),
+        (lambda: 7, "got 7."),
+        (complain, "got ValueError: not today"),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("blue",)])
+def test_forbidden_flags__that_are_none_are_an_error_that_names_the_setting(
+    function: Any, got: str, more: tuple[str, ...]
+) -> None:
+    (runner,) = build_runners((), conf.current().replace(forbidden_flags=function).forbidding(more))
+    with pytest.raises(ConfigurationError) as raised:
+        runner.claimer.forbidden_flags()
+    assert str(raised.value).endswith(
+        f'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, {got}'
+    )
+
+
+async def async_flags() -> list[str]:
+    return ["red"]
+
+
+@pytest.mark.parametrize("function", [lambda: ["red"], lambda: iter(["red"]), async_flags, lambda: {"red"}])
+def test_forbidden_flags__of_any_callable_can_be_added_to(function: Any) -> None:
+    (runner,) = build_runners((), conf.current().replace(forbidden_flags=function).forbidding(["blue"]))
+    assert runner.claimer.forbidden_flags() == ("red", "blue")
+
+
+class Gates:
+    """A task that waits, of several databases, and is let go at the end of the test."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Semaphore(0)
+        self.may_end = threading.Event()
+
+    def __call__(self, payload: Any) -> None:
+        self.has_begun.release()
+        self.may_end.wait(60)
+
+    def wait(self) -> None:
+        assert self.has_begun.acquire(timeout=60)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gates]:
+    gate = Gates()
+    with own_tasks():
+        task("wait")(gate)
+        yield gate
+    gate.may_end.set()
+
+
+def _worker_threads() -> list[str]:
+    kept = ("watchdog", "slot")  # one per process; those of jobs that nobody can end
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("graphile-worker") and not any(word in thread.name for word in kept)
+    ]
+
+
+def test_worker__that_was_stopped_can_be_started_again(gate: Gates) -> None:
+    gate.may_end.set()
+    worker = Worker(concurrency=1)
+    for _ in range(2):
+        worker.start()
+        add_job("wait")
+        gate.wait()
+        assert worker.stop() is True
+    assert worker.stop() is True, "a second stop has nothing to do"
+
+
+def test_worker__refuses_a_second_start_and_goes_on(gate: Gates) -> None:
+    gate.may_end.set()
+    with Worker(concurrency=1) as worker:
+        threads = len(_worker_threads())
+        with pytest.raises(GraphileWorkerError, match=r"expected a worker that does not run.* Call stop\(\) first"):
+            worker.start()
+        assert len(_worker_threads()) <= threads
+        add_job("wait")
+        gate.wait()
+    assert _worker_threads() == []
+
+
+def test_worker__that_cannot_start_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Any) -> None:
+        raise GraphileWorkerError("not today")
+
+    worker = Worker(concurrency=1)
+    with monkeypatch.context() as patched, pytest.raises(GraphileWorkerError, match="not today"):
+        patched.setattr(Claimer, "review_tasks", refuse)
+        worker.start()
+    assert _worker_threads() == []
+    worker.start()
+    assert worker.stop() is True
+
+
+def test_stop__tells_that_a_job_was_cut_off(gate: Gates) -> None:
+    worker = Worker(concurrency=1, grace_period=0)
+    worker.start()
+    job = add_job("wait")
+    gate.wait()
+    assert worker.stop() is False
+    given_back = Job.objects.get(pk=job.id)
+    assert (given_back.locked_by, given_back.attempts) == (None, 0)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_stop__stops_all_databases_at_once(gate: Gates) -> None:
+    """Each is let go only when both are being stopped."""
+    worker = Worker(concurrency=1, databases=["default", "other"], grace_period=60)
+    worker.start()
+    for alias in ("default", "other"):
+        add_job("wait", using=alias)
+        gate.wait()
+    stopping: list[str] = []
+
+    def note_stopping(worker_id: str, **arguments: Any) -> None:
+        stopping.append(worker_id)
+        if len(stopping) == 2:
+            gate.may_end.set()
+
+    signals.worker_stopping.connect(note_stopping)
+    try:
+        assert worker.stop() is True
+    finally:
+        signals.worker_stopping.disconnect(note_stopping)
+    assert len(set(stopping)) == 2
+
+
+def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
+    gate: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last second is for coroutines, which are told that they are cancelled."""
+    monkeypatch.setattr(runner, "LAST_WORDS", 1000.0)
+    worker = Worker(concurrency=1, grace_period=0)
+    worker.start()
+    add_job("wait")
+    gate.wait()
+    assert worker.stop() is False
