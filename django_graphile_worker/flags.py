@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from django.utils.module_loading import import_string
@@ -23,12 +22,12 @@ def checked_flags(flags: Any) -> tuple[str, ...]:
     return found
 
 
-@dataclass(frozen=True)
 class MoreFlags:
     """A callable for FORBIDDEN_FLAGS: what another one returns, sync or async, and some more."""
 
-    source: Callable[[], Any] | str
-    more: tuple[str, ...]
+    def __init__(self, source: Callable[[], Any] | str, more: tuple[str, ...]) -> None:
+        self.source = source
+        self.more = more
 
     def __call__(self) -> Any:
         flags: Any = (import_string(self.source) if isinstance(self.source, str) else self.source)()

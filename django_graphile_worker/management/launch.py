@@ -12,7 +12,6 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management import terminal
 from django_graphile_worker.management.plan import Plan
-from django_graphile_worker.management.trouble import in_a_sentence
 from django_graphile_worker.worker.library import build_runners, supervised
 from django_graphile_worker.worker.process import (
     StopRequest,
@@ -56,6 +55,8 @@ def run_in_child(request: StopRequest, arguments: dict[str, Any]) -> int:
     try:
         return run_until_drained(runners, request) if plan.once else run_until_stopped(runners, request)
     except psycopg.Error as error:
+        from django_graphile_worker.management.trouble import in_a_sentence
+
         raise GraphileWorkerError(in_a_sentence(error)) from error
 
 
