@@ -13,7 +13,8 @@ from django_graphile_worker.worker.direct import DirectStatement
 
 # A look that takes longer walks over what is long gone and cannot be vacuumed away; the whole claim knows a way round.
 LONGEST_GLANCE = 0.02
-REST = 60.0
+# After such a one, how many times as long there is none.
+REST = 100
 
 
 class Glancer:
@@ -42,8 +43,9 @@ class Glancer:
             now=now,
         )
         self._is_promising = bool(found)
-        if self._clock() - began > LONGEST_GLANCE:
-            self._rests_until = self._clock() + REST
+        ended = self._clock()
+        if ended - began > LONGEST_GLANCE:
+            self._rests_until = ended + REST * (ended - began)
         return found
 
     def learn_from(self, claimed: Claimed) -> None:

@@ -78,7 +78,9 @@ def test_rests_when_it_takes_long(rehearsal: Rehearsal) -> None:
     rehearsal.takes = LONGEST_GLANCE * 1.1
     assert rehearsal.look() == rehearsal.finds
     assert rehearsal.look() == []
-    rehearsal.now += REST
+    rehearsal.now += REST * rehearsal.takes * 0.9
+    assert rehearsal.look() == []
+    rehearsal.now += REST * rehearsal.takes * 0.2
     assert rehearsal.look() == rehearsal.finds
 
 
