@@ -49,13 +49,17 @@ class Opening:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._is_wanted = True
+        self._is_open = False
+        # Given up in the very moment in which it opens, a connection would be nobody's.
+        self._deciding = threading.Lock()
         self._thread = threading.Thread(target=self._open, name="graphile-worker-head-start", daemon=True)
         self._thread.start()
 
     def result(self) -> Database | None:
         """The database, or None while its server does not answer."""
         self._thread.join(PATIENCE)
-        self._is_wanted = not self._thread.is_alive()
+        with self._deciding:
+            self._is_wanted = self._is_open
         return self._database if self._is_wanted else None
 
     def close(self) -> None:
@@ -68,6 +72,8 @@ class Opening:
         # Whatever is wrong here, the worker's own first statement meets it again, and is the one to tell.
         with contextlib.suppress(Exception), self._database.cursor() as cursor:
             _rehearse(cursor, self._database.schema)
+        with self._deciding:
+            self._is_open = True
         if not self._is_wanted:
             self._database.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.workers import Recovered
+from django_graphile_worker.sql.rescue import Recovered
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.outage import Outage
 from django_graphile_worker.worker.outcome import Outcome

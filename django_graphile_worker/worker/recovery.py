@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from django_graphile_worker.sql import statistics, workers
+from django_graphile_worker.sql import rescue, statistics
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
@@ -28,7 +28,7 @@ class Recovery(Service):
         database: Database,
         timeout: float,
         may_judge: Callable[[], bool] = lambda: True,
-        on_recovered: Callable[[workers.Recovered], None],
+        on_recovered: Callable[[rescue.Recovered], None],
         on_stale: Callable[[int, int], None],
         statistics_retention: float,
         now: Callable[[], datetime | None] = lambda: None,
@@ -67,11 +67,11 @@ class Recovery(Service):
     def close(self) -> None:
         self._database.close()
 
-    def _suspect(self) -> workers.Suspicion:
+    def _suspect(self) -> rescue.Suspicion:
         # One who has not watched the clock so long cannot know that all have beaten since it was set back.
         is_future_dead = self._timeout <= self._database_clock.watched_for
         with self._database.cursor() as cursor:
-            return workers.suspect(
+            return rescue.suspect(
                 cursor,
                 schema=self._database.schema,
                 timeout=self._timeout,
@@ -79,20 +79,20 @@ class Recovery(Service):
                 is_future_dead=is_future_dead,
             )
 
-    def _recover(self, suspicion: workers.Suspicion) -> workers.Recovered:
+    def _recover(self, suspicion: rescue.Suspicion) -> rescue.Recovered:
         schema = self._database.schema
         with self._database.cursor() as cursor:
-            recovered = workers.free(cursor, suspicion, schema=schema, now=self._now())
+            recovered = rescue.free(cursor, suspicion, schema=schema, now=self._now())
             if self._notify and (recovered.job_ids or recovered.queue_ids):
-                workers.wake_workers(cursor, max(len(recovered.job_ids), 1), schema=schema)
+                rescue.wake_workers(cursor, max(len(recovered.job_ids), 1), schema=schema)
         if recovered.dead_worker_ids:
             self._on_recovered(recovered)
         return recovered
 
     def _tidy_up(self) -> None:
         with self._database.cursor() as cursor:
-            jobs, queues = workers.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
-            workers.forget_recoveries(cursor, schema=self._database.schema)
+            jobs, queues = rescue.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
+            rescue.forget_recoveries(cursor, schema=self._database.schema)
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
         if jobs or queues:
             self._on_stale(jobs, queues)

@@ -77,9 +77,9 @@ def _replace_sql(module: Any, constant: str, right: str, wrong: str) -> None:
 @mistake("rescue that looks only at the register")
 def _edge_triggered() -> None:
     """A claim that commits after its worker was buried is nobody's: what looking once, at the death, comes to."""
-    from django_graphile_worker.sql import workers
+    from django_graphile_worker.sql import rescue
 
-    _replace_sql(workers, "DEAD_WORKERS", "where holder.locked_by like", "where false and holder.locked_by like")
+    _replace_sql(rescue, "DEAD_WORKERS", "where holder.locked_by like", "where false and holder.locked_by like")
 
 
 @mistake("heartbeat that stops before the drain")
@@ -175,9 +175,9 @@ def _raising_handler() -> None:
 
 @mistake("no end to poison")
 def _endless_poison() -> None:
-    from django_graphile_worker.sql import workers
+    from django_graphile_worker.sql import rescue
 
-    workers.POISON_LIMIT = 1000
+    rescue.POISON_LIMIT = 1000
 
 
 @mistake("queues that are let go in silence")
@@ -284,6 +284,6 @@ def _keeps_broken() -> None:
 
 @mistake("recovered jobs go to the end")
 def _loses_place() -> None:
-    from django_graphile_worker.sql import workers
+    from django_graphile_worker.sql import rescue
 
-    _replace_sql(workers, "RECOVER_JOBS", "when orphan.recoveries = 1 then job.run_at", "when false then job.run_at")
+    _replace_sql(rescue, "RECOVER_JOBS", "when orphan.recoveries = 1 then job.run_at", "when false then job.run_at")

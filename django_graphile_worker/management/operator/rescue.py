@@ -16,7 +16,7 @@ from django_graphile_worker.management.operator.fleet import has_beaten_lately, 
 from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql import workers
+from django_graphile_worker.sql import rescue
 from django_graphile_worker.sql.exhaustion import Exhausted
 from django_graphile_worker.sql.inspection.holders import Holder, holders
 
@@ -128,14 +128,14 @@ def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
     settings = conf.current()
     with open_queue(using) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_blindness()
-        recovered = workers.recover(
+        recovered = rescue.recover(
             queue.cursor, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
-        stale_jobs, stale_queues = workers.release_stale_locks(queue.cursor, schema=queue.schema)
+        stale_jobs, stale_queues = rescue.release_stale_locks(queue.cursor, schema=queue.schema)
         dead, job_ids, queue_ids = recovered[:3]
         freed = len(job_ids) + len(queue_ids) + stale_jobs + stale_queues
         if freed and settings.notify:
-            workers.wake_workers(queue.cursor, freed, schema=queue.schema)
+            rescue.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
     swept = Swept(dead, job_ids, len(queue_ids), stale_jobs, stale_queues)

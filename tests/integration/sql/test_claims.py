@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import claims, workers
+from django_graphile_worker.sql import claims, rescue, workers
 from django_graphile_worker.sql.claims import Claim, Claimed, Failure
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 
@@ -307,8 +307,8 @@ class TestRecovery:
         workers.register_worker(cursor, WORKER, {}, schema=worker_schema, now=long_ago)
         return WORKER
 
-    def recover(self, cursor: Any, schema: str) -> workers.Recovered:
-        return workers.recover(cursor, schema=schema, timeout=60.0)
+    def recover(self, cursor: Any, schema: str) -> rescue.Recovered:
+        return rescue.recover(cursor, schema=schema, timeout=60.0)
 
     def test_frees_jobs_and_queues_of_a_silent_worker(
         self, dead: str, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
@@ -330,7 +330,7 @@ class TestRecovery:
         workers.register_worker(cursor, WORKER, {}, schema=worker_schema)
         make_job()
         claim()
-        assert self.recover(cursor, worker_schema) == workers.Recovered((), (), (), is_partial=False)
+        assert self.recover(cursor, worker_schema) == rescue.Recovered((), (), (), is_partial=False)
 
     def test_finds_a_claim_that_arrived_after_the_funeral(
         self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
@@ -344,7 +344,7 @@ class TestRecovery:
         young = make_job(locked_by="pool-1", locked_at=minutes_ago(239), attempts=1)
         old = make_job(locked_by="pool-1", locked_at=minutes_ago(241), attempts=1)
         assert self.recover(cursor, worker_schema).job_ids == ()
-        assert workers.release_stale_locks(cursor, schema=worker_schema) == (1, 0)
+        assert rescue.release_stale_locks(cursor, schema=worker_schema) == (1, 0)
         stored = row(cursor, old, worker_schema)
         kept = row(cursor, young, worker_schema)
         assert stored is not None
