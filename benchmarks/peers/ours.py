@@ -91,12 +91,14 @@ def main() -> None:
             return
         _finished.wait(float(os.environ.get("TIME_LIMIT", "60")))
         with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-            while _started >= COUNT and connection.execute(os.environ["LEFT_QUERY"].encode()).fetchone()[0]:  # type: ignore[index]
+            while _finished.is_set() and connection.execute(os.environ["LEFT_QUERY"].encode()).fetchone()[0]:  # type: ignore[index]
                 threading.Event().wait(0.002)
         seconds = time.perf_counter() - (_first_at[0] if _first_at else time.perf_counter())
         usage = time.process_time() - before
         about = {"cpu": usage, "counting": sum(counting), "worker": worker.runners[0].worker_id}
-        say({"seconds": seconds, "jobs": min(_started, COUNT), **about})
+        # The last to count need not be the last to write the count down.
+        jobs = COUNT if _finished.is_set() else min(_started, COUNT)
+        say({"seconds": seconds, "jobs": jobs, **about})
 
 
 if __name__ == "__main__":

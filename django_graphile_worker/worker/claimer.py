@@ -107,7 +107,8 @@ class Claimer:
         except psycopg.Error:
             self._doubt()
             raise
-        self.in_hand.update([(claim.id, claim.attempts) for claim in found])
+        for claim in found:
+            self.in_hand.add((claim.id, claim.attempts))
         return found
 
     def _doubt(self) -> None:

@@ -48,7 +48,8 @@ class Watchdog:
 
     def begin(self, connection: Any, seconds: float) -> int:
         """From here to the end of what is returned."""
-        self._ensure_thread()
+        if self._thread is None:
+            self._start_thread()
         token = next(self._tokens)
         self._watched[token] = (self._clock() + seconds, connection)
         self._was_used = True
@@ -73,12 +74,19 @@ class Watchdog:
                 with contextlib.suppress(Exception):
                     connection.cancel_safe(timeout=CANCEL_TIMEOUT)
 
-    def _ensure_thread(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            with self._lock:
-                if self._thread is None or not self._thread.is_alive():
-                    self._thread = threading.Thread(target=self._run, name="graphile-worker-watchdog", daemon=True)
-                    self._thread.start()
+    def forget_thread(self) -> None:
+        """In a child of a fork: no thread but the forking one has come along, and the connections are the parent's."""
+        self._watched.clear()
+        self._thread = None
+        self._something_to_watch = threading.Event()
+        self._lock = threading.Lock()
+
+    def _start_thread(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="graphile-worker-watchdog", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         idle_ticks = 0
@@ -106,3 +114,5 @@ def cut(connection: Any) -> None:
 
 
 watchdog = Watchdog()
+# Asking the thread whether it lives, before every statement, would cost each of them.
+os.register_at_fork(after_in_child=watchdog.forget_thread)

@@ -33,7 +33,8 @@ class DirectStatement:
     @property
     def is_possible(self) -> bool:
         """Not through a pooler that hands each statement to another session."""
-        return self._database.keeps_statements
+        prepared_on = self._prepared_on
+        return (prepared_on is not None and prepared_on is self._database.current) or self._database.keeps_statements
 
     def __call__(self, parameters: Sequence[bytes | None]) -> PGresult:
         connection = self._prepared_on

@@ -115,7 +115,7 @@ class Fetcher(Service):
         """Until there is a job to run for the very thread that fetches (True), or until the end."""
         is_needed_elsewhere = False
         try:
-            while not is_needed_elsewhere and not self.is_stopping:
+            while not is_needed_elsewhere and not self._stopping.is_set():
                 if self._delay is not None:
                     self._was_told = self.rest(self._delay)
                 self._delay = self.round()
