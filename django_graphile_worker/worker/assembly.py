@@ -222,9 +222,12 @@ class Assembly:
 
     def _lose_lease(self) -> None:
         lost, self.worker_id = self.worker_id, new_worker_id()
-        self.news.tell(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
         # What has not begun is somebody else's by now: not to be run, and the releaser says so.
+        with self.slots.taking_back:
+            self._give_back(self.slots.take_back())
+        # And so is what a claim under way still brings.
         self.fetcher.give_all_back()
+        self.news.tell(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
 
     def _metadata(self) -> Mapping[str, Any]:
         return {

@@ -74,11 +74,14 @@ class Claimer:
         if resume_after is not None and not self._found_queues:
             # Looking for free queues among thousands that are held costs more than the claim.
             max_queues = 0
+        holder = self._holder()
         try:
             claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
         except psycopg.Error:
             self._doubt()
             raise
+        if self._has_changed(holder):
+            return claims.Claimed([], None, was_full=True)
         self.in_hand.update([(claim.id, claim.attempts) for claim in claimed.claims])
         self._glancer.learn_from(claimed)
         if max_queues > 0:
@@ -96,10 +99,11 @@ class Claimer:
         now = time.monotonic()
         if now > self._look_for_lost_at or now - self._reviewed_at > REVIEW_INTERVAL:
             return []
+        holder = self._holder()
         try:
             found = self._glancer(
                 max_jobs,
-                holder=self._holder(),
+                holder=holder,
                 task_ids=self._task_ids,
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
@@ -107,9 +111,18 @@ class Claimer:
         except psycopg.Error:
             self._doubt()
             raise
+        if self._has_changed(holder):
+            return []
         for claim in found:
             self.in_hand.add((claim.id, claim.attempts))
         return found
+
+    def _has_changed(self, holder: str) -> bool:
+        """Was the lease lost during the claim? Then what it brought is somebody else's, or soon will be."""
+        if holder == self._holder():
+            return False
+        self._doubt()
+        return True
 
     def _doubt(self) -> None:
         """The answer is lost, the claim perhaps not: it may even be still under way."""

@@ -132,9 +132,9 @@ class Fetcher(Service):
         self.wake()
 
     def give_all_back(self) -> None:
-        """Whatever has not begun shall go back, soon."""
+        """Whatever has not begun shall go back, now."""
         self._patience = 0.0
-        self.wake()
+        self.hurry()
 
     def wake(self) -> None:
         super().wake()

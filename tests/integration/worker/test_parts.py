@@ -18,6 +18,7 @@ from django_graphile_worker import add_job, signals
 from django_graphile_worker.exceptions import SchemaError, WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import workers
+from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.worker import fetcher as fetching
 from django_graphile_worker.worker import pace
 from django_graphile_worker.worker.database import Database
@@ -327,6 +328,49 @@ class TestHeartbeat:
         assert worker.worker_id.startswith(workers.WORKER_PREFIX)
         rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
         assert rows == [(worker.worker_id,)]
+
+    def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
+        self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        for _ in range(4):
+            make_job("slow")
+        worker = runner(concurrency=1)
+        worker.slots._finished[0], worker.slots._busy_seconds[0] = 0, 0.0
+        worker.fetcher._pace._seconds = 0.001
+        worker.fetcher.step()
+        assert gate.has_begun.acquire(timeout=PATIENCE)
+        assert worker.slots.backlog > 0
+        raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
+        # Whatever the fetcher is busy with meanwhile.
+        worker.heartbeat.step()
+        assert worker.slots.backlog == 0
+        gate.may_end.set()
+        assert not gate.has_begun.acquire(timeout=0)
+
+    @pytest.mark.parametrize("way", ["_claim", "_glancer"])
+    def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
+        self, runner: Build, monkeypatch: pytest.MonkeyPatch, wait_until: Wait, way: str
+    ) -> None:
+        worker = runner()
+        run_all(worker, wait_until)
+        worker.claimer._glancer._is_promising = way == "_glancer"
+        make_job("quick", {"n": 1})
+        take = getattr(worker.claimer, way)
+        taken: list[Any] = []
+
+        def take_and_lose(*arguments: Any, **options: Any) -> Any:
+            taken.append(take(*arguments, **options))
+            worker._lose_lease()
+            return taken[-1]
+
+        monkeypatch.setattr(worker.claimer, way, take_and_lose)
+        if way == "_glancer":
+            take_and_lose.learn_from = take.learn_from  # type: ignore[attr-defined]
+            monkeypatch.setattr(worker.claimer, "_claim", lambda *arguments: Claimed([], None, False))
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        assert taken
+        assert ran == []
 
     def test_carries_the_statistics(
         self, runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
