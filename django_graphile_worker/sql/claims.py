@@ -160,7 +160,7 @@ def claim_jobs(
         {
             "holder": holder,
             # As text: dumping a list costs more than all the rest together.
-            "task_ids": "{" + ",".join(map(str, task_ids)) + "}",
+            "task_ids": int_array(task_ids),
             "max_jobs": max_jobs,
             "max_queues": max_queues,
             "stretch": stretch,
@@ -178,7 +178,7 @@ def claim_jobs(
         seconds_until_next = rows.pop()[6]
         was_full = False
     claims = [Claim._make(row) for row in rows]
-    claims.sort(key=_in_order)
+    claims.sort(key=in_order)
     return Claimed(claims, seconds_until_next, was_full)
 
 
@@ -266,17 +266,18 @@ def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str, holder: s
 def _ended(claims: Sequence[Claim | HeldJob], holder: str) -> dict[str, Any]:
     return {
         "holder": holder,
-        "ids": _array(claim.id for claim in claims),
-        "attempts": _array(claim.attempts for claim in claims),
+        "ids": int_array(claim.id for claim in claims),
+        "attempts": int_array(claim.attempts for claim in claims),
     }
 
 
-def _array(numbers: Iterable[int]) -> str:
+def int_array(numbers: Iterable[int]) -> str:
     """An array as PostgreSQL writes it: a tenth of what a driver takes to work it out."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-def _in_order(claim: Claim) -> tuple[int, float, int]:
+def in_order(claim: Claim) -> tuple[int, float, int]:
+    """First things first."""
     return (claim.priority, claim.run_at_epoch, claim.id)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.claims import Claim, in_order
 from django_graphile_worker.sql.schema import statement
 
 # Parameters are numbered: this goes to the server without a driver in between.
@@ -90,12 +90,8 @@ def take_few(
     )
     found = [_claim(rows, number) for number in range(rows.ntuples)]
     if len(found) > 1:
-        found.sort(key=lambda claim: (claim.priority, claim.run_at_epoch, claim.id))
+        found.sort(key=in_order)
     return found
-
-
-def int_array(numbers: Sequence[int]) -> bytes:
-    return ("{" + ",".join(map(str, numbers)) + "}").encode()
 
 
 def text_array(texts: Sequence[str]) -> bytes:

@@ -20,7 +20,6 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims, visibility
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.errors import not_installed, not_permitted
-from django_graphile_worker.sql.glance import int_array
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.glancer import Glancer
 
@@ -56,7 +55,7 @@ class Claimer:
         self._tasks = tasks
         self._holder = holder
         self._by_id: dict[int, Task[Any, Any]] = {}
-        self._task_ids = int_array(())
+        self._task_ids = b"{}"
         self._glancer = Glancer(database, schema=settings.schema)
         self._reviewed_at = 0.0
         self._last: claims.Claim | None = None
@@ -236,7 +235,7 @@ class Claimer:
         with self._database.cursor() as cursor:
             names = task_names.register_tasks(cursor, list(self._tasks), schema=self._settings.schema)
         self._by_id = {task_id: self._tasks[identifier] for task_id, identifier in names.items()}
-        self._task_ids = int_array(list(self._by_id))
+        self._task_ids = claims.int_array(self._by_id).encode()
         self._reviewed_at = time.monotonic()
 
 

@@ -20,7 +20,7 @@ Look = Callable[..., list[Claim]]
 @pytest.fixture
 def look(worker_schema: str) -> Look:
     def look(*tasks: str, **options: Any) -> list[Claim]:
-        task_ids = glance.int_array([make_task(task) for task in tasks or ("task",)])
+        task_ids = claims.int_array(make_task(task) for task in tasks or ("task",)).encode()
         parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 10} | options
         return glance.take_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
 
