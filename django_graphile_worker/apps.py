@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -15,6 +14,7 @@ from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf, registry, routing
+from django_graphile_worker.collector import objects_that_stay
 
 logger = logging.getLogger("django_graphile_worker.database")
 
@@ -31,9 +31,8 @@ class GraphileWorkerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        # The first models bring the database driver along: tens of thousands of objects, all of which stay. To look
-        # through them for garbage, again and again, would take longer than anything else in the app's start: 35 ms.
-        with _objects_that_stay():
+        # The first models bring the database driver along: for the collector, 35 ms.
+        with objects_that_stay():
             super().import_models()
 
     def ready(self) -> None:
@@ -62,22 +61,6 @@ def _errors_left_to_the_worker() -> Iterator[None]:
 def _is_watching() -> bool:
     is_worker_command = bool({"runworker", "graphile_worker"} & set(sys.argv[1:2]))
     return is_worker_command and "--reload" in sys.argv and os.environ.get(DJANGO_AUTORELOAD_ENV) != "true"
-
-
-@contextmanager
-def _objects_that_stay() -> Iterator[None]:
-    """Leave the garbage collector out, and give it what was made as if it had survived often: as old."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        # What somebody else has frozen must stay so.
-        if not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-        if was_enabled:
-            gc.enable()
 
 
 def keep_waiting_jobs(**arguments: Any) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
@@ -44,7 +42,7 @@ def _schema_name(value: Any) -> str:
     expected = (
         "a schema name of letters, digits and underscores that does not begin with a digit (at most 63 characters)"
     )
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", value):
+    if not isinstance(value, str) or not (value.isascii() and value.isidentifier() and len(value) <= 63):
         raise _ExpectationError(expected)
     if value.lower().startswith("pg_") or value in {"information_schema", "public"}:
         raise _ExpectationError("a schema of its own; PostgreSQL's own schemas and public are not")
@@ -137,11 +135,29 @@ def _patterns(value: Any) -> tuple[re.Pattern[str], ...]:
         raise _ExpectationError(f"{expected} ({error})") from None
 
 
+class _Setting:
+    """A field of ``Settings``: how its values are checked, and its default, which is checked when it is first read."""
+
+    converters: ClassVar[dict[str, Convert]] = {}
+
+    def __init__(self, default: Any, convert: Convert) -> None:
+        self._default = default
+        self._convert = convert
+
+    def __set_name__(self, settings: type[Settings], name: str) -> None:
+        self._name = name
+        self.converters[name.upper()] = self._convert
+
+    def __get__(self, instance: Settings | None, settings: type[Settings]) -> Any:
+        value = self._convert(self._default)
+        setattr(settings, self._name, value)
+        return value
+
+
 def _setting(default: Any, convert: Convert) -> Any:
-    return field(default=convert(default), metadata={"convert": convert})
+    return _Setting(default, convert)
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Settings(Value):
     """``settings.GRAPHILE_WORKER``, checked; durations are seconds."""
 
@@ -163,10 +179,10 @@ class Settings(Value):
     # What a worker runs.
     tasks: tuple[str, ...] = _setting((), _strings)
     exclude_tasks: tuple[str, ...] = _setting((), _strings)
-    forbidden_flags: ForbiddenFlags = _setting((), _forbidden_flags)  # noqa: RUF009
+    forbidden_flags: ForbiddenFlags = _setting((), _forbidden_flags)
     middleware: tuple[str, ...] = _setting((), _dotted_paths)
     crontab: str | tuple[Any, ...] = _setting("", _crontab)
-    crontab_file: Path | None = _setting(None, _path)  # noqa: RUF009
+    crontab_file: Path | None = _setting(None, _path)
     # What adding a job does.
     notify: bool = _setting(True, _boolean)
     max_payload_size: int = _setting(16 * 1_048_576, _whole_number(2))
@@ -179,10 +195,6 @@ class Settings(Value):
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, _duration(0.001))
     drop_waiting_jobs: bool = _setting(False, _boolean)
-
-    def __init__(self, **values: Any) -> None:
-        # Checked before; what is not given is the class's own.
-        vars(self).update(values)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Settings:
@@ -207,9 +219,6 @@ class Settings(Value):
             return flags
         function = import_string(flags) if isinstance(flags, str) else flags
         return checked_flags(function())
-
-
-_FIELDS = {item.name.upper(): item for item in dataclasses.fields(Settings)}
 
 
 def current() -> Settings:
@@ -240,7 +249,7 @@ def _read() -> Settings:
     mapping = getattr(django_settings, SETTING, {})
     if not isinstance(mapping, Mapping):
         message = f"settings.{SETTING}: expected a dict, got {mapping!r}."
-        raise ConfigurationError(mistakes=[SettingMistake("", message)])
+        raise ConfigurationError(mistakes=[SettingMistake(key="", message=message)])
     return Settings.from_mapping(mapping)
 
 
@@ -257,17 +266,16 @@ def _checked(base: Settings, mapping: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     mistakes: list[SettingMistake] = []
     for key, value in mapping.items():
-        if key not in _FIELDS:
+        if key not in _Setting.converters:
             mistakes.append(_unknown_key(key))
             continue
-        item = _FIELDS[key]
         try:
-            values[item.name] = item.metadata["convert"](value)
+            values[key.lower()] = _Setting.converters[key](value)
         except _ExpectationError as expected:
             message = f'{SETTING}["{key}"]: expected {expected}, got {value!r}.'
-            mistakes.append(SettingMistake(key, message))
+            mistakes.append(SettingMistake(key=key, message=message))
     if not mistakes:
-        candidate = dataclasses.replace(base, **values)
+        candidate = Settings(**vars(base) | values)
         mistakes = list(_contradictions(candidate))
         if not mistakes:
             return candidate
@@ -276,17 +284,17 @@ def _checked(base: Settings, mapping: Mapping[str, Any]) -> Settings:
 
 def _unknown_key(key: object) -> SettingMistake:
     name = str(key)
-    close = difflib.get_close_matches(name.upper(), _FIELDS, n=1)
-    way_out = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(sorted(_FIELDS))}."
+    close = difflib.get_close_matches(name.upper(), _Setting.converters, n=1)
+    way_out = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(sorted(_Setting.converters))}."
     message = f"{SETTING}: expected a known key, got {key!r}. {way_out}"
-    return SettingMistake(name, message, is_unknown_key=True)
+    return SettingMistake(key=name, message=message, is_unknown_key=True)
 
 
 def _contradictions(candidate: Settings) -> Iterable[SettingMistake]:
     if candidate.worker_timeout < 3 * candidate.heartbeat_interval:
         yield SettingMistake(
-            "WORKER_TIMEOUT",
-            f'{SETTING}["WORKER_TIMEOUT"]: expected at least three times HEARTBEAT_INTERVAL '
+            key="WORKER_TIMEOUT",
+            message=f'{SETTING}["WORKER_TIMEOUT"]: expected at least three times HEARTBEAT_INTERVAL '
             f"({3 * candidate.heartbeat_interval:g} seconds), got {candidate.worker_timeout:g}: "
             "a worker that misses one beat would lose its jobs.",
         )

@@ -7,9 +7,11 @@ message says what was expected, what came instead, and the way out.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
+
+from django_graphile_worker.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +21,7 @@ class GraphileWorkerError(Exception):
     """The base of every error of django-graphile-worker."""
 
 
-class SettingMistake(NamedTuple):
+class SettingMistake(Value):
     """One mistake in ``settings.GRAPHILE_WORKER``: the key, and what is wrong with it."""
 
     key: str

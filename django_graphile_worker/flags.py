@@ -18,7 +18,7 @@ def checked_flags(flags: Any) -> tuple[str, ...]:
     found = tuple(flags) if isinstance(flags, Iterable) and not isinstance(flags, str | bytes) else (None,)
     if not all(isinstance(flag, str) and flag for flag in found):
         problem = f'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, got {flags!r}.'
-        raise ConfigurationError(mistakes=[SettingMistake("FORBIDDEN_FLAGS", problem)])
+        raise ConfigurationError(mistakes=[SettingMistake(key="FORBIDDEN_FLAGS", message=problem)])
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
@@ -26,7 +25,6 @@ class JobKeyMode(StrEnum):
     UNSAFE_DEDUPE = "unsafe_dedupe"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Job(Value):
     """A job as the database knew it when it was read."""
 
@@ -48,26 +46,34 @@ class Job(Value):
     flags: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class JobDefaults(Value):
     """What a task's jobs get unless the call that adds one says otherwise."""
 
-    queue_name: str | None = None
-    max_attempts: int | None = None
-    job_key: str | Callable[[Any], str | None] | None = None
-    job_key_mode: JobKeyMode | None = None
-    priority: int | None = None
-    flags: tuple[str, ...] | None = None
+    queue_name: str | None
+    max_attempts: int | None
+    job_key: str | Callable[[Any], str | None] | None
+    job_key_mode: JobKeyMode | None
+    priority: int | None
+    flags: tuple[str, ...] | None
 
-    def __post_init__(self) -> None:
-        store = object.__setattr__
-        store(self, "queue_name", valid_queue_name(self.queue_name))
-        store(self, "max_attempts", valid_max_attempts(self.max_attempts))
-        if not callable(self.job_key):
-            store(self, "job_key", valid_job_key(self.job_key))
-        store(self, "job_key_mode", valid_job_key_mode(self.job_key_mode))
-        store(self, "priority", valid_priority(self.priority))
-        store(self, "flags", valid_flags(self.flags))
+    def __init__(
+        self,
+        *,
+        queue_name: str | None = None,
+        max_attempts: int | None = None,
+        job_key: str | Callable[[Any], str | None] | None = None,
+        job_key_mode: JobKeyMode | str | None = None,
+        priority: int | None = None,
+        flags: Iterable[str] | None = None,
+    ) -> None:
+        super().__init__(
+            queue_name=valid_queue_name(queue_name),
+            max_attempts=valid_max_attempts(max_attempts),
+            job_key=job_key if callable(job_key) else valid_job_key(job_key),
+            job_key_mode=valid_job_key_mode(job_key_mode),
+            priority=valid_priority(priority),
+            flags=valid_flags(flags),
+        )
 
     def job_key_for(self, payload: Any) -> str | None:
         return self.job_key(payload) if callable(self.job_key) else self.job_key
@@ -84,7 +90,6 @@ class TaskLike(Protocol):
     def defaults(self) -> JobDefaults: ...
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class JobSpec(Value):
     """A job to be added. A task given as its identifier lends it the task's defaults."""
 
@@ -120,16 +125,17 @@ class JobSpec(Value):
             job_key_mode = defaults.job_key_mode if job_key_mode is None else job_key_mode
             priority = defaults.priority if priority is None else priority
             flags = defaults.flags if flags is None else flags
-        store = object.__setattr__
-        store(self, "identifier", valid_identifier(identifier))
-        store(self, "payload", payload)
-        store(self, "queue_name", valid_queue_name(queue_name))
-        store(self, "run_at", valid_run_at(run_at))
-        store(self, "max_attempts", valid_max_attempts(max_attempts))
-        store(self, "job_key", valid_job_key(job_key))
-        store(self, "job_key_mode", valid_job_key_mode(job_key_mode))
-        store(self, "priority", valid_priority(priority))
-        store(self, "flags", valid_flags(flags))
+        super().__init__(
+            identifier=valid_identifier(identifier),
+            payload=payload,
+            queue_name=valid_queue_name(queue_name),
+            run_at=valid_run_at(run_at),
+            max_attempts=valid_max_attempts(max_attempts),
+            job_key=valid_job_key(job_key),
+            job_key_mode=valid_job_key_mode(job_key_mode),
+            priority=valid_priority(priority),
+            flags=valid_flags(flags),
+        )
 
 
 def _defaults_of(task: object) -> JobDefaults:

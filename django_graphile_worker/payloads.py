@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
@@ -77,13 +77,14 @@ def _may_be_too_deep(data: bytes) -> bool:
     return bool(brackets)
 
 
-class _Place(NamedTuple):
+class _Place:
     """A value inside a payload, and the way to it."""
 
-    value: Any
-    step: str = "$"
-    parent: _Place | None = None
-    depth: int = 0
+    def __init__(self, value: Any, step: str = "$", parent: _Place | None = None) -> None:
+        self.value = value
+        self.step = step
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
 
     def ancestors(self) -> Iterator[_Place]:
         place = self.parent
@@ -96,7 +97,7 @@ class _Place(NamedTuple):
         return "".join(reversed(steps))
 
     def child(self, step: str, value: Any) -> _Place:
-        return _Place(value, step, self, self.depth + 1)
+        return _Place(value, step, self)
 
     def children(self) -> list[_Place]:
         if isinstance(self.value, dict):
@@ -112,7 +113,7 @@ def _trouble(payload: Any) -> PayloadError | None:
     while waiting:
         place = waiting.pop()
         try:
-            place = place._replace(value=_as_json_type(place.value))
+            place.value = _as_json_type(place.value)
         except (TypeError, ValueError) as error:
             return _error_at(place, _unsupported(place.value, error))
         complaint = _complaint(place)

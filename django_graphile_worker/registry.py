@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from asgiref.sync import markcoroutinefunction
 
@@ -61,11 +60,13 @@ class Task(Generic[P, R]):
 
     def add_job(self, payload: Any = None, **options: Any) -> Job:
         """Add a job for this task, with the task's defaults; options as for ``add_job``."""
-        return _bound_adders().sync(self, payload, **options)
+        add_job, _ = _bound_adders()
+        return add_job(self, payload, **options)
 
     async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
         """Add a job for this task from asynchronous code."""
-        return await _bound_adders().asynchronous(self, payload, **options)
+        _, aadd_job = _bound_adders()
+        return await aadd_job(self, payload, **options)
 
     @property
     def place(self) -> str:
@@ -214,7 +215,7 @@ def _register(function: Callable[P, R], identifier: str | None, defaults: JobDef
 
 
 def _refuse_unknown_options(given: Iterable[str]) -> None:
-    defaults = [field.name for field in dataclasses.fields(JobDefaults)]
+    defaults = list(JobDefaults.__annotations__)
     options = ["identifier", *defaults, "atomic", "backoff", "cron"]
     for name in set(given) - set(defaults):
         meant = _NAMES_ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, options, n=1)), None)
@@ -259,23 +260,20 @@ def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
     return known.origin == new.origin or (source_of(known.function) == source_of(new.function) != ("unknown", 0))
 
 
-class _Adders(NamedTuple):
-    """How tasks reach ``api.add_job``, which lives above this module."""
+AddJob = Callable[..., Job]
+AAddJob = Callable[..., Coroutine[Any, Any, Job]]
 
-    sync: Callable[..., Job]
-    asynchronous: Callable[..., Coroutine[Any, Any, Job]]
-
-
-_adders: _Adders | None = None
+# How tasks reach ``api.add_job``, which lives above this module.
+_adders: tuple[AddJob, AAddJob] | None = None
 
 
-def bind_adder(add_job: Callable[..., Job], aadd_job: Callable[..., Coroutine[Any, Any, Job]]) -> None:
+def bind_adder(add_job: AddJob, aadd_job: AAddJob) -> None:
     """Called once by the API, so that imports only go down."""
     global _adders
-    _adders = _Adders(add_job, aadd_job)
+    _adders = add_job, aadd_job
 
 
-def _bound_adders() -> _Adders:
+def _bound_adders() -> tuple[AddJob, AAddJob]:
     """The API binds itself when it is loaded; a process that adds no jobs does without it."""
     if _adders is None:
         import_module("django_graphile_worker.api")

@@ -7,11 +7,12 @@ import inspect
 import types
 from collections.abc import Callable, Sequence
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 
 from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.values import Value
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -21,7 +22,7 @@ _HELPERS_NAMES = frozenset({"helpers", "helper", "context", "ctx"})
 _HELPERS_TYPES = frozenset({"Helpers", "Any", "object"})
 
 
-class Signature(NamedTuple):
+class Signature(Value):
     """The parameters that a worker fills."""
 
     payload: Parameter | None = None
@@ -55,7 +56,7 @@ def read(function: Callable[..., Any]) -> Signature:
     if not positional:
         takes_any = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters)
         return Signature(takes_payload=takes_any)
-    return Signature(positional[0], helpers=helpers)
+    return Signature(payload=positional[0], helpers=helpers)
 
 
 def innermost(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -67,11 +66,7 @@ def _build(plan: Plan) -> list[Runner]:
 def _portable(plan: Plan) -> dict[str, Any]:
     """The plan as plain values: a child reads the project's settings itself and gets what differs."""
     project = conf.current()
-    changed = {
-        field.name: getattr(plan.settings, field.name)
-        for field in dataclasses.fields(plan.settings)
-        if getattr(plan.settings, field.name) != getattr(project, field.name)
-    }
+    changed = {name: value for name, value in vars(plan.settings).items() if value != getattr(project, name)}
     # The project's may be a function that cannot be sent; the child has it, and adds the rest anew.
     changed.pop("forbidden_flags", None)
-    return plan._asdict() | {"settings": changed}
+    return vars(plan) | {"settings": changed}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from django_graphile_worker import conf
+from django_graphile_worker.values import Value
 
 # Set for the worker under --reload: the pipe on which it is told of signals.
 RELOADER_PIPE = "GRAPHILE_WORKER_RELOADER"
 
 
-class Plan(NamedTuple):
+class Plan(Value):
     """What was asked for on the command line."""
 
     settings: conf.Settings

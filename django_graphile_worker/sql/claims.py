@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.values import Value
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
@@ -128,7 +129,7 @@ class Claim(NamedTuple):
         )
 
 
-class Claimed(NamedTuple):
+class Claimed(Value):
     """What a claim brought, first things first, and when the next job falls due."""
 
     claims: list[Claim]
@@ -179,7 +180,7 @@ def claim_jobs(
         was_full = False
     claims = [Claim._make(row) for row in rows]
     claims.sort(key=in_order)
-    return Claimed(claims, seconds_until_next, was_full)
+    return Claimed(claims=claims, seconds_until_next=seconds_until_next, was_full=was_full)
 
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str, holder: str) -> set[int]:
@@ -188,7 +189,7 @@ def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str, holder: 
     return {row[0] for row in cursor.fetchall()}
 
 
-class Failure(NamedTuple):
+class Failure(Value):
     """How a claim failed: the text to keep, and when to try again (None: the usual back-off)."""
 
     claim: Claim
@@ -240,7 +241,7 @@ def release_queues(
     return {row[0] for row in cursor.fetchall()}
 
 
-class HeldJob(NamedTuple):
+class HeldJob(Value):
     """A job that the database says a worker has."""
 
     id: int
@@ -251,7 +252,9 @@ class HeldJob(NamedTuple):
 def claims_of(cursor: Any, *, schema: str, holder: str) -> list[HeldJob]:
     """Everything that this holder has claimed."""
     cursor.execute(statement(CLAIMS_OF, schema), {"holder": holder})
-    return [HeldJob._make(row) for row in cursor.fetchall()]
+    return [
+        HeldJob(id=job_id, attempts=attempts, queue_id=queue_id) for job_id, attempts, queue_id in cursor.fetchall()
+    ]
 
 
 def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str, holder: str) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from django_graphile_worker.values import Value
 
 # Settings that no extension has declared (app.tenant) are in no catalogue: they are asked for by name.
 # Asked outside any transaction, so every advisory lock in sight is the session's.
@@ -63,7 +65,7 @@ def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionSt
     return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
 
 
-class SessionLimits(NamedTuple):
+class SessionLimits(Value):
     """Is the session ours, and so are its limits now? If not, are its own too short?"""
 
     are_ours: bool
@@ -80,7 +82,7 @@ def limit_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLi
     # Unprepared: the next statement of the same name may meet another server behind the pooler.
     cursor.execute(LIMIT_SESSION, parameters, prepare=False)
     ours, too_short = zip(*cursor.fetchall(), strict=True)
-    return SessionLimits(all(ours), any(too_short))
+    return SessionLimits(are_ours=all(ours), are_too_short=any(too_short))
 
 
 def limit_transaction(cursor: Any, seconds: float) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django_graphile_worker.sql.schema import statement
+
 if TYPE_CHECKING:
     from django_graphile_worker.sql.jobs import Cursor
 
@@ -28,14 +30,13 @@ HIDDEN_TABLES = """/* gw:hidden_tables */
                 )
         )"""
 
-# The same, and whether there is anything to be seen: in one look, as the first job waits for it.
-WORKER_TABLES = f"""/* gw:worker_tables */
-    select hidden.*, exists (
-        select from pg_catalog.pg_class as class
-        join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
-        where namespace.nspname = %s and class.relname = '_private_workers' and class.relkind in ('r', 'p')
-    )
-    from ({HIDDEN_TABLES}) as hidden"""
+# Whether there is anything to be seen, and whether the first question need be asked: without a look at a table,
+# which a new session would have to get ready for. The first job waits for it.
+WORKER_TABLES = """/* gw:worker_tables */
+    select pg_catalog.to_regclass(':SCHEMA._private_workers') is not null, coalesce(
+        pg_catalog.row_security_active(pg_catalog.to_regclass(':SCHEMA._private_jobs'))
+        or pg_catalog.row_security_active(pg_catalog.to_regclass(':SCHEMA._private_job_queues'))
+        or pg_catalog.row_security_active(pg_catalog.to_regclass(':SCHEMA._private_tasks')), false)"""
 
 
 def hidden_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...]]:
@@ -45,8 +46,8 @@ def hidden_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...]]
     return str(role), tuple(tables or ())
 
 
-def worker_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...], bool]:
-    """The same for a worker, and whether its tables are there at all."""
-    cursor.execute(WORKER_TABLES, [schema, schema])
-    role, tables, are_installed = cursor.fetchone()
-    return str(role), tuple(tables or ()), bool(are_installed)
+def worker_tables(cursor: Cursor, *, schema: str) -> tuple[bool, bool]:
+    """Whether a worker's tables are there, and whether row-level security applies to the current role."""
+    cursor.execute(statement(WORKER_TABLES, schema))
+    are_installed, are_secured = cursor.fetchone()
+    return bool(are_installed), bool(are_secured)

@@ -11,7 +11,6 @@ from django_graphile_worker.conf import Settings
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
-from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.claimer import Claimer
@@ -191,6 +190,9 @@ class Assembly:
         rows = self.tally.drain()
         if not rows:
             return
+        # Here, as the first beat has nothing to record.
+        from django_graphile_worker.sql import statistics
+
         try:
             with open_cursor() as cursor:
                 statistics.record(cursor, rows, schema=self.settings.schema)

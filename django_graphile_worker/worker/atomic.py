@@ -8,9 +8,8 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections, transaction
 
-from django_graphile_worker.exceptions import LostClaimError
 from django_graphile_worker.sql.claims import complete_in_transaction
-from django_graphile_worker.worker.run import Run
+from django_graphile_worker.worker.run import LostAtomicClaimError, Run
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -18,10 +17,6 @@ _IN_DOUBT = (
     "The connection broke during COMMIT, so the worker cannot tell whether it happened. "
     "It need not: if it did, the job is gone; if it did not, nothing of it is left and it runs again."
 )
-
-
-class LostAtomicClaimError(LostClaimError):
-    """Somebody else has the job now: everything was rolled back."""
 
 
 def run_atomically(run: Run, perform: Callable[[Run], Any], *, using: str, schema: str) -> Any:

@@ -33,10 +33,6 @@ class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, 
         return max(delays) if len(delays) == len(self.failures) else None
 
 
-def holds_awaitables(results: Any) -> bool:
-    return isinstance(results, list | tuple) and any(map(inspect.isawaitable, results))
-
-
 async def gathered(results: Sequence[Any]) -> list[Any]:
     """Await what is awaitable, all at once; what it raises takes its place."""
     return list(await asyncio.gather(*map(_settled, results)))
@@ -54,10 +50,6 @@ async def _settled(result: Any) -> Any:
         return error
     except BaseException as error:
         return error
-
-
-def failures_of(results: Sequence[Any]) -> dict[int, BaseException]:
-    return {index: result for index, result in enumerate(results) if isinstance(result, BaseException)}
 
 
 def remaining(payload_text: str, failure: BatchFailure) -> str | None:

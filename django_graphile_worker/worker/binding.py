@@ -7,9 +7,10 @@ import logging
 import typing
 from collections.abc import Callable
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signatures
+from django_graphile_worker.values import Value
 from django_graphile_worker.worker.context import Helpers
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _PLAIN = (Any, object, dict, list, str, int, float, bool, None, dict[str, Any], 
 logger = logging.getLogger("django_graphile_worker.worker")
 
 
-class Binding(NamedTuple):
+class Binding(Value):
     """What a task function takes."""
 
     function: Callable[..., Any]
@@ -50,7 +51,7 @@ def bind(function: Callable[..., Any]) -> Binding:
     """Look at a function's parameters: (payload), (payload, helpers), or none at all."""
     signature = signatures.read(function)
     return Binding(
-        function,
+        function=function,
         takes_payload=signature.takes_payload,
         takes_helpers=signature.helpers is not None,
         helpers_keyword=signature.helpers_keyword,

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -80,7 +81,7 @@ class Claimer:
             self._doubt()
             raise
         if self._has_changed(holder):
-            return claims.Claimed([], None, was_full=True)
+            return claims.Claimed(claims=[], seconds_until_next=None, was_full=True)
         self.in_hand.update([(claim.id, claim.attempts) for claim in claimed.claims])
         self._glancer.learn_from(claimed)
         if max_queues > 0:
@@ -90,7 +91,7 @@ class Claimer:
             self._looked_at_all_at = time.monotonic()
         elif not claimed.was_full:
             # Nothing more behind; whether there is something before, the next look tells.
-            return claimed._replace(was_full=True)
+            return replace(claimed, was_full=True)
         return claimed
 
     def glance(self, max_jobs: int) -> list[claims.Claim]:
@@ -224,7 +225,8 @@ class Claimer:
         """Find the schema usable, or say what is wrong with it."""
         alias, schema = self._database.alias, self._settings.schema
         with self._database.cursor() as cursor:
-            role, hidden, are_installed = visibility.worker_tables(cursor, schema=schema)
+            are_installed, are_secured = visibility.worker_tables(cursor, schema=schema)
+            role, hidden = visibility.hidden_tables(cursor, schema=schema) if are_secured else ("", ())
         if not are_installed:
             raise SchemaError(not_installed(alias, schema))
         if hidden:

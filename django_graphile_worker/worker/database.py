@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -75,7 +76,7 @@ class Database:
         else:
             if isinstance(error, OUT_OF_TIME):
                 # Behind a pooler any session may have other limits than the first one had.
-                self._limits = self._limits._replace(are_too_short=True)
+                self._limits = replace(self._limits, are_too_short=True)
             self._close_if_spoilt(connection)
 
     @property

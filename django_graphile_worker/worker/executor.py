@@ -13,13 +13,12 @@ from django_graphile_worker.exceptions import LeftoverStateError, RetryLater
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker import hygiene, retrying
-from django_graphile_worker.worker.atomic import LostAtomicClaimError
+from django_graphile_worker.worker import hygiene
 from django_graphile_worker.worker.context import Abort
 from django_graphile_worker.worker.eventloop import CancelledByWorker, EventLoop
 from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.performing import Performer
-from django_graphile_worker.worker.run import Run, RunningJob
+from django_graphile_worker.worker.run import LostAtomicClaimError, Run, RunningJob
 
 __all__ = ["Executor", "RunningJob"]
 
@@ -141,6 +140,9 @@ class Executor:
         return isinstance(error, RetryLater) and not error.delay and self._abort.is_set()
 
     def _failed(self, run: Run, error: BaseException, leftovers: Sequence[str]) -> Failed:
+        # Here, as is all that failures need: a start that waits for none is 1 ms shorter.
+        from django_graphile_worker.worker import retrying
+
         outcome = retrying.failed(run, error, limit=self._settings.max_error_length, leftovers=leftovers)
         retry_in = retrying.retry_in(outcome)
         if retry_in is None:
@@ -151,6 +153,8 @@ class Executor:
 
     def _failed_by_mistake(self, run: Run, error: BaseException) -> Failed:
         try:
+            from django_graphile_worker.worker import retrying
+
             logger.error("Job %s could not be run.", run.claim.id, exc_info=error)
             return retrying.failed(run, error, limit=self._settings.max_error_length)
         except BaseException:  # no memory left for words

@@ -32,10 +32,10 @@ def _load(path: str) -> Factory:
         factory = import_string(path)
     except ImportError as error:
         problem = f'GRAPHILE_WORKER["MIDDLEWARE"]: expected an importable middleware, got {path!r} ({error}).'
-        raise ConfigurationError(mistakes=[SettingMistake("MIDDLEWARE", problem)]) from error
+        raise ConfigurationError(mistakes=[SettingMistake(key="MIDDLEWARE", message=problem)]) from error
     if not callable(factory):
         problem = f'GRAPHILE_WORKER["MIDDLEWARE"]: expected a callable, got {factory!r} at {path!r}.'
-        raise ConfigurationError(mistakes=[SettingMistake("MIDDLEWARE", problem)])
+        raise ConfigurationError(mistakes=[SettingMistake(key="MIDDLEWARE", message=problem)])
     return factory  # type: ignore[no-any-return]
 
 

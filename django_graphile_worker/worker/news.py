@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.rescue import Recovered
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.outage import Outage
 from django_graphile_worker.worker.outcome import Outcome
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.rescue import Recovered
 
 
 class News:

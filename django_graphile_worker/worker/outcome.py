@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from django_graphile_worker.sql.claims import Claim
 
 
-class Succeeded(NamedTuple):
+class _Ended:
+    """A run that is over. There is one for every job, so it is made with as little as Python can."""
+
+    __slots__ = ("claim", "duration")
+
+    def __init__(self, claim: Claim, duration: float) -> None:
+        self.claim = claim
+        self.duration = duration
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} #{self.claim.id} after {self.duration:.3f} s>"
+
+
+class Succeeded(_Ended):
     """The job is done and its row must go."""
 
-    claim: Claim
-    duration: float
+    __slots__ = ()
 
 
-class CompletedAtomically(NamedTuple):
+class CompletedAtomically(_Ended):
     """The job's row went in the task's own transaction; only its queue is left to free."""
 
-    claim: Claim
-    duration: float
+    __slots__ = ()
 
 
-class Failed(NamedTuple):
-    """The attempt failed: keep the error, plan the next one."""
-
-    claim: Claim
-    duration: float
-    error: str
-    # Seconds until the next attempt; None for the usual back-off.
-    delay: float | None = None
-    permanent: bool = False
-    # What is left of an array payload: the items that failed.
-    payload_text: str | None = None
-
-
-class Interrupted(NamedTuple):
+class Interrupted(_Ended):
     """The worker's own doing: the job goes back with its attempt."""
 
-    claim: Claim
-    duration: float
+    __slots__ = ()
+
+
+class Failed(_Ended):
+    """The attempt failed: keep the error, plan the next one."""
+
+    __slots__ = ("delay", "error", "payload_text", "permanent")
+
+    def __init__(
+        self,
+        claim: Claim,
+        duration: float,
+        error: str,
+        *,
+        delay: float | None = None,
+        permanent: bool = False,
+        payload_text: str | None = None,
+    ) -> None:
+        super().__init__(claim, duration)
+        self.error = error
+        # Seconds until the next attempt; None for the usual back-off.
+        self.delay = delay
+        self.permanent = permanent
+        # What is left of an array payload: the items that failed.
+        self.payload_text = payload_text
 
 
 Outcome = Succeeded | CompletedAtomically | Failed | Interrupted

@@ -6,21 +6,20 @@ import inspect
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import InvalidTypeError, UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.signatures import is_generator
-from django_graphile_worker.worker import batch, middleware
-from django_graphile_worker.worker.atomic import run_atomically
-from django_graphile_worker.worker.batch import BatchFailure
 from django_graphile_worker.worker.binding import Binding, bind
 from django_graphile_worker.worker.context import Abort, Helpers
 from django_graphile_worker.worker.eventloop import EventLoop
-from django_graphile_worker.worker.middleware import Handler
 from django_graphile_worker.worker.run import Run
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.middleware import Handler
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -43,10 +42,14 @@ class Performer:
 
     def load_middleware(self) -> None:
         """Build one chain for each kind of task; raises ConfigurationError."""
+        if not self._settings.middleware:
+            return
+        # Here, as below: a start need not wait for what most workers or jobs do without.
+        from django_graphile_worker.worker import middleware
+
         factories = middleware.load(self._settings.middleware)
-        if factories:
-            kinds = Handler(self._call, is_async=False), Handler(self._acall, is_async=True)
-            self._chains = {kind.is_async: middleware.build(factories, kind, self._event_loop) for kind in kinds}
+        kinds = middleware.Handler(self._call, is_async=False), middleware.Handler(self._acall, is_async=True)
+        self._chains = {kind.is_async: middleware.build(factories, kind, self._event_loop) for kind in kinds}
 
     def perform(self, run: Run) -> Any:
         """Perform the job; raises whatever went wrong."""
@@ -100,6 +103,8 @@ class Performer:
         return perform
 
     def _atomically(self, perform: Perform) -> Perform:
+        from django_graphile_worker.worker.atomic import run_atomically
+
         def perform_atomically(run: Run) -> Any:
             return run_atomically(run, perform, using=self._using, schema=self._settings.schema)
 
@@ -122,7 +127,7 @@ class Performer:
     # Results matter only for array payloads.
 
     def _settle(self, run: Run, result: Any) -> None:
-        if inspect.isawaitable(result) or batch.holds_awaitables(result):
+        if inspect.isawaitable(result) or _holds_awaitables(result):
             awaitable = result
             result = self._event_loop.run(lambda: _awaited(awaitable))
         _refuse_unrun(run, result)
@@ -134,7 +139,15 @@ async def _awaited(result: Any) -> Any:
     # A task may return what it should have awaited: a decorator that hides `async def`, a forgotten word.
     while inspect.isawaitable(result):
         result = await result
-    return await batch.gathered(result) if batch.holds_awaitables(result) else result
+    if not _holds_awaitables(result):
+        return result
+    from django_graphile_worker.worker import batch
+
+    return await batch.gathered(result)
+
+
+def _holds_awaitables(results: Any) -> bool:
+    return isinstance(results, list | tuple) and any(map(inspect.isawaitable, results))
 
 
 def _refuse_unrun(run: Run, result: Any) -> None:
@@ -156,8 +169,10 @@ def _settle_batch(run: Run, results: list[Any] | tuple[Any, ...]) -> None:
             run.item_count,
         )
         return
-    failures = batch.failures_of(results)
+    failures = {index: result for index, result in enumerate(results) if isinstance(result, BaseException)}
     if failures:
+        from django_graphile_worker.worker.batch import BatchFailure
+
         raise BatchFailure(failures, len(results))
 
 

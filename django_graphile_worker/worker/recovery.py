@@ -6,10 +6,13 @@ import math
 import time
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql import rescue, statistics
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.service import Service, Trouble, jittered
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql import rescue
 
 # Four looks per timeout: a dead worker's jobs are free within timeout and a quarter.
 SWEEPS_PER_TIMEOUT = 4
@@ -68,6 +71,9 @@ class Recovery(Service):
         self._database.close()
 
     def _suspect(self) -> rescue.Suspicion:
+        # Here, as below: the first sweep may wait for its statements, the first job need not.
+        from django_graphile_worker.sql import rescue
+
         # One who has not watched the clock so long cannot know that all have beaten since it was set back.
         is_future_dead = self._timeout <= self._database_clock.watched_for
         with self._database.cursor() as cursor:
@@ -80,6 +86,8 @@ class Recovery(Service):
             )
 
     def _recover(self, suspicion: rescue.Suspicion) -> rescue.Recovered:
+        from django_graphile_worker.sql import rescue
+
         schema = self._database.schema
         with self._database.cursor() as cursor:
             recovered = rescue.free(cursor, suspicion, schema=schema, now=self._now())
@@ -90,6 +98,8 @@ class Recovery(Service):
         return recovered
 
     def _tidy_up(self) -> None:
+        from django_graphile_worker.sql import rescue, statistics
+
         with self._database.cursor() as cursor:
             jobs, queues = rescue.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
             rescue.forget_recoveries(cursor, schema=self._database.schema)

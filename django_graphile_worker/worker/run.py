@@ -6,19 +6,25 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic, time
-from typing import Any, NamedTuple
+from typing import Any
 
 from django_graphile_worker import payloads
+from django_graphile_worker.exceptions import LostClaimError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.values import Value
 
 _NOT_DECODED: Any = object()
 # What json.loads does in the end, without its three layers above.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
-class RunningJob(NamedTuple):
+class LostAtomicClaimError(LostClaimError):
+    """Somebody else has the job now: everything was rolled back."""
+
+
+class RunningJob(Value):
     """A job that runs right now."""
 
     claim: Claim
@@ -84,7 +90,7 @@ class Run:
         return self._job
 
     def to_running_job(self) -> RunningJob:
-        return RunningJob(self.claim, self.identifier, time() - self.duration)
+        return RunningJob(claim=self.claim, task_identifier=self.identifier, started_at=time() - self.duration)
 
     def _build_job(self) -> Job:
         payload = self.payload

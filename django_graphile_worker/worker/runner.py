@@ -7,9 +7,9 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from django_graphile_worker import signals
+from django_graphile_worker.values import Value
 from django_graphile_worker.worker.assembly import Assembly
 from django_graphile_worker.worker.database import POOLER_CONFUSION
 from django_graphile_worker.worker.run import RunningJob
@@ -29,7 +29,7 @@ def never() -> bool:
     return False
 
 
-class Ending(NamedTuple):
+class Ending(Value):
     """How a worker's life ended."""
 
     # Does the database know the outcome of every job, if only that it was given back?
@@ -89,7 +89,7 @@ class Runner(Assembly):
         self.news.tell(signals.worker_stopped, reason=reason, duration=duration)
         self.announcer.stop()
         self.announcer.join(LAST_WORDS)
-        return Ending(was_released, was_cut_off)
+        return Ending(was_released=was_released, was_cut_off=was_cut_off)
 
     def _outer_services(self) -> list[Service]:
         """Those that bring work in, to others or to this one: they stop first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -83,7 +84,7 @@ class Settlement:
             if len(outcomes) > 1:
                 raise
             # The text is the trouble: better a job without its error than none.
-            culprit = _failure(outcomes[0])._replace(error=UNSTORABLE.format(error=error), payload_text=None)
+            culprit = replace(_failure(outcomes[0]), error=UNSTORABLE.format(error=error), payload_text=None)
             stored = self._ledger.fail([culprit])
         for delay in stored.values():
             if delay is not None:
@@ -140,4 +141,10 @@ class Settlement:
 
 
 def _failure(outcome: Failed) -> Failure:
-    return Failure(outcome.claim, outcome.error, outcome.delay, outcome.permanent, outcome.payload_text)
+    return Failure(
+        claim=outcome.claim,
+        error=outcome.error,
+        delay=outcome.delay,
+        permanent=outcome.permanent,
+        payload_text=outcome.payload_text,
+    )

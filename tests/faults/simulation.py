@@ -160,7 +160,9 @@ class SimulatedWorker:
         queue_id, rest, running = self.running.pop(chance.randrange(len(self.running)))
         is_well = chance.random() < 0.8
         self.simulation.note_end(running, is_well=is_well)
-        outcome: Outcome = Succeeded(running.claim, 0.0) if is_well else Failed(running.claim, 0.0, "no luck", 1.0)
+        outcome: Outcome = (
+            Succeeded(running.claim, 0.0) if is_well else Failed(running.claim, 0.0, "no luck", delay=1.0)
+        )
         self.releaser.put(outcome)
         if rest:
             self._begin(queue_id, rest)

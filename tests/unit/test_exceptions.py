@@ -37,7 +37,9 @@ def test_errors_are_also_what_python_and_django_call_them() -> None:
 
 
 def test_a_configuration_error_lists_its_mistakes() -> None:
-    error = ConfigurationError(mistakes=[SettingMistake("A", "a is wrong."), SettingMistake("B", "b is wrong.")])
+    error = ConfigurationError(
+        mistakes=[SettingMistake(key="A", message="a is wrong."), SettingMistake(key="B", message="b is wrong.")]
+    )
     assert str(error) == "a is wrong.\nb is wrong."
     assert [mistake.key for mistake in error.mistakes] == ["A", "B"]
 
@@ -48,7 +50,7 @@ def test_a_configuration_error_lists_its_mistakes() -> None:
         PayloadError("payload: no.", path="$.a"),
         RetryLater(timedelta(seconds=5), "busy"),
         PermanentFailure("never"),
-        ConfigurationError(mistakes=[SettingMistake("A", "a is wrong.")]),
+        ConfigurationError(mistakes=[SettingMistake(key="A", message="a is wrong.")]),
         CrontabError("no", mistakes=["a"]),
     ],
 )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, asdict, fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,42 +12,40 @@ from django_graphile_worker.jobs import Job, JobDefaults, JobSpec
 from django_graphile_worker.values import Value
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Point(Value):
     x: Any
     y: Any = 0
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class OtherPoint(Value):
     x: Any
     y: Any = 0
 
 
 def test_values_with_the_same_fields_are_equal_and_one_in_a_set() -> None:
-    assert Point(1, 2) == Point(1, 2) != Point(2, 1)
-    assert {Point(1, 2), Point(1, 2), Point(2, 1)} == {Point(1, 2), Point(2, 1)}
+    assert Point(x=1, y=2) == Point(x=1, y=2) != Point(x=2, y=1)
+    assert {Point(x=1, y=2), Point(x=1, y=2), Point(x=2, y=1)} == {Point(x=1, y=2), Point(x=2, y=1)}
 
 
 def test_a_value_equals_nothing_of_another_class() -> None:
-    assert Point(1, 2) != OtherPoint(1, 2)
-    assert Point(1, 2) != (1, 2)
+    assert Point(x=1, y=2) != OtherPoint(x=1, y=2)
+    assert Point(x=1, y=2) != (1, 2)
 
 
 def test_a_value_that_holds_something_unhashable_is_so_too() -> None:
     with pytest.raises(TypeError, match="unhashable type: 'dict'"):
-        hash(Point({}))
+        hash(Point(x={}))
 
 
 def test_a_value_is_shown_as_the_code_that_makes_it() -> None:
-    assert repr(Point("a", None)) == "Point(x='a', y=None)"
+    assert repr(Point(x="a", y=None)) == "Point(x='a', y=None)"
     assert eval(repr(JobDefaults(priority=3))) == JobDefaults(priority=3)
     assert repr(Settings()).startswith("Settings(schema='graphile_worker', database='default', ")
 
 
 @pytest.mark.parametrize("value", [JobSpec("a", 1), JobDefaults(queue_name="a"), Settings().replace(concurrency=3)])
 def test_a_value_cannot_be_changed_only_copied(value: Any) -> None:
-    name = next(iter(value.__dataclass_fields__))
+    name = fields(value)[0].name
     with pytest.raises(FrozenInstanceError):
         setattr(value, name, "other")
     with pytest.raises(FrozenInstanceError):
@@ -55,6 +53,31 @@ def test_a_value_cannot_be_changed_only_copied(value: Any) -> None:
     assert copy.copy(value) == replace(value) == pickle.loads(pickle.dumps(value)) == value
 
 
+def test_a_value_wants_every_field_that_has_no_default_and_no_other() -> None:
+    assert Point(x=1) == Point(x=1, y=0)
+    with pytest.raises(TypeError, match=r"^Point: expected 'x', got none\. Point: expected a known field, got 'z'\.$"):
+        Point(y=1, z=2)  # type: ignore[call-arg]
+
+
+def test_a_value_is_a_dataclass_to_whoever_asks() -> None:
+    assert is_dataclass(OtherPoint)
+    assert is_dataclass(Point(x=1))
+    assert [field.name for field in fields(Point)] == ["x", "y"]
+    assert asdict(Point(x=1)) == {"x": 1, "y": 0}
+    assert replace(Point(x=1, y=2), y=3) == Point(x=1, y=3)
+    assert not is_dataclass(Value)
+
+
 @pytest.mark.parametrize("kind", [Settings, Job, JobDefaults, JobSpec])
 def test_no_start_makes_the_methods_that_values_share(kind: type[Value]) -> None:
     assert {"__eq__", "__hash__", "__repr__"} & set(vars(kind)) == set()
+
+
+def test_no_start_makes_a_dataclass_before_somebody_asks() -> None:
+    class Fresh(Value):
+        x: int
+
+    assert Fresh(x=1) == Fresh(x=1)
+    assert "__dataclass_fields__" not in vars(Fresh)
+    assert fields(Fresh)
+    assert "__dataclass_fields__" in vars(Fresh)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from django_graphile_worker.collector import objects_that_stay
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.options import add_worker_arguments, settings_from
 from django_graphile_worker.management.plan import RELOADER_PIPE, Plan
@@ -73,7 +74,8 @@ class Command(BaseCommand):
         aliases = queue_aliases(plan.databases, argument="--database")
         with head_start(aliases if is_alone else (), plan.settings):
             # Here, and not at the top: the server gets ready while Python loads the rest of the worker, for 15 ms.
-            from django_graphile_worker.management import launch
+            with objects_that_stay():
+                from django_graphile_worker.management import launch
 
             return launch.run(plan, say=self._say, stop=stop)
 

@@ -126,7 +126,7 @@ class TestWhatIsClaimed:
         assert claimed.seconds_until_next == pytest.approx(600, abs=5)
 
     def test_nothing_scheduled_is_told_as_such(self, claim: Callable[..., Claimed]) -> None:
-        assert claim() == Claimed([], None, was_full=False)
+        assert claim() == Claimed(claims=[], seconds_until_next=None, was_full=False)
 
     def test_now_can_be_given(self, claim: Callable[..., Claimed]) -> None:
         job_id = make_job(run_at=datetime(2040, 1, 1, tzinfo=UTC))
@@ -212,7 +212,7 @@ class TestEndingAClaim:
         assert row(cursor, claimed.id, worker_schema) is None
 
     def test_failing_keeps_the_error_and_backs_off(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
-        failed = claims.fail_jobs(cursor, [Failure(claimed, "Oh no")], schema=worker_schema, holder=WORKER)
+        failed = claims.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], schema=worker_schema, holder=WORKER)
         assert failed == {claimed.id: pytest.approx(2.718, abs=0.01)}
         stored = row(cursor, claimed.id, worker_schema)
         assert stored is not None
@@ -220,14 +220,14 @@ class TestEndingAClaim:
 
     def test_failing_tells_when(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
         moment = datetime(2030, 1, 1, tzinfo=UTC)
-        claims.fail_jobs(cursor, [Failure(claimed, "oh")], schema=worker_schema, holder=WORKER, now=moment)
+        claims.fail_jobs(cursor, [Failure(claim=claimed, error="oh")], schema=worker_schema, holder=WORKER, now=moment)
         failed = row(cursor, claimed.id, worker_schema)
         assert failed is not None
         assert failed["updated_at"] == moment
         assert failed["run_at"] > moment
 
     def test_failing_obeys_delay_permanence_and_payload(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
-        failure = Failure(claimed, "Oh no", delay=60.0, payload_text="[2]")
+        failure = Failure(claim=claimed, error="Oh no", delay=60.0, payload_text="[2]")
         assert claims.fail_jobs(cursor, [failure], schema=worker_schema, holder=WORKER) == {
             claimed.id: pytest.approx(60, abs=0.01)
         }
@@ -235,7 +235,7 @@ class TestEndingAClaim:
         assert cursor.fetchone() == ("[2]",)
 
     def test_failing_for_good_leaves_no_attempt(self, claimed: Claim, cursor: Any, worker_schema: str) -> None:
-        failure = Failure(claimed, "Oh no", permanent=True)
+        failure = Failure(claim=claimed, error="Oh no", permanent=True)
         assert claims.fail_jobs(cursor, [failure], schema=worker_schema, holder=WORKER) == {claimed.id: None}
         stored = row(cursor, claimed.id, worker_schema)
         assert stored is not None
@@ -258,7 +258,7 @@ class TestEndingAClaim:
         before = row(cursor, claimed.id, worker_schema)
         shared: dict[str, Any] = {"schema": worker_schema, "holder": WORKER}
         assert claims.complete_jobs(cursor, [claimed], **shared) == set()
-        assert claims.fail_jobs(cursor, [Failure(claimed, "Oh no")], **shared) == {}
+        assert claims.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], **shared) == {}
         assert claims.return_jobs(cursor, [claimed], **shared) == set()
         assert claims.still_claimed(cursor, [claimed], **shared) == set()
         assert not claims.complete_in_transaction(cursor, claimed, **shared)

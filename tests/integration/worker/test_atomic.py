@@ -61,7 +61,7 @@ class Jobs:
 
     def _store_failure(self, claim: Claim, outcome: Failed) -> None:
         with self.observer.cursor() as cursor:
-            fail_jobs(cursor, [Failure(claim, outcome.error)], schema=self.schema, holder=HOLDER)
+            fail_jobs(cursor, [Failure(claim=claim, error=outcome.error)], schema=self.schema, holder=HOLDER)
 
     def _claim_again(self) -> None:
         self.attempts += 1

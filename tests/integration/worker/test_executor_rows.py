@@ -71,7 +71,13 @@ class Queue:
             outcomes = {claim.id: self._run(claim, function) for claim in claimed.claims}
             done = [outcome.claim for outcome in outcomes.values() if isinstance(outcome, Succeeded)]
             failures = [
-                Failure(outcome.claim, outcome.error, outcome.delay, outcome.permanent, outcome.payload_text)
+                Failure(
+                    claim=outcome.claim,
+                    error=outcome.error,
+                    delay=outcome.delay,
+                    permanent=outcome.permanent,
+                    payload_text=outcome.payload_text,
+                )
                 for outcome in outcomes.values()
                 if isinstance(outcome, Failed)
             ]

@@ -366,7 +366,9 @@ class TestHeartbeat:
         monkeypatch.setattr(worker.claimer, way, take_and_lose)
         if way == "_glancer":
             take_and_lose.learn_from = take.learn_from  # type: ignore[attr-defined]
-            monkeypatch.setattr(worker.claimer, "_claim", lambda *arguments: Claimed([], None, False))
+            monkeypatch.setattr(
+                worker.claimer, "_claim", lambda *arguments: Claimed(claims=[], seconds_until_next=None, was_full=False)
+            )
         worker.fetcher.step()
         wait_until(lambda: worker.slots.is_idle)
         assert taken

@@ -53,17 +53,20 @@ def test_in_vain_once_is_enough_until_it_would_have_done(rehearsal: Rehearsal) -
     rehearsal.look()
     rehearsal.look()
     assert rehearsal.looks == 1
-    rehearsal.glancer.learn_from(Claimed([], None, False))
+    rehearsal.glancer.learn_from(Claimed(claims=[], seconds_until_next=None, was_full=False))
     rehearsal.look()
     assert rehearsal.looks == 1
-    rehearsal.glancer.learn_from(Claimed([claim()], None, False))
+    rehearsal.glancer.learn_from(Claimed(claims=[claim()], seconds_until_next=None, was_full=False))
     rehearsal.look()
     assert rehearsal.looks == 2
 
 
 @pytest.mark.parametrize(
     "claimed",
-    [Claimed([claim(1), claim(2, queue_id=3)], None, False), Claimed([claim()], None, True)],
+    [
+        Claimed(claims=[claim(1), claim(2, queue_id=3)], seconds_until_next=None, was_full=False),
+        Claimed(claims=[claim()], seconds_until_next=None, was_full=True),
+    ],
     ids=["queues", "more than there was room for"],
 )
 def test_is_not_for_those_who_have_more_to_weigh_up(rehearsal: Rehearsal, claimed: Claimed) -> None:
