@@ -13,8 +13,10 @@ from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
-from django_graphile_worker import conf, registry, routing
 from django_graphile_worker.collector import objects_that_stay
+
+with objects_that_stay():
+    from django_graphile_worker import conf, registry, routing
 
 logger = logging.getLogger("django_graphile_worker.database")
 
@@ -36,13 +38,14 @@ class GraphileWorkerConfig(AppConfig):
             super().import_models()
 
     def ready(self) -> None:
-        # Not at the top: they reach Django's models, which are not loaded yet there.
-        from django_graphile_worker import checks, logs
+        with objects_that_stay():
+            # Not at the top: they reach Django's models, which are not loaded yet there.
+            from django_graphile_worker import checks, logs
 
+            with _errors_left_to_the_worker():
+                autodiscover_modules("tasks")
         checks.register_checks()
         logs.connect()
-        with _errors_left_to_the_worker():
-            autodiscover_modules("tasks")
         pre_migrate.connect(keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
         post_migrate.connect(install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema")
         post_migrate.connect(register_task_names, sender=self, dispatch_uid="django_graphile_worker.task_names")

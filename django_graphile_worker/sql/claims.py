@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.values import Value
 
@@ -272,11 +273,6 @@ def _ended(claims: Sequence[Claim | HeldJob], holder: str) -> dict[str, Any]:
         "ids": int_array(claim.id for claim in claims),
         "attempts": int_array(claim.attempts for claim in claims),
     }
-
-
-def int_array(numbers: Iterable[int]) -> str:
-    """An array as PostgreSQL writes it: a tenth of what a driver takes to work it out."""
-    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def in_order(claim: Claim) -> tuple[int, float, int]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from django_graphile_worker.sql.arrays import text_array
 from django_graphile_worker.sql.claims import Claim, in_order
 from django_graphile_worker.sql.schema import statement
 
@@ -84,7 +85,7 @@ def take_few(
             holder.encode(),
             task_ids,
             b"%d" % max_jobs,
-            text_array(forbidden_flags) if forbidden_flags else None,
+            text_array(forbidden_flags).encode() if forbidden_flags else None,
             now.isoformat().encode() if now else None,
         )
     )
@@ -92,11 +93,6 @@ def take_few(
     if len(found) > 1:
         found.sort(key=in_order)
     return found
-
-
-def text_array(texts: Sequence[str]) -> bytes:
-    quoted = ('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
-    return ("{" + ",".join(quoted) + "}").encode()
 
 
 def _claim(rows: Rows, number: int) -> Claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -54,7 +55,7 @@ where current_setting(name, true) is not null"""
 
 CONFIGURE_SESSION = """/* gw:configure-session */
 select set_config(name, wanted, false)
-from unnest(%(names)s::text[], %(values)s::text[]) as settings (name, wanted)"""
+from json_each_text(%(settings)s::json) as settings (name, wanted)"""
 
 SessionState = frozenset[tuple[str, str, str | None]]
 
@@ -92,7 +93,7 @@ def limit_transaction(cursor: Any, seconds: float) -> None:
 
 def configure_session(cursor: Any, settings: Mapping[str, str]) -> None:
     """Settings that last as long as the session, which must be the caller's own."""
-    cursor.execute(CONFIGURE_SESSION, {"names": list(settings), "values": list(settings.values())}, prepare=False)
+    cursor.execute(CONFIGURE_SESSION, {"settings": json.dumps(dict(settings))}, prepare=False)
 
 
 def _limits(seconds: float) -> dict[str, Any]:

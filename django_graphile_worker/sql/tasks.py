@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django_graphile_worker.sql.arrays import text_array
 from django_graphile_worker.sql.schema import statement
 
 # In name order, and only what is missing: two workers that start together do not
@@ -27,12 +28,12 @@ def register_tasks(cursor: Any, identifiers: Sequence[str], *, schema: str) -> d
     """Make sure that these names exist; return them by their ids."""
     known = task_ids(cursor, identifiers, schema=schema)
     if len(known) < len(set(identifiers)):
-        cursor.execute(statement(REGISTER_TASKS, schema), {"identifiers": sorted(set(identifiers))})
+        cursor.execute(statement(REGISTER_TASKS, schema), {"identifiers": text_array(sorted(set(identifiers)))})
         known = task_ids(cursor, identifiers, schema=schema)
     return known
 
 
 def task_ids(cursor: Any, identifiers: Sequence[str], *, schema: str) -> dict[int, str]:
     """The names that exist, by their ids."""
-    cursor.execute(statement(TASK_IDS, schema), {"identifiers": list(identifiers)})
+    cursor.execute(statement(TASK_IDS, schema), {"identifiers": text_array(identifiers)})
     return dict(cursor.fetchall())

@@ -20,6 +20,7 @@ from django_graphile_worker.flags import checked_flags
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims, visibility
 from django_graphile_worker.sql import tasks as task_names
+from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.errors import not_installed, not_permitted
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.glancer import Glancer
@@ -237,7 +238,7 @@ class Claimer:
         with self._database.cursor() as cursor:
             names = task_names.register_tasks(cursor, list(self._tasks), schema=self._settings.schema)
         self._by_id = {task_id: self._tasks[identifier] for task_id, identifier in names.items()}
-        self._task_ids = claims.int_array(self._by_id).encode()
+        self._task_ids = int_array(self._by_id).encode()
         self._reviewed_at = time.monotonic()
 
 

@@ -54,6 +54,8 @@ class Database:
         self._connection: psycopg.Connection[Any] | None = None
         self._cursor: psycopg.Cursor[Any] | None = None
         self._limits = SessionLimits(are_ours=True, are_too_short=False)
+        # The statements that the current session knows by name, beside those of the driver's own making.
+        self.prepared: set[bytes] = set()
 
     @contextmanager
     def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
@@ -130,6 +132,7 @@ class Database:
         return connection
 
     def _set_up(self, connection: psycopg.Connection[Any]) -> None:
+        self.prepared.clear()
         role = connections.settings[self.alias].get("OPTIONS", {}).get("assume_role")
         if role:
             connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))

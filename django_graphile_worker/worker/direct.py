@@ -52,9 +52,11 @@ class DirectStatement:
             watchdog.end(token)
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
-        with connection.cursor() as cursor:
-            configure_session(cursor, self._settings)
-        expect(connection.pgconn.prepare(self._name, self._text), ExecStatus.COMMAND_OK)
+        if self._name not in self._database.prepared:
+            with connection.cursor() as cursor:
+                configure_session(cursor, self._settings)
+            expect(connection.pgconn.prepare(self._name, self._text), ExecStatus.COMMAND_OK)
+            self._database.prepared.add(self._name)
         self._prepared_on = connection
 
     def _run(self, connection: psycopg.Connection[Any], parameters: Sequence[bytes | None]) -> PGresult:

@@ -50,6 +50,10 @@ class Executor:
         hygiene.start()
         self._performer.load_middleware()
 
+    def warm_up(self) -> None:
+        """Load, while the first claim is under way, what the first job would have to wait for."""
+        hygiene.share_caches()
+
     def abort(self) -> None:
         """Tell every job, running or to come, that the worker is about to stop."""
         self._abort.set()

@@ -70,6 +70,7 @@ class Fetcher(Service):
         self._look_at = -math.inf
         self._patience = PATIENCE
         self._delay: float | None = None
+        self._is_new = True
         self._is_over = threading.Event()
         self._is_over.set()
         self.last_claim_was_empty = True
@@ -158,7 +159,8 @@ class Fetcher(Service):
 
     def _has_all_at_a_glance(self) -> bool:
         """An idle worker that was called: mostly there is one job, it starts now, and nothing else is to be done."""
-        if not self.was_called or self._patience < PATIENCE or self._until_next_look() <= 0:
+        is_new, self._is_new = self._is_new, False
+        if self._patience < PATIENCE or not (is_new or (self.was_called and self._until_next_look() > 0)):
             return False
         vacant = self._slots.vacant
         if vacant < 1 or not self._may_claim():

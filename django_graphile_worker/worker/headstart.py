@@ -10,11 +10,11 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql import claims, tasks, visibility
+from django_graphile_worker.sql import tasks, visibility
 from django_graphile_worker.worker.database import Database
+from django_graphile_worker.worker.glancer import Glancer
 
 # A server that takes longer than this is not worth waiting for: the worker opens connections itself.
 PATIENCE = 1.0
@@ -70,17 +70,18 @@ class Opening:
 
     def _open(self) -> None:
         # Whatever is wrong here, the worker's own first statement meets it again, and is the one to tell.
-        with contextlib.suppress(Exception), self._database.cursor() as cursor:
-            _rehearse(cursor, self._database.schema)
+        with contextlib.suppress(Exception):
+            _rehearse(self._database)
         with self._deciding:
             self._is_open = True
         if not self._is_wanted:
             self._database.close()
 
 
-def _rehearse(cursor: Any, schema: str) -> None:
+def _rehearse(database: Database) -> None:
     """A session's first statements take the server ten times as long as the next: it plans, and reads the catalog."""
     # No task, no job: these change nothing, and take nothing.
-    claims.claim_jobs(cursor, schema=schema, holder="", task_ids=(), max_jobs=1, max_queues=1, stretch=1)
-    tasks.register_tasks(cursor, (), schema=schema)
-    visibility.worker_tables(cursor, schema=schema)
+    with database.cursor() as cursor:
+        visibility.worker_tables(cursor, schema=database.schema)
+        tasks.register_tasks(cursor, (), schema=database.schema)
+    Glancer(database, schema=database.schema)(1, holder="", task_ids=b"{}", forbidden_flags=(), now=None)

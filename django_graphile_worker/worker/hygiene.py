@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.cache import caches
 from django.db import connections
 from django.db.backends.signals import connection_created
 
-from django_graphile_worker.worker.session import WatchedConnection
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.session import WatchedConnection
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -81,14 +82,21 @@ def thread_finished() -> None:
 
 
 def _adopt_thread() -> list[WatchedConnection]:
-    _share_caches()
-    adopted = [WatchedConnection(wrapper) for wrapper in connections.all(initialized_only=True)]
+    share_caches()
+    adopted = [_watched(wrapper) for wrapper in connections.all(initialized_only=True)]
     _thread.watched = adopted
     return adopted
 
 
-def _share_caches() -> None:
-    """Make the cache backends before the first job: one made inside a job's context would end with it."""
+def _watched(wrapper: Any) -> WatchedConnection:
+    # Here, as the first job may be one that needs no database.
+    from django_graphile_worker.worker.session import WatchedConnection
+
+    return WatchedConnection(wrapper)
+
+
+def share_caches() -> None:
+    """Make this thread's cache backends before its first job: one made inside a job's context would end with it."""
     for alias in caches:
         try:
             caches[alias]
@@ -106,6 +114,6 @@ def _opened(*, connection: Any, **kwargs: Any) -> None:
             return
     # Copies that a task makes for itself are its own business.
     if connections[connection.alias] is connection:
-        watched = WatchedConnection(connection)
+        watched = _watched(connection)
         connections_here.append(watched)
         watched.opened()

@@ -46,7 +46,9 @@ class Runner(Assembly):
         self._prepare()
         self._tell_started()
         # The one that claims before those that can wait: the first job shall not.
-        for service in (self.fetcher, self.announcer, self.releaser, self.heartbeat, *self._outer_services()):
+        self.fetcher.start()
+        self.executor.warm_up()
+        for service in (self.announcer, self.releaser, self.heartbeat, *self._outer_services()):
             service.start()
 
     def drain(self, should_stop: Question = never) -> None:

@@ -81,12 +81,14 @@ def test_the_rehearsal_takes_no_job(raw_connection: Any, worker_schema: str) -> 
 def test_every_statement_before_the_first_job_was_rehearsed() -> None:
     with own_tasks(quick) as registry:
         build(registry).prepare().close()  # the names of its tasks are made only once
+        add_job("quick")
         with head_start(["default"], conf.current()):
             runner = build(registry)
             rehearsed = prepared_statements(runner)
             runner.prepare()
             runner.fetcher.step()
-            assert "/* gw:worker_tables */" in rehearsed
+            assert not runner.fetcher.last_claim_was_empty
+            assert {"/* gw:worker_tables */", "/* gw:glance */"} <= rehearsed
             # To register leaves a trace, and cannot be rehearsed.
             assert prepared_statements(runner) - rehearsed == {"/* gw:register-worker */"}
             runner.close()
