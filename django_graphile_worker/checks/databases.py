@@ -160,7 +160,10 @@ def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]
 
     with connection.cursor() as cursor:
         if not installation.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
-            return [_missing(connection, schema)]
+            is_migrated = _is_migrated(connection)
+            # Another migrate may have come to its end between the two looks: what it has recorded is there by now.
+            if not is_migrated or not installation.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
+                return [_missing(connection, schema, is_migrated=is_migrated)]
         role, tables = visibility.hidden_tables(cursor, schema=schema)
     if not tables:
         return []
@@ -173,12 +176,15 @@ def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]
     ]
 
 
-def _missing(connection: BaseDatabaseWrapper, schema: str) -> CheckMessage:
+def _is_migrated(connection: BaseDatabaseWrapper) -> bool:
     # Here, as it is seldom asked for, and brings all of Django's migrations along: 4 ms of every start.
     from django.db.migrations.recorder import MigrationRecorder
 
-    applied = MigrationRecorder(connection).applied_migrations()
-    if any(app == routing.APP_LABEL for app, _ in applied):
+    return any(app == routing.APP_LABEL for app, _ in MigrationRecorder(connection).applied_migrations())
+
+
+def _missing(connection: BaseDatabaseWrapper, schema: str, *, is_migrated: bool) -> CheckMessage:
+    if is_migrated:
         # migrate cannot mend this: it believes to have been here.
         return Error(
             f"The app {routing.APP_LABEL!r} is migrated in the database {connection.alias!r}, but: expected "
