@@ -552,6 +552,32 @@ class TestListener:
         now[0] += 1
         assert listener.wait(0, unless=never)
 
+    def test_a_process_that_did_not_run_asks_for_proof_instead_of_blaming_a_pooler(
+        self, stepped: SteppedRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A suspended laptop, a virtual machine that was paused, SIGSTOP: its heartbeat slept as well."""
+        now, pauses = [0.0], [3600.0]
+        lost: list[Exception] = []
+        listener._clock = lambda: now[0]
+        listener._on_lost = lambda error, delay: lost.append(error)
+        listener.wait(0, unless=never)
+        listener.is_healthy = True
+        listener._must_ask = False
+
+        def wait(seconds: float, *, unless: Any) -> bool:
+            now[0] += seconds + (pauses.pop() if pauses else 0.0)
+            return False
+
+        monkeypatch.setattr(listener._bell, "wait", wait)
+        listener.wait(1, unless=never)
+        assert lost == []
+        assert not stepped.heartbeat.was_woken()
+        listener.wait(1, unless=never)
+        assert stepped.heartbeat.was_woken()
+        # Silence after that is silence.
+        listener.wait(30, unless=never)
+        assert "heard none" in str(lost[0])
+
     @pytest.mark.parametrize(
         ("payload", "is_about_jobs"),
         [('{"r":0.1,"count":2}', True), ('{"count":-1}', False), ('{"count":0}', False), ("", True), ("[]", True)],
