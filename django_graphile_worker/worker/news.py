@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.rescue import Recovered
+from django_graphile_worker.sql.rescue import Recovered, Unlocked
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.outage import Outage
 from django_graphile_worker.worker.outcome import Outcome
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.exhaustion import Exhausted
 
 
 class News:
@@ -67,9 +70,13 @@ class News:
 
     def recovered(self, recovered: Recovered) -> None:
         self.tell(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
-        # Nobody ran them to their end, so nobody else will tell it.
-        for each in recovered.exhausted:
-            self.tell(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)
+        self._failed_for_good(recovered.exhausted)
 
-    def stale_locks(self, jobs: int, queues: int) -> None:
-        self.tell(signals.stale_locks_released, jobs=jobs, queues=queues)
+    def stale_locks(self, unlocked: Unlocked) -> None:
+        self.tell(signals.stale_locks_released, jobs=unlocked.jobs, queues=unlocked.queues)
+        self._failed_for_good(unlocked.exhausted)
+
+    def _failed_for_good(self, exhausted: Iterable[Exhausted]) -> None:
+        # Nobody ran them to their end, so nobody else will tell it.
+        for each in exhausted:
+            self.tell(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)

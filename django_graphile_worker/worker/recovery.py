@@ -29,7 +29,7 @@ class Recovery(Service):
         timeout: float,
         may_judge: Callable[[], bool] = lambda: True,
         on_recovered: Callable[[rescue.Recovered], None],
-        on_stale: Callable[[int, int], None],
+        on_stale: Callable[[rescue.Unlocked], None],
         statistics_retention: float,
         now: Callable[[], datetime | None] = lambda: None,
         notify: bool = True,
@@ -91,11 +91,11 @@ class Recovery(Service):
 
     def _tidy_up(self) -> None:
         with self._database.cursor() as cursor:
-            jobs, queues = rescue.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
+            unlocked = rescue.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
             rescue.forget_recoveries(cursor, schema=self._database.schema)
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
-        if jobs or queues:
-            self._on_stale(jobs, queues)
+        if unlocked.jobs or unlocked.queues:
+            self._on_stale(unlocked)
 
 
 class WatchedClock:

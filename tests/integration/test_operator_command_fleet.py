@@ -156,6 +156,15 @@ def test_sweep__frees_the_stale_locks_of_strangers() -> None:
     assert (job_row(stale, "locked_by"), job_row(fresh, "locked_by")) == ((None,), ("worker-node",))
 
 
+def test_sweep__tells_of_a_stranger_s_job_that_has_no_attempt_left(caplog: pytest.LogCaptureFixture) -> None:
+    held: dict[str, Any] = {"locked_at": minutes_ago(241), "updated_at": minutes_ago(300)}
+    job_id = make_job("a", attempts=1, max_attempts=1, locked_by="worker-node", **held)
+    operate("sweep", "--dry-run")
+    assert "permanently failed" not in caplog.text
+    operate("sweep")
+    assert f"a #{job_id} permanently failed" in caplog.text
+
+
 def test_cleanup__deletes_what_is_asked_for_and_no_more() -> None:
     old = make_failed_job("a", run_at=minutes_ago(60 * 24 * 8), updated_at=minutes_ago(60 * 24 * 8))
     new = make_failed_job("a", run_at=minutes_ago(60), updated_at=minutes_ago(60))

@@ -131,16 +131,16 @@ def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
         recovered = rescue.recover(
             queue.cursor, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
-        stale_jobs, stale_queues = rescue.release_stale_locks(queue.cursor, schema=queue.schema)
+        unlocked = rescue.release_stale_locks(queue.cursor, schema=queue.schema)
         dead, job_ids, queue_ids = recovered[:3]
-        freed = len(job_ids) + len(queue_ids) + stale_jobs + stale_queues
+        freed = len(job_ids) + len(queue_ids) + unlocked.jobs + unlocked.queues
         if freed and settings.notify:
             rescue.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
-    swept = Swept(dead, job_ids, len(queue_ids), stale_jobs, stale_queues)
+    swept = Swept(dead, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)
     if not is_rehearsal:
-        _announce(swept, recovered.exhausted)
+        _announce(swept, recovered.exhausted + unlocked.exhausted)
     return swept
 
 

@@ -344,13 +344,32 @@ class TestRecovery:
         young = make_job(locked_by="pool-1", locked_at=minutes_ago(239), attempts=1)
         old = make_job(locked_by="pool-1", locked_at=minutes_ago(241), attempts=1)
         assert self.recover(cursor, worker_schema).job_ids == ()
-        assert rescue.release_stale_locks(cursor, schema=worker_schema) == (1, 0)
+        assert rescue.release_stale_locks(cursor, schema=worker_schema) == (1, 0, ())
         stored = row(cursor, old, worker_schema)
         kept = row(cursor, young, worker_schema)
         assert stored is not None
         assert kept is not None
         assert (stored["locked_by"], stored["attempts"]) == (None, 1)
+        assert stored["last_error"] == "The worker pool-1 had held this job for 4.0 hours and was taken for dead."
         assert kept["locked_by"] == "pool-1"
+
+    def test_tells_the_jobs_of_strangers_that_have_no_attempt_left(self, cursor: Any, worker_schema: str) -> None:
+        held: dict[str, Any] = {"locked_by": "pool-1", "locked_at": minutes_ago(300), "attempts": 2}
+        held["updated_at"] = minutes_ago(400)
+        more, last = make_job(max_attempts=3, **held), make_job("doomed", max_attempts=2, **held)
+        cancelled = make_job(max_attempts=2, last_error="as it was", **(held | {"updated_at": minutes_ago(200)}))
+        jobs, queues, ((job, seconds),) = rescue.release_stale_locks(cursor, schema=worker_schema)
+        assert (jobs, queues) == (3, 0)
+        assert (job.id, job.task_identifier, job.locked_by) == (last, "doomed", "pool-1")
+        assert 5 * 3600 <= seconds < 5 * 3600 + 60
+        assert "pool-1 had held this job for 5.0 hours" in str(job.last_error)
+        stored = [row(cursor, job_id, worker_schema) or {} for job_id in (more, last, cancelled)]
+        assert [(each["locked_by"], each["is_available"]) for each in stored] == [
+            (None, True),
+            (None, False),
+            (None, False),
+        ]
+        assert stored[-1]["last_error"] == "as it was"
 
     def test_the_third_death_costs_the_attempt(self, cursor: Any, worker_schema: str) -> None:
         job_id = make_job()

@@ -434,6 +434,25 @@ class TestRecovery:
         assert line.getMessage().startswith(f"quick #{job_id} permanently failed after ")
         assert f"WorkerDiedError: The worker {dead} died while it held this job (3 times" in line.getMessage()
 
+    def test_tells_of_a_job_whose_last_attempt_a_stranger_took_away(
+        self, runner: Build, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        job_id = make_job(
+            "quick",
+            locked_by="worker-node",
+            locked_at=minutes_ago(241),
+            attempts=1,
+            max_attempts=1,
+            updated_at=minutes_ago(300),
+        )
+        worker = runner()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.step()
+        worker.announcer.step()
+        (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 144")
+        assert "WorkerDiedError: The worker worker-node had held this job for 4.0 hours" in line.getMessage()
+
     @pytest.mark.parametrize("hours", [-6, 6])
     def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, hours: int
