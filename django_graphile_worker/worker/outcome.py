@@ -39,6 +39,8 @@ class Interrupted(NamedTuple):
 
     claim: Claim
     duration: float
+    # What is left of an array payload, when some of it is done.
+    payload_text: str | None = None
 
 
 Outcome = Succeeded | CompletedAtomically | Failed | Interrupted

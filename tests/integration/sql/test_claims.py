@@ -11,6 +11,7 @@ from django.db import connection
 
 from django_graphile_worker.sql import claims, rescue, workers
 from django_graphile_worker.sql.claims import Claim, Claimed, Failure
+from django_graphile_worker.sql.remains import Remains, return_remains
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 
 pytestmark = pytest.mark.django_db
@@ -247,6 +248,17 @@ class TestEndingAClaim:
         assert stored is not None
         assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
 
+    def test_returning_what_remains_gives_the_attempt_back(
+        self, claimed: Claim, cursor: Any, worker_schema: str
+    ) -> None:
+        ended = [Remains(claimed, "[2]")]
+        assert return_remains(cursor, ended, schema=worker_schema, holder=WORKER) == {claimed.id}
+        stored = row(cursor, claimed.id, worker_schema)
+        assert stored is not None
+        assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
+        cursor.execute(f'select payload::text from "{worker_schema}"._private_jobs where id = %s', [claimed.id])
+        assert cursor.fetchone() == ("[2]",)
+
     @pytest.mark.parametrize("stale", ["another holder", "another attempt", "nobody"])
     def test_a_lost_claim_changes_nothing(self, claimed: Claim, cursor: Any, worker_schema: str, stale: str) -> None:
         change = {
@@ -260,6 +272,7 @@ class TestEndingAClaim:
         assert claims.complete_jobs(cursor, [claimed], **shared) == set()
         assert claims.fail_jobs(cursor, [Failure(claimed, "Oh no")], **shared) == {}
         assert claims.return_jobs(cursor, [claimed], **shared) == set()
+        assert return_remains(cursor, [Remains(claimed, "[2]")], **shared) == set()
         assert claims.still_claimed(cursor, [claimed], **shared) == set()
         assert not claims.complete_in_transaction(cursor, claimed, **shared)
         assert row(cursor, claimed.id, worker_schema) == before
@@ -278,10 +291,14 @@ class TestEndingAClaim:
         done = claims.complete_jobs(cursor, [cancelled], schema=worker_schema, holder=WORKER)
         assert done == {cancelled.id}
 
+    @pytest.mark.parametrize("is_partly_done", [False, True])
     def test_a_job_cancelled_while_it_runs_is_not_revived_by_giving_it_back(
-        self, cancelled: Claim, cursor: Any, worker_schema: str
+        self, cancelled: Claim, cursor: Any, worker_schema: str, is_partly_done: bool
     ) -> None:
-        claims.return_jobs(cursor, [cancelled], schema=worker_schema, holder=WORKER)
+        if is_partly_done:
+            return_remains(cursor, [Remains(cancelled, "[2]")], schema=worker_schema, holder=WORKER)
+        else:
+            claims.return_jobs(cursor, [cancelled], schema=worker_schema, holder=WORKER)
         stored = row(cursor, cancelled.id, worker_schema)
         assert stored is not None
         assert (stored["is_available"], stored["locked_by"]) == (False, None)
