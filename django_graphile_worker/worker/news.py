@@ -76,6 +76,9 @@ class News:
         self.tell(signals.stale_locks_released, jobs=unlocked.jobs, queues=unlocked.queues)
         self._failed_for_good(unlocked.exhausted)
 
+    def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
+        self.tell(signals.indexes_missed, missing=tuple(missing), incomplete=tuple(incomplete))
+
     def _failed_for_good(self, exhausted: Iterable[Exhausted]) -> None:
         # Nobody ran them to their end, so nobody else will tell it.
         for each in exhausted:

@@ -17,7 +17,7 @@ from django.test import override_settings
 from django_graphile_worker import add_job, signals
 from django_graphile_worker.exceptions import SchemaError, WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
-from django_graphile_worker.sql import workers
+from django_graphile_worker.sql import indexes, workers
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.worker import fetcher as fetching
 from django_graphile_worker.worker import pace
@@ -452,6 +452,42 @@ class TestRecovery:
         (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 144")
         assert "WorkerDiedError: The worker worker-node had held this job for 4.0 hours" in line.getMessage()
+
+    @pytest.fixture
+    def lost_index(self, raw_connection: Callable[..., Any], worker_schema: str) -> Iterator[str]:
+        """An index that is not there, until the end of the test."""
+        index = indexes.indexes_of(indexes.FILES, schema=worker_schema)[0]
+        connection = raw_connection()
+        connection.execute(f'drop index "{worker_schema}".{index.name}'.encode())
+        yield index.name
+        connection.execute(index.statement.encode())
+
+    def test_tells_once_and_not_at_first_that_an_index_is_missing(
+        self, runner: Build, lost_index: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        worker = runner()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+
+        def sweep() -> list[str]:
+            caplog.clear()
+            worker.recovery.step()
+            worker.announcer.step()
+            return [record.getMessage() for record in caplog.records]
+
+        # Where a run only drains, its first job waits for the one sweep.
+        assert sweep() == []
+        (line,) = sweep()
+        assert f"(missing: {lost_index}; incomplete: none)" in line
+        assert 'run "manage.py migrate graphile_worker"' in line
+        assert sweep() == []
+
+    def test_is_silent_where_all_indexes_are_there(self, runner: Build, caplog: pytest.LogCaptureFixture) -> None:
+        worker = runner()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        for _ in range(3):
+            worker.recovery.step()
+        worker.announcer.step()
+        assert caplog.records == []
 
     @pytest.mark.parametrize("hours", [-6, 6])
     def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
