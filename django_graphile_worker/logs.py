@@ -277,4 +277,11 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "cron_backfilled": _event(_cron, logging.INFO, "cron backfilled {identifier}: {ticks}"),
     "database_trouble": _repeated(_database, "{action} failed, next try in {retry_in} s: {error}"),
     "database_answered": _database_answered,
+    "indexes_missed": _event(
+        _database,
+        logging.WARNING,
+        "where jobs are many they are found slowly, as the worker schema has not all its indexes (missing: {missing}; "
+        'incomplete: {incomplete}): run "manage.py migrate graphile_worker"; if it has nothing to do, run '
+        '"manage.py migrate graphile_worker 0003" first, which drops nothing',
+    ),
 }

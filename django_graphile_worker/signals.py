@@ -85,3 +85,5 @@ cron_backfilled = Event("worker_id", "identifier", "ticks")
 database_trouble = Event("worker_id", "action", "error", "retry_in")
 # Every part of the worker gets its answers again; duration is how long that was not so.
 database_answered = Event("worker_id", "duration")
+# The worker schema has not all its indexes, so jobs are found slowly: told once by each worker.
+indexes_missed = Event("worker_id", "missing", "incomplete")

@@ -18,6 +18,14 @@ from django_graphile_worker.sql.schema import ddl, quoted, statement
 # What is smaller than this is indexed before anybody has waited long: tens of milliseconds for each.
 LARGE = 16 * 1024 * 1024
 
+# The files whose indexes a finished migrate has built.
+FILES = ("workers.sql", "claims.sql", "statistics.sql")
+# Going back over the last migration drops nothing; it is only done again, for what is not as it should be.
+REMEDY = (
+    'Run "manage.py migrate graphile_worker". If it has nothing to do, run "manage.py migrate graphile_worker 0003" '
+    "first, which drops nothing. Jobs can be added and run meanwhile."
+)
+
 # A statement of its own, at the beginning of a line.
 _CREATE_INDEX = re.compile(r"^create index (?P<name>\w+) (?P<definition>on .*?);\n?", re.MULTILINE | re.DOTALL)
 
@@ -79,6 +87,23 @@ def existing_indexes(cursor: Cursor, *, schema: str) -> dict[str, bool]:
     """The names of the indexes that are there, and whether each is complete."""
     cursor.execute(_INDEXES, (schema,))
     return dict(cursor.fetchall())
+
+
+class Lack(NamedTuple):
+    """The indexes that are not there, and those that are not complete: they are being built, or nobody ended it."""
+
+    missing: tuple[str, ...]
+    incomplete: tuple[str, ...]
+
+
+def lacking_indexes(cursor: Cursor, *, schema: str) -> Lack:
+    """What is not as a finished migrate leaves it."""
+    existing = existing_indexes(cursor, schema=schema)
+    wanted = [index.name for index in indexes_of(FILES, schema=schema)]
+    return Lack(
+        tuple(name for name in wanted if name not in existing),
+        tuple(name for name in wanted if not existing.get(name, True)),
+    )
 
 
 _IS_BUILDING = """

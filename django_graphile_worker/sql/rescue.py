@@ -104,14 +104,26 @@ returning id"""
 # Holders that never registered are other people's workers: theirs is the
 # original's patience, and the attempt counts, as there.
 RELEASE_STALE_JOBS = """/* gw:stale-jobs */
-update :SCHEMA._private_jobs
-set locked_by = null, locked_at = null, run_at = greatest(run_at, coalesce(%(now)s::timestamptz, now()))
-where ctid = any (array(
-    select job.ctid from :SCHEMA._private_jobs as job
+with stale as materialized (
+    select job.ctid as tid, job.locked_by, job.locked_at,
+        extract(epoch from coalesce(%(now)s::timestamptz, now()) - job.locked_at)::float8 as seconds,
+        job.attempts = job.max_attempts and job.updated_at > job.locked_at as was_cancelled
+    from :SCHEMA._private_jobs as job
     where job.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(stale)s::float8
         and not exists (select from :SCHEMA._private_workers as worker where worker.id = job.locked_by)
-    for update skip locked))
-returning id"""
+    for update of job skip locked
+)
+update :SCHEMA._private_jobs as job
+set locked_by = null,
+    locked_at = null,
+    run_at = greatest(job.run_at, coalesce(%(now)s::timestamptz, now())),
+    last_error = case when stale.was_cancelled then job.last_error else format(
+        'The worker %%s had held this job for %%s hours and was taken for dead.',
+        stale.locked_by, round(stale.seconds::numeric / 3600, 1)) end
+from stale
+where job.ctid = stale.tid
+returning job.id, not stale.was_cancelled and job.attempts >= job.max_attempts as is_exhausted,
+    stale.locked_by, stale.locked_at, stale.seconds"""
 
 RELEASE_STALE_QUEUES = """/* gw:stale-queues */
 update :SCHEMA._private_job_queues
@@ -150,6 +162,14 @@ class Recovered(NamedTuple):
     # There may be more jobs of the same dead: sweep again at once.
     is_partial: bool
     # Those of the jobs that will not be tried again.
+    exhausted: tuple[Exhausted, ...] = ()
+
+
+class Unlocked(NamedTuple):
+    """How many stale locks are gone, and which of the jobs will not be tried again."""
+
+    jobs: int
+    queues: int
     exhausted: tuple[Exhausted, ...] = ()
 
 
@@ -214,12 +234,13 @@ def _bury(cursor: Any, suspicion: Suspicion, *, schema: str) -> list[str]:
 
 def release_stale_locks(
     cursor: Any, *, schema: str, stale: float = STALE_LOCK_SECONDS, now: datetime | None = None
-) -> tuple[int, int]:
-    """Free what unregistered holders have held for four hours; how many jobs and queues."""
+) -> Unlocked:
+    """Free what unregistered holders have held for four hours."""
     cursor.execute(statement(RELEASE_STALE_JOBS, schema), {"stale": stale, "now": now})
-    jobs = len(cursor.fetchall())
+    jobs = cursor.fetchall()
     cursor.execute(statement(RELEASE_STALE_QUEUES, schema), {"stale": stale, "now": now})
-    return jobs, len(cursor.fetchall())
+    queues = len(cursor.fetchall())
+    return Unlocked(len(jobs), queues, _exhausted(cursor, jobs, schema=schema))
 
 
 def forget_recoveries(cursor: Any, *, schema: str) -> None:

@@ -150,6 +150,7 @@ class Assembly:
             may_judge=lambda: self._is_draining or self.heartbeat.is_steady,
             on_recovered=self.news.recovered,
             on_stale=self.news.stale_locks,
+            on_indexes_missed=self.news.indexes_missed,
             statistics_retention=self.settings.statistics_retention,
             now=self.claimer.now,
             notify=self.settings.notify,

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from django_graphile_worker import conf, signals
-from django_graphile_worker.exceptions import LeftoverStateError, RetryLater
+from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
@@ -132,7 +132,7 @@ class Executor:
             # Nothing is left to be returned either; the releaser will notice, and say so.
             return Interrupted(run.claim, run.duration)
         if isinstance(error, CancelledByWorker) or (not leftovers and self._makes_way(error)):
-            return self._interrupted(run)
+            return self._interrupted(run, error)
         if error is None and run.is_atomic:
             return self._succeeded_but(run, leftovers)
         if error is None:
@@ -141,10 +141,14 @@ class Executor:
 
     def _makes_way(self, error: BaseException | None) -> bool:
         """A task that saw the worker stop and asks to be run again at once did as we wished: it costs it nothing."""
-        return isinstance(error, RetryLater) and not error.delay and self._abort.is_set()
+        if not self._abort.is_set():
+            return False
+        # Here, as all that only failures need: a start that waits for none is 1 ms shorter.
+        from django_graphile_worker.worker import retrying
+
+        return retrying.wants_to_run_at_once(error)
 
     def _failed(self, run: Run, error: BaseException, leftovers: Sequence[str]) -> Failed:
-        # Here, as is all that failures need: a start that waits for none is 1 ms shorter.
         from django_graphile_worker.worker import retrying
 
         outcome = retrying.failed(run, error, limit=self._settings.max_error_length, leftovers=leftovers)
@@ -164,8 +168,10 @@ class Executor:
         except BaseException:  # no memory left for words
             return Failed(run.claim, run.duration, f"The worker could not run it: {type(error).__name__}")
 
-    def _interrupted(self, run: Run) -> Interrupted:
-        outcome = Interrupted(run.claim, run.duration)
+    def _interrupted(self, run: Run, error: BaseException | None) -> Interrupted:
+        from django_graphile_worker.worker import retrying
+
+        outcome = Interrupted(run.claim, run.duration, retrying.remaining_payload(run, error))
         self._tell(signals.job_interrupted, run, duration=outcome.duration, reason="the worker stops")
         return outcome
 

@@ -33,6 +33,14 @@ class ReleaseLedger:
         with self._database.cursor() as cursor:
             return claims.return_jobs(cursor, ended, schema=self._schema, holder=self._holder())
 
+    def give_back_remains(self, ended: Sequence[tuple[claims.Claim, str]]) -> set[int]:
+        # Here, as it is rare, and nothing that the first job has to wait for.
+        from django_graphile_worker.sql.remains import Remains, return_remains
+
+        remains = [Remains(*each) for each in ended]
+        with self._database.cursor() as cursor:
+            return return_remains(cursor, remains, schema=self._schema, holder=self._holder())
+
     def still_claimed(self, ended: Sequence[claims.Claim]) -> set[int]:
         with self._database.cursor() as cursor:
             return claims.still_claimed(cursor, ended, schema=self._schema, holder=self._holder())

@@ -8,7 +8,8 @@ transaction pooler, or on a link that died quietly. So the listener believes onl
 what it hears: the heartbeat, on its own connection, notifies a channel that only
 this worker listens to. Silence there means that notifications do not arrive; then
 it says so, connects anew, and the worker lives by polling meanwhile. What a claim
-brings along is no proof at first: through a pooler that happens too, by luck.
+brings along is no proof at first: through a pooler that happens too, by luck. And a
+silence during which this process did not run, nor its heartbeat, proves nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from django_graphile_worker.worker.service import jittered
 JOBS_CHANNEL = "jobs:insert"
 # A first sign of life is asked for at once, so it comes at once or not at all.
 FIRST_PROOF_WITHIN = 5.0
+# Who rests longer than it meant to, by this part of the silence that is allowed, was stopped meanwhile.
+OVERSLEEP = 0.2
 LONGEST_SILENCE_BETWEEN_TRIES = 60.0
 LONGEST_WAIT_FOR_SERVER = 5.0
 
@@ -130,7 +133,15 @@ class Listener:
         try:
             return self._bell.wait(seconds, unless=unless)
         finally:
-            self._silence += self._clock() - began
+            self._count_silence(self._clock() - began, seconds)
+
+    def _count_silence(self, rested: float, meant: float) -> None:
+        if rested - meant > OVERSLEEP * self._longest_silence:
+            # A suspended machine, a stopped process: nobody was there to send a sign of life.
+            self._silence = 0.0
+            self._must_ask = True
+        else:
+            self._silence += rested
 
     def _look(self) -> None:
         """Take what has arrived; a claim under way takes it along by itself."""

@@ -13,7 +13,8 @@ from django_graphile_worker.worker.outage import Outage
 from django_graphile_worker.worker.outcome import Outcome
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.rescue import Recovered
+    from django_graphile_worker.sql.exhaustion import Exhausted
+    from django_graphile_worker.sql.rescue import Recovered, Unlocked
 
 
 class News:
@@ -69,9 +70,16 @@ class News:
 
     def recovered(self, recovered: Recovered) -> None:
         self.tell(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
-        # Nobody ran them to their end, so nobody else will tell it.
-        for each in recovered.exhausted:
-            self.tell(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)
+        self._failed_for_good(recovered.exhausted)
 
-    def stale_locks(self, jobs: int, queues: int) -> None:
-        self.tell(signals.stale_locks_released, jobs=jobs, queues=queues)
+    def stale_locks(self, unlocked: Unlocked) -> None:
+        self.tell(signals.stale_locks_released, jobs=unlocked.jobs, queues=unlocked.queues)
+        self._failed_for_good(unlocked.exhausted)
+
+    def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
+        self.tell(signals.indexes_missed, missing=tuple(missing), incomplete=tuple(incomplete))
+
+    def _failed_for_good(self, exhausted: Iterable[Exhausted]) -> None:
+        # Nobody ran them to their end, so nobody else will tell it.
+        for each in exhausted:
+            self.tell(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)

@@ -33,7 +33,12 @@ class CompletedAtomically(_Ended):
 class Interrupted(_Ended):
     """The worker's own doing: the job goes back with its attempt."""
 
-    __slots__ = ()
+    __slots__ = ("payload_text",)
+
+    def __init__(self, claim: Claim, duration: float, payload_text: str | None = None) -> None:
+        super().__init__(claim, duration)
+        # What is left of an array payload, when some of it is done.
+        self.payload_text = payload_text
 
 
 class Failed(_Ended):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SWEEPS_PER_TIMEOUT = 4
 # Locks of strangers age for hours; looking now and then is enough.
 STALE_LOCK_SWEEPS = 20
+# Not the first: a run that only drains has one, and its first job waits for it.
+SWEEP_THAT_LOOKS_AT_INDEXES = 1
 
 
 class Recovery(Service):
@@ -32,7 +34,8 @@ class Recovery(Service):
         timeout: float,
         may_judge: Callable[[], bool] = lambda: True,
         on_recovered: Callable[[rescue.Recovered], None],
-        on_stale: Callable[[int, int], None],
+        on_stale: Callable[[rescue.Unlocked], None],
+        on_indexes_missed: Callable[[Sequence[str], Sequence[str]], None] | None = None,
         statistics_retention: float,
         now: Callable[[], datetime | None] = lambda: None,
         notify: bool = True,
@@ -46,6 +49,7 @@ class Recovery(Service):
         self._may_judge = may_judge
         self._on_recovered = on_recovered
         self._on_stale = on_stale
+        self._on_indexes_missed = on_indexes_missed
         self._statistics_retention = statistics_retention
         self._now = now
         self._notify = notify
@@ -64,6 +68,8 @@ class Recovery(Service):
         is_partial = bool(suspicion.worker_ids) and self._recover(suspicion).is_partial
         if self._sweeps % STALE_LOCK_SWEEPS == 0:
             self._tidy_up()
+        if self._sweeps == SWEEP_THAT_LOOKS_AT_INDEXES:
+            self._look_at_indexes()
         self._sweeps += 1
         return 0.0 if is_partial else jittered(self._timeout / SWEEPS_PER_TIMEOUT)
 
@@ -101,11 +107,23 @@ class Recovery(Service):
         from django_graphile_worker.sql import rescue, statistics
 
         with self._database.cursor() as cursor:
-            jobs, queues = rescue.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
+            unlocked = rescue.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
             rescue.forget_recoveries(cursor, schema=self._database.schema)
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
-        if jobs or queues:
-            self._on_stale(jobs, queues)
+        if unlocked.jobs or unlocked.queues:
+            self._on_stale(unlocked)
+
+    def _look_at_indexes(self) -> None:
+        """Without them every job is found, slowly: nothing else would tell why."""
+        if self._on_indexes_missed is None:
+            return
+        # Here, as it is done once, and nothing that the first job has to wait for.
+        from django_graphile_worker.sql.indexes import lacking_indexes
+
+        with self._database.cursor() as cursor:
+            lack = lacking_indexes(cursor, schema=self._database.schema)
+        if any(lack):
+            self._on_indexes_missed(*lack)
 
 
 class WatchedClock:

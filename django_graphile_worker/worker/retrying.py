@@ -30,7 +30,7 @@ def failed(run: Run, error: BaseException, *, limit: int, leftovers: Sequence[st
         error=_text(error, limit, "\n".join(filter(None, remarks))),
         delay=delay,
         permanent=_is_permanent(error),
-        payload_text=_remaining_payload(run, error),
+        payload_text=remaining_payload(run, error),
     )
 
 
@@ -40,6 +40,28 @@ def retry_in(outcome: Failed) -> float | None:
     if outcome.permanent or claim.attempts >= claim.max_attempts:
         return None
     return outcome.delay if outcome.delay is not None else math.exp(min(claim.attempts, 10))
+
+
+def remaining_payload(run: Run, error: BaseException | None) -> str | None:
+    """What is left of an array payload; None when all of it is."""
+    # A transaction that was rolled back took the items that went well with it.
+    if not isinstance(error, BatchFailure) or run.is_atomic:
+        return None
+    try:
+        if run.is_rewritten:
+            items = [run.payload[index] for index in error.failures]
+            return payloads.encode(items, max_size=sys.maxsize)
+        return batch.remaining(run.claim.payload_text, error)
+    except Exception:
+        # Whatever the task made of its payload: all of it again is better than none.
+        return None
+
+
+def wants_to_run_at_once(error: BaseException | None) -> bool:
+    """Did it end for no other reason than to be run again, all that failed of it?"""
+    if isinstance(error, BatchFailure):
+        return error.delay == 0
+    return isinstance(error, RetryLater) and not error.delay
 
 
 def _text(error: BaseException, limit: int, remark: str) -> str:
@@ -85,18 +107,3 @@ def _seconds(answer: Any) -> float:
 
 def _bounded(seconds: float) -> float:
     return min(seconds, LONGEST_DELAY)
-
-
-def _remaining_payload(run: Run, error: BaseException) -> str | None:
-    """What is left of an array payload; None when all of it is."""
-    # A transaction that was rolled back took the items that went well with it.
-    if not isinstance(error, BatchFailure) or run.is_atomic:
-        return None
-    try:
-        if run.is_rewritten:
-            items = [run.payload[index] for index in error.failures]
-            return payloads.encode(items, max_size=sys.maxsize)
-        return batch.remaining(run.claim.payload_text, error)
-    except Exception:
-        # Whatever the task made of its payload: all of it again is better than none.
-        return None

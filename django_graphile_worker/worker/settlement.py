@@ -25,6 +25,7 @@ class Ledger(Protocol):
     def complete(self, claims: Sequence[Claim]) -> set[int]: ...
     def fail(self, failures: Sequence[Failure]) -> dict[int, float | None]: ...
     def give_back(self, claims: Sequence[Claim]) -> set[int]: ...
+    def give_back_remains(self, ended: Sequence[tuple[Claim, str]]) -> set[int]: ...
     def still_claimed(self, claims: Sequence[Claim]) -> set[int]: ...
     def release_queues(self, queue_ids: Sequence[int], *, unless_in_use: bool) -> set[int]: ...
 
@@ -63,8 +64,22 @@ class Settlement:
     def _complete(self, outcomes: Sequence[Outcome]) -> Container[int]:
         return self._ledger.complete([outcome.claim for outcome in outcomes])
 
-    def _give_back(self, outcomes: Sequence[Outcome]) -> Container[int]:
-        return self._ledger.give_back([outcome.claim for outcome in outcomes])
+    def _give_back(self, outcomes: Sequence[Interrupted]) -> Container[int]:
+        remains = [(each.claim, each.payload_text) for each in outcomes if each.payload_text is not None]
+        if not remains:
+            return self._ledger.give_back([outcome.claim for outcome in outcomes])
+        return self._give_back_remains(remains) | self._ledger.give_back(
+            [outcome.claim for outcome in outcomes if outcome.payload_text is None]
+        )
+
+    def _give_back_remains(self, remains: Sequence[tuple[Claim, str]]) -> set[int]:
+        try:
+            return self._ledger.give_back_remains(remains)
+        except psycopg.DataError:
+            if len(remains) > 1:
+                raise
+            # The text is the trouble: all of it again is better than none.
+            return self._ledger.give_back([claim for claim, _ in remains])
 
     def _return_interrupted(self, hand: Hand) -> None:
         before = list(hand.interrupted)

@@ -124,7 +124,7 @@ class SimulatedWorker:
             timeout=TIMEOUT,
             may_judge=lambda: self.heartbeat.is_steady,
             on_recovered=lambda recovered: None,
-            on_stale=lambda jobs, queues: None,
+            on_stale=lambda unlocked: None,
             statistics_retention=1e6,
             notify=False,
             clock=lambda: simulation.seconds,

@@ -6,6 +6,9 @@ is due, and no clock decides who lives.
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +19,7 @@ import pytest
 from tests.faults.clocks import IS_POSSIBLE, ShiftedClock
 from tests.faults.cluster import Cluster
 from tests.faults.conftest import environment_for, migrate
-from tests.faults.processes import Fleet, Wait, Zygote
+from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait, Zygote
 from tests.faults.world import World
 
 pytestmark = [
@@ -88,6 +91,26 @@ def test_server_clock_that_is_set__costs_no_lease_and_no_job(
     world.wait_until(lambda: len(starts_of(world, orphan)) == 2)
     world.go("again")
     world.wait_until_empty()
+    assert not any(worker.says("lost its lease") for worker in workers)
+
+
+def test_server_clock_that_was_just_set__an_operator_s_sweep_buries_nobody_who_lives(
+    clock: ShiftedClock, shifted_world: World, shifted_fleet: Fleet
+) -> None:
+    world, leases = shifted_world, {"HEARTBEAT_INTERVAL": 2.0, "WORKER_TIMEOUT": 6.0}
+    workers = [shifted_fleet.start("-j", "2", settings=leases) for _ in range(3)]
+    world.add_many(6, "until", {"word": "go"})
+    world.wait_for("start", 6)
+    # The workers themselves have looked at the clock before.
+    wait_for_beats(world, 3, 3)
+    clock.set(hours=24)
+    environment = shifted_fleet.environment | {"FAULT_WORKER_SETTINGS": json.dumps(leases)}
+    command = [sys.executable, MANAGE, "graphile_worker", "sweep"]
+    said = subprocess.run(command, cwd=CHECKOUT, env=environment, check=True, timeout=100, capture_output=True)
+    assert b"Nothing to free" in said.stdout
+    world.go("go")
+    world.wait_until_empty()
+    assert len(world.executions()) == 6, "each of them started once"
     assert not any(worker.says("lost its lease") for worker in workers)
 
 

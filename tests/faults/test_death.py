@@ -129,6 +129,21 @@ def _hurried(world: World, *job_ids: int) -> bool:
     return True
 
 
+def test_silence_within_the_lease__the_sleeper_listens_on_and_blames_no_pooler(world: World, fleet: Fleet) -> None:
+    """It heard nothing for longer than its heartbeats are apart: its heart had stopped too."""
+    sleeper = fleet.start("--poll-interval", "600", settings={"HEARTBEAT_INTERVAL": 0.5})
+    sleeper.wait_for("is listening")
+    sleeper.signal(signal.SIGSTOP)
+    world.wait_until(
+        lambda: world.value("select now() - max(last_heartbeat_at) > interval '3 s' from {schema}._private_workers")
+    )
+    sleeper.signal(signal.SIGCONT)
+    world.add("quick")
+    world.wait_until_empty()
+    assert sleeper.stop() == 0
+    assert not sleeper.says("stopped listening")
+
+
 def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_nothing(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:

@@ -138,6 +138,18 @@ def test_task_that_gives_way_to_the_stop__keeps_its_attempt(world: World, fleet:
     assert worker.says(r"gives_way #\d+ interrupted")
 
 
+def test_batch_that_gives_way_to_the_stop__keeps_its_attempt_and_what_is_left(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("--grace-period", "60")
+    job_id = world.add("gives_way_in_parts", [1, 2, 3], max_attempts=1)
+    world.wait_for("start")
+    assert worker.stop() == 0
+    job = world.job(job_id)
+    assert (job.locked_by, job.attempts, job.last_error, job.is_available) == (None, 0, None, True)
+    assert world.value("select payload::text from {schema}._private_jobs") == "[2,3]"
+    world.check_nothing_is_held()
+    assert worker.says(r"gives_way_in_parts #\d+ interrupted")
+
+
 def test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--grace-period", "0.3")
     job_id = world.add("patient")

@@ -18,6 +18,7 @@ from django_graphile_worker import Helpers, task
 from django_graphile_worker.checks import databases
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.registry import Registry, tasks
+from django_graphile_worker.sql.indexes import REMEDY
 from tests.rows import in_quotes
 
 CHECKOUT = Path(__file__).parents[2]
@@ -397,6 +398,37 @@ class TestInstallation:
                 id="graphile_worker.E016",
             )
         ]
+
+    @pytest.mark.parametrize(
+        ("statement", "missing", "incomplete"),
+        [
+            ("drop index {schema}.jobs_queued_index", "jobs_queued_index", "none"),
+            (
+                "update pg_index set indisvalid = false where indexrelid = '{schema}.jobs_locked_index'::regclass",
+                "none",
+                "jobs_locked_index",
+            ),
+        ],
+    )
+    def test_an_index_that_is_missing_or_incomplete(
+        self, worker_schema: str, statement: str, missing: str, incomplete: str
+    ) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement.format(schema=in_quotes(worker_schema)))
+        (warning,) = found(databases=["default"])
+        assert warning == Warning(
+            f"The worker schema '{worker_schema}' in the database 'default': expected all its indexes, got some "
+            f"missing ({missing}) or incomplete ({incomplete}). Where jobs are many they are found slowly.",
+            hint=REMEDY,
+            id="graphile_worker.W005",
+        )
+        assert '"manage.py migrate graphile_worker 0003"' in REMEDY
+
+    def test_indexes_are_not_missed_before_their_migrations(self, worker_schema: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"drop table {in_quotes(worker_schema)}._private_statistics")
+            cursor.execute(f"drop index {in_quotes(worker_schema)}.jobs_queued_index")
+        assert found(databases=["default"]) == []
 
     def test_a_role_that_sees_nothing(self, worker_schema: str) -> None:
         with connection.cursor() as cursor:

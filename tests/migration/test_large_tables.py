@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import psycopg
@@ -69,6 +70,11 @@ def incomplete(worker: WorkerSql) -> list[str]:
     return [row["name"] for row in rows]
 
 
+def lacking(site: Site) -> indexes.Lack:
+    with site.connect() as connection, connection.cursor() as cursor:
+        return indexes.lacking_indexes(cursor, schema=site.schema)
+
+
 @pytest.mark.usefixtures("large")
 def test_indexes__are_built_while_jobs_are_added(site: Site, adopted: WorkerSql, wait_until: Wait) -> None:
     """An index that is built the usual way would wait for the one who adds, and everybody else would wait behind it."""
@@ -127,6 +133,26 @@ def test_two_migrates_at_once__build_everything_once(site: Site, adopted: Worker
         second.result(60)
     assert incomplete(adopted) == []
     assert adopted.value("select %s::regclass::oid", under_way) == oid
+
+
+def test_index_that_was_lost__is_built_by_doing_the_last_migration_again(site: Site, worker: WorkerSql) -> None:
+    """As the worker's warning and the system check advise."""
+    site.migrate()
+    worker.query("drop index {schema}.jobs_queued_index")
+    worker.query("update pg_index set indisvalid = false where indexrelid = '{schema}.jobs_locked_index'::regclass")
+    kept = worker.value("select '{schema}.jobs_by_queue_index'::regclass::oid")
+    assert lacking(site) == (("jobs_queued_index",), ("jobs_locked_index",))
+    site.migrate()
+    assert any(lacking(site)), "it believes to have been here"
+    site.migrate("0003")
+    site.migrate()
+    assert not any(lacking(site))
+    assert worker.value("select '{schema}.jobs_by_queue_index'::regclass::oid") == kept
+
+
+def test_indexes_that_are_missed__are_those_that_the_migration_builds() -> None:
+    (build,) = import_module("django_graphile_worker.migrations.0004_indexes").Migration.operations
+    assert build.filenames == indexes.FILES
 
 
 def test_index_that_was_made_by_hand__is_taken_as_it_is(site: Site, adopted: WorkerSql) -> None:

@@ -76,6 +76,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "cron_backfilled",
         "database_trouble",
         "database_answered",
+        "indexes_missed",
         "claim_lost",
     }
 

@@ -63,6 +63,14 @@ def gives_way(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def gives_way_in_parts(payload: list[Any], helpers: Helpers) -> list[Any]:
+    """Has done the first item when the worker stops, and asks to be run again for the others."""
+    history.tell("start", helpers.job)
+    helpers.abort.wait()
+    return [None, *(RetryLater(0) for _ in payload[1:])]
+
+
+@task
 def stubborn(payload: Any, helpers: Helpers) -> None:
     """Hears nothing and never ends."""
     history.tell("start", helpers.job)

@@ -16,6 +16,7 @@ from django_graphile_worker.management.operator.fleet import has_beaten_lately, 
 from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.management.operator.watch import watch_the_silent
 from django_graphile_worker.sql import rescue
 from django_graphile_worker.sql.exhaustion import Exhausted
 from django_graphile_worker.sql.inspection.holders import Holder, holders
@@ -98,19 +99,34 @@ class Sweep(Verb):
     description = (
         "Does what every running worker does now and then: frees what workers hold that have not beaten for "
         "WORKER_TIMEOUT (their jobs get the attempt back), and what unregistered holders have held for four hours. "
-        "For when no worker runs, or there is no time to wait for one."
+        "For when no worker runs, or there is no time to wait for one. Silent workers are watched for half of "
+        "WORKER_TIMEOUT first: after the database's clock was set, or the database was away, the living seem dead "
+        "until they beat again."
     )
-    examples = ("--dry-run", "")
+    examples = ("--dry-run", "", "--at-once")
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="Only tell what would be freed.")
+        parser.add_argument(
+            "--at-once",
+            action="store_true",
+            help="Do not watch silent workers first: for when you know that they are gone.",
+        )
 
     def run(self, desk: Desk, options: Options) -> None:
+        if not options["at_once"]:
+            self._watch(desk)
         swept = sweep(desk.using, is_rehearsal=options["dry_run"])
         if desk.is_json:
             desk.dump({**swept._asdict(), "dry_run": options["dry_run"]})
             return
         self._tell(desk, swept, "Would free" if options["dry_run"] else "Freed")
+
+    def _watch(self, desk: Desk) -> None:
+        def tell(silent: int, seconds: float) -> None:
+            desk.note(f"Watching {counted(silent, 'silent worker')} for {seconds:g} s, in case of a beat after all ...")
+
+        watch_the_silent(desk.using, timeout=conf.current().worker_timeout, on_begin=tell)
 
     def _tell(self, desk: Desk, swept: Swept, verb: str) -> None:
         if not any(swept):
@@ -131,16 +147,16 @@ def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
         recovered = rescue.recover(
             queue.cursor, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
-        stale_jobs, stale_queues = rescue.release_stale_locks(queue.cursor, schema=queue.schema)
+        unlocked = rescue.release_stale_locks(queue.cursor, schema=queue.schema)
         dead, job_ids, queue_ids = recovered[:3]
-        freed = len(job_ids) + len(queue_ids) + stale_jobs + stale_queues
+        freed = len(job_ids) + len(queue_ids) + unlocked.jobs + unlocked.queues
         if freed and settings.notify:
             rescue.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
-    swept = Swept(dead, job_ids, len(queue_ids), stale_jobs, stale_queues)
+    swept = Swept(dead, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)
     if not is_rehearsal:
-        _announce(swept, recovered.exhausted)
+        _announce(swept, recovered.exhausted + unlocked.exhausted)
     return swept
 
 

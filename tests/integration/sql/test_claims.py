@@ -11,6 +11,7 @@ from django.db import connection
 
 from django_graphile_worker.sql import claims, rescue, workers
 from django_graphile_worker.sql.claims import Claim, Claimed, Failure
+from django_graphile_worker.sql.remains import Remains, return_remains
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 
 pytestmark = pytest.mark.django_db
@@ -247,6 +248,17 @@ class TestEndingAClaim:
         assert stored is not None
         assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
 
+    def test_returning_what_remains_gives_the_attempt_back(
+        self, claimed: Claim, cursor: Any, worker_schema: str
+    ) -> None:
+        ended = [Remains(claimed, "[2]")]
+        assert return_remains(cursor, ended, schema=worker_schema, holder=WORKER) == {claimed.id}
+        stored = row(cursor, claimed.id, worker_schema)
+        assert stored is not None
+        assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
+        cursor.execute(f'select payload::text from "{worker_schema}"._private_jobs where id = %s', [claimed.id])
+        assert cursor.fetchone() == ("[2]",)
+
     @pytest.mark.parametrize("stale", ["another holder", "another attempt", "nobody"])
     def test_a_lost_claim_changes_nothing(self, claimed: Claim, cursor: Any, worker_schema: str, stale: str) -> None:
         change = {
@@ -260,6 +272,7 @@ class TestEndingAClaim:
         assert claims.complete_jobs(cursor, [claimed], **shared) == set()
         assert claims.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], **shared) == {}
         assert claims.return_jobs(cursor, [claimed], **shared) == set()
+        assert return_remains(cursor, [Remains(claimed, "[2]")], **shared) == set()
         assert claims.still_claimed(cursor, [claimed], **shared) == set()
         assert not claims.complete_in_transaction(cursor, claimed, **shared)
         assert row(cursor, claimed.id, worker_schema) == before
@@ -278,10 +291,14 @@ class TestEndingAClaim:
         done = claims.complete_jobs(cursor, [cancelled], schema=worker_schema, holder=WORKER)
         assert done == {cancelled.id}
 
+    @pytest.mark.parametrize("is_partly_done", [False, True])
     def test_a_job_cancelled_while_it_runs_is_not_revived_by_giving_it_back(
-        self, cancelled: Claim, cursor: Any, worker_schema: str
+        self, cancelled: Claim, cursor: Any, worker_schema: str, is_partly_done: bool
     ) -> None:
-        claims.return_jobs(cursor, [cancelled], schema=worker_schema, holder=WORKER)
+        if is_partly_done:
+            return_remains(cursor, [Remains(cancelled, "[2]")], schema=worker_schema, holder=WORKER)
+        else:
+            claims.return_jobs(cursor, [cancelled], schema=worker_schema, holder=WORKER)
         stored = row(cursor, cancelled.id, worker_schema)
         assert stored is not None
         assert (stored["is_available"], stored["locked_by"]) == (False, None)
@@ -344,13 +361,32 @@ class TestRecovery:
         young = make_job(locked_by="pool-1", locked_at=minutes_ago(239), attempts=1)
         old = make_job(locked_by="pool-1", locked_at=minutes_ago(241), attempts=1)
         assert self.recover(cursor, worker_schema).job_ids == ()
-        assert rescue.release_stale_locks(cursor, schema=worker_schema) == (1, 0)
+        assert rescue.release_stale_locks(cursor, schema=worker_schema) == (1, 0, ())
         stored = row(cursor, old, worker_schema)
         kept = row(cursor, young, worker_schema)
         assert stored is not None
         assert kept is not None
         assert (stored["locked_by"], stored["attempts"]) == (None, 1)
+        assert stored["last_error"] == "The worker pool-1 had held this job for 4.0 hours and was taken for dead."
         assert kept["locked_by"] == "pool-1"
+
+    def test_tells_the_jobs_of_strangers_that_have_no_attempt_left(self, cursor: Any, worker_schema: str) -> None:
+        held: dict[str, Any] = {"locked_by": "pool-1", "locked_at": minutes_ago(300), "attempts": 2}
+        held["updated_at"] = minutes_ago(400)
+        more, last = make_job(max_attempts=3, **held), make_job("doomed", max_attempts=2, **held)
+        cancelled = make_job(max_attempts=2, last_error="as it was", **(held | {"updated_at": minutes_ago(200)}))
+        jobs, queues, ((job, seconds),) = rescue.release_stale_locks(cursor, schema=worker_schema)
+        assert (jobs, queues) == (3, 0)
+        assert (job.id, job.task_identifier, job.locked_by) == (last, "doomed", "pool-1")
+        assert 5 * 3600 <= seconds < 5 * 3600 + 60
+        assert "pool-1 had held this job for 5.0 hours" in str(job.last_error)
+        stored = [row(cursor, job_id, worker_schema) or {} for job_id in (more, last, cancelled)]
+        assert [(each["locked_by"], each["is_available"]) for each in stored] == [
+            (None, True),
+            (None, False),
+            (None, False),
+        ]
+        assert stored[-1]["last_error"] == "as it was"
 
     def test_the_third_death_costs_the_attempt(self, cursor: Any, worker_schema: str) -> None:
         job_id = make_job()

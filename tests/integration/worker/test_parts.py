@@ -17,7 +17,7 @@ from django.test import override_settings
 from django_graphile_worker import add_job, signals
 from django_graphile_worker.exceptions import SchemaError, WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
-from django_graphile_worker.sql import workers
+from django_graphile_worker.sql import indexes, workers
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.worker import fetcher as fetching
 from django_graphile_worker.worker import pace
@@ -436,6 +436,61 @@ class TestRecovery:
         assert line.getMessage().startswith(f"quick #{job_id} permanently failed after ")
         assert f"WorkerDiedError: The worker {dead} died while it held this job (3 times" in line.getMessage()
 
+    def test_tells_of_a_job_whose_last_attempt_a_stranger_took_away(
+        self, runner: Build, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        job_id = make_job(
+            "quick",
+            locked_by="worker-node",
+            locked_at=minutes_ago(241),
+            attempts=1,
+            max_attempts=1,
+            updated_at=minutes_ago(300),
+        )
+        worker = runner()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.step()
+        worker.announcer.step()
+        (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 144")
+        assert "WorkerDiedError: The worker worker-node had held this job for 4.0 hours" in line.getMessage()
+
+    @pytest.fixture
+    def lost_index(self, raw_connection: Callable[..., Any], worker_schema: str) -> Iterator[str]:
+        """An index that is not there, until the end of the test."""
+        index = indexes.indexes_of(indexes.FILES, schema=worker_schema)[0]
+        connection = raw_connection()
+        connection.execute(f'drop index "{worker_schema}".{index.name}'.encode())
+        yield index.name
+        connection.execute(index.statement.encode())
+
+    def test_tells_once_and_not_at_first_that_an_index_is_missing(
+        self, runner: Build, lost_index: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        worker = runner()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+
+        def sweep() -> list[str]:
+            caplog.clear()
+            worker.recovery.step()
+            worker.announcer.step()
+            return [record.getMessage() for record in caplog.records]
+
+        # Where a run only drains, its first job waits for the one sweep.
+        assert sweep() == []
+        (line,) = sweep()
+        assert f"(missing: {lost_index}; incomplete: none)" in line
+        assert 'run "manage.py migrate graphile_worker"' in line
+        assert sweep() == []
+
+    def test_is_silent_where_all_indexes_are_there(self, runner: Build, caplog: pytest.LogCaptureFixture) -> None:
+        worker = runner()
+        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        for _ in range(3):
+            worker.recovery.step()
+        worker.announcer.step()
+        assert caplog.records == []
+
     @pytest.mark.parametrize("hours", [-6, 6])
     def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, hours: int
@@ -553,6 +608,32 @@ class TestListener:
         assert not listener.wait(0, unless=never)
         now[0] += 1
         assert listener.wait(0, unless=never)
+
+    def test_a_process_that_did_not_run_asks_for_proof_instead_of_blaming_a_pooler(
+        self, stepped: SteppedRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A suspended laptop, a virtual machine that was paused, SIGSTOP: its heartbeat slept as well."""
+        now, pauses = [0.0], [3600.0]
+        lost: list[Exception] = []
+        listener._clock = lambda: now[0]
+        listener._on_lost = lambda error, delay: lost.append(error)
+        listener.wait(0, unless=never)
+        listener.is_healthy = True
+        listener._must_ask = False
+
+        def wait(seconds: float, *, unless: Any) -> bool:
+            now[0] += seconds + (pauses.pop() if pauses else 0.0)
+            return False
+
+        monkeypatch.setattr(listener._bell, "wait", wait)
+        listener.wait(1, unless=never)
+        assert lost == []
+        assert not stepped.heartbeat.was_woken()
+        listener.wait(1, unless=never)
+        assert stepped.heartbeat.was_woken()
+        # Silence after that is silence.
+        listener.wait(30, unless=never)
+        assert "heard none" in str(lost[0])
 
     @pytest.mark.parametrize(
         ("payload", "is_about_jobs"),

@@ -173,6 +173,19 @@ def test_job_that_cannot_be_given_back__does_not_end_all_claiming(runner: Build,
     assert not Job.objects.exclude(locked_by=None).exists()
 
 
+def test_remains_that_cannot_be_stored__go_back_whole_and_keep_no_other(runner: Build) -> None:
+    worker = runner()
+    whole, partly_done, unstorable = claim(worker, 3)
+    worker.releaser.put_back(
+        [Interrupted(whole, 0.0), Interrupted(partly_done, 0.0, "[2]"), Interrupted(unstorable, 0.0, "[not JSON")], []
+    )
+    worker.releaser.step()
+    assert not Job.objects.exclude(locked_by=None).exists()
+    assert set(Job.objects.values_list("attempts", flat=True)) == {0}
+    assert dict(Job.objects.values_list("id", "payload"))[partly_done.id] == [2]
+    assert worker._may_claim()
+
+
 def test_connection_that_breaks_between_two_portions__does_not_end_all_claiming(runner: Build) -> None:
     """The first are back by then; nobody would ever ask for them again."""
     worker = runner()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.worker.batch import BatchFailure, remaining
-from django_graphile_worker.worker.outcome import Succeeded
+from django_graphile_worker.worker.outcome import Interrupted, Succeeded
 from tests.slot import Slot
 
 ITEMS = '[ {"n": 1}, 2.50 ,"three",[4] ]'
@@ -112,6 +112,23 @@ def test_permanent_failures_alone__are_permanent(slot: Slot) -> None:
 def test_longest_delay__counts_when_all_ask_for_one(slot: Slot) -> None:
     assert slot.failure(lambda payload: [RetryLater(5), RetryLater(9)], "[1, 2]").delay == 9.0
     assert slot.failure(lambda payload: [RetryLater(5), ValueError()], "[1, 2]").delay is None
+
+
+def test_items_that_make_way_while_the_worker_stops__cost_no_attempt_and_go_back_alone(slot: Slot) -> None:
+    def does_the_first(payload: list[Any]) -> list[Any]:
+        return [None, RetryLater(0), RetryLater(0)]
+
+    assert slot.failure(does_the_first, "[1, 2.50, 3]").delay == 0
+    slot.executor.abort()
+    outcome = slot.run(does_the_first, "[1, 2.50, 3]")
+    assert isinstance(outcome, Interrupted)
+    assert outcome.payload_text == "[2.50,3]"
+
+
+@pytest.mark.parametrize("other", [RetryLater(1), ValueError("two"), PermanentFailure("two")])
+def test_an_item_that_failed_otherwise_while_the_worker_stops__counts(slot: Slot, other: Exception) -> None:
+    slot.executor.abort()
+    assert slot.failure(lambda payload: [RetryLater(0), other], "[1, 2]").payload_text == "[1,2]"
 
 
 def test_very_many_failures__are_cut(slot: Slot) -> None:

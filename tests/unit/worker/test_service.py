@@ -183,7 +183,10 @@ def test_a_receiver_that_raises_harms_nobody() -> None:
     announcer = Announcer(object)
     announcer.announce(happened, number=1)
     announcer.announce(happened, number=2)
-    announcer.step()
+    # On its own thread, as ever: the connections that it looks after are not those of the tests before.
+    announcer.start()
+    announcer.stop()
+    assert announcer.join(60)
     assert heard == [1, 2]
 
 
