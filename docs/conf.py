@@ -11,6 +11,9 @@ sys.path.insert(0, str(CHECKOUT))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 
 import django  # noqa: E402 - the path must be set first
+from pygments.lexers.special import TextLexer  # noqa: E402
+from pygments.lexers.sql import PostgresLexer  # noqa: E402
+from sphinx.highlighting import lexers  # noqa: E402
 
 import django_graphile_worker  # noqa: E402
 
@@ -29,6 +32,10 @@ nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]
 myst_heading_anchors = 4
+
+# What the blocks of the pages are called, for their tests; Pygments knows no crontabs, and only other SQL.
+lexers["crontab"] = TextLexer()
+lexers["sql"] = PostgresLexer()
 
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"

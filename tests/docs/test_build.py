@@ -16,7 +16,7 @@ pytest.importorskip("sphinx", reason="Sphinx belongs to the docs group, which is
 
 def test_documentation__builds_without_a_warning(tmp_path: Path) -> None:
     built = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "dummy", str(DOCS), str(tmp_path)],
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", str(DOCS), str(tmp_path)],
         env=os.environ | {"DJANGO_SETTINGS_MODULE": "testproject.settings"},
         capture_output=True,
         text=True,
