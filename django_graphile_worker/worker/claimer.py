@@ -21,7 +21,7 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims, visibility
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.arrays import int_array
-from django_graphile_worker.sql.errors import not_installed, not_permitted
+from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.glancer import Glancer
 
@@ -225,9 +225,12 @@ class Claimer:
     def check_installation(self) -> None:
         """Find the schema usable, or say what is wrong with it."""
         alias, schema = self._database.alias, self._settings.schema
-        with self._database.cursor() as cursor:
-            are_installed, are_secured = visibility.worker_tables(cursor, schema=schema)
-            role, hidden = visibility.hidden_tables(cursor, schema=schema) if are_secured else ("", ())
+        try:
+            with self._database.cursor() as cursor:
+                are_installed, are_secured = visibility.worker_tables(cursor, schema=schema)
+                role, hidden = visibility.hidden_tables(cursor, schema=schema) if are_secured else ("", ())
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise translated(error, alias=alias, schema=schema) or error from error
         if not are_installed:
             raise SchemaError(not_installed(alias, schema))
         if hidden:

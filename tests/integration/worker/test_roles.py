@@ -1,0 +1,57 @@
+"""A role that may not use the schema: the worker says so before it does anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection, connections
+
+from django_graphile_worker.exceptions import SchemaError
+from tests.integration.worker.parts import build, own_tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@pytest.fixture
+def role() -> Iterator[str]:
+    """A role to which nothing is granted yet."""
+    name = f"worker_role_{os.getpid()}"
+    execute(f"create role {name}")
+    yield name
+    execute(f"drop owned by {name}")
+    execute(f"drop role {name}")
+
+
+def refusal(role: str) -> str:
+    """What a worker says whose own connections take on this role."""
+    settings = connections.settings["default"]
+    with own_tasks() as registry, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(settings, "OPTIONS", {**settings.get("OPTIONS", {}), "assume_role": role})
+        runner = build(registry)
+        with pytest.raises(SchemaError) as refused:
+            runner.prepare()
+        runner.close()
+    return str(refused.value)
+
+
+def test_a_role_that_may_not_enter_the_schema_is_told_so(role: str, worker_schema: str) -> None:
+    told = refusal(role)
+    assert f"Expected a role that may use the worker schema {worker_schema!r}" in told
+    assert f"got: permission denied for schema {worker_schema}." in told
+
+
+def test_a_role_that_sees_nothing_is_told_so(role: str, worker_schema: str) -> None:
+    execute(f'grant usage on schema "{worker_schema}" to {role}')
+    execute(f'grant all on all tables in schema "{worker_schema}" to {role}')
+    assert f"got {role!r}, to whom _private_job_queues, _private_jobs, _private_tasks look empty." in refusal(role)
+    # The worker never entered the register.
+    with connection.cursor() as cursor:
+        cursor.execute(f'select count(*) from "{worker_schema}"._private_workers')
+        assert cursor.fetchone() == (0,)
