@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Sequence
 from inspect import Parameter
@@ -17,6 +18,7 @@ from django_graphile_worker.values import Value
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _GENERATORS = (types.GeneratorType, types.AsyncGeneratorType)
+_LAZY = (map, filter, zip, itertools.starmap, itertools.chain)
 # What people call the second parameter when they mean it.
 _HELPERS_NAMES = frozenset({"helpers", "helper", "context", "ctx"})
 _HELPERS_TYPES = frozenset({"Helpers", "Any", "object"})
@@ -89,6 +91,11 @@ def is_generator_function(function: Callable[..., Any]) -> bool:
 def is_generator(result: object) -> bool:
     """Tell whether this is a body that waits to be run."""
     return isinstance(result, _GENERATORS)
+
+
+def is_lazy(result: object) -> bool:
+    """Tell whether this calls what it was made with only once somebody loops over it."""
+    return isinstance(result, _LAZY)
 
 
 def _without_partials(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,7 +41,6 @@ class Run:
     payload: Any = _NOT_DECODED
     # How many items an array payload has; the task may change the list itself.
     item_count: int | None = None
-    is_rewritten = False
     _job: Job | None = None
 
     def __init__(self, claim: Claim, holder: Callable[[], str], started: float) -> None:
@@ -68,7 +67,6 @@ class Run:
         """Middleware gave the task another payload."""
         self.payload = payload
         self.item_count = len(payload) if isinstance(payload, list) else None
-        self.is_rewritten = True
 
     @property
     def duration(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +259,38 @@ def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
     add_job("wait")
     gate.wait()
     assert worker.stop() is False
+
+
+async def push(customer: int) -> None:
+    raise ValueError(f"no customer {customer}")
+
+
+def notify(payload: dict[str, list[int]]) -> list[Any]:
+    return [push(customer) for customer in payload["customers"]]
+
+
+def test_awaitables_that_failed__keep_their_job_with_every_error() -> None:
+    with own_tasks(notify):
+        add_job("notify", {"customers": [1, 2, 3]})
+        run_once()
+    job = Job.objects.get()
+    assert (job.payload, job.attempts) == ({"customers": [1, 2, 3]}, 1)
+    assert all(f"ValueError: no customer {customer}" in str(job.last_error) for customer in (1, 2, 3))
+
+
+def decrypting(get_result: Any) -> Any:
+    return lambda job: get_result(replace(job, payload=[{"card": 1}, {"card": 2}]))
+
+
+def charge(payload: list[Any]) -> list[Any]:
+    return [None, ValueError("refused")]
+
+
+@pytest.mark.parametrize(
+    ("payload", "kept"), [({"enc": "W3si"}, {"enc": "W3si"}), (["first", "second"], ["second"]), (["all"], ["all"])]
+)
+def test_rewritten_payload__is_never_stored(payload: Any, kept: Any) -> None:
+    with own_tasks(charge):
+        add_job("charge", payload)
+        run_once(middleware=[f"{__name__}.decrypting"])
+    assert Job.objects.get().payload == kept
