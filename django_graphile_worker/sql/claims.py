@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from django.conf import settings
+
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.schema import statement
@@ -110,7 +112,7 @@ class Claim(NamedTuple):
 
     def to_job(self, *, task_identifier: str, payload: Any, locked_by: str, locked_at: datetime) -> Job:
         """The job as people see it."""
-        return Job(
+        job = Job(
             id=self.id,
             task_identifier=task_identifier,
             payload=payload,
@@ -128,6 +130,12 @@ class Claim(NamedTuple):
             revision=self.revision,
             flags=_to_flags(self.flags_text),
         )
+        if settings.USE_TZ:
+            return job
+        # Here, as most sites have no need of it.
+        from django_graphile_worker.sql.naive import with_naive_times
+
+        return with_naive_times(job)
 
 
 class Claimed(Value):
