@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Iterator
@@ -294,3 +295,42 @@ def test_rewritten_payload__is_never_stored(payload: Any, kept: Any) -> None:
         add_job("charge", payload)
         run_once(middleware=[f"{__name__}.decrypting"])
     assert Job.objects.get().payload == kept
+
+
+@pytest.mark.parametrize(
+    ("call", "way_out"),
+    [
+        (lambda: run_once(processes=3), r"run_once\(processes=...\): expected 1, .* runworker --processes"),
+        (lambda: run_worker(processes=2), r"run_worker\(processes=...\): expected 1, "),
+        (lambda: Worker(processes=2), r"Worker\(processes=...\): expected 1, "),
+        (lambda: Worker(database="default"), r"Worker\(database=...\): expected databases=\[...\]"),
+        (lambda: run_once(crontab="* * * * * note"), r"run_once\(crontab=...\): .* Use run_worker\(\) or Worker"),
+    ],
+)
+def test_settings_that_code_cannot_have_kept__are_refused_with_the_way_out(call: Any, way_out: str) -> None:
+    with pytest.raises(ConfigurationError, match=way_out):
+        call()
+
+
+def test_one_process__may_be_asked_for(settings: Any) -> None:
+    assert run_once(processes=1) == 0
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"PROCESSES": 4}
+    assert run_once() == 0
+
+
+def test_djangos_connection__is_left_as_it_was() -> None:
+    connections["default"].close()
+    assert run_once() == 0
+    assert connections["default"].connection is None
+    connections["default"].ensure_connection()
+    before = connections["default"].connection
+    assert run_once() == 0
+    assert connections["default"].connection is before
+
+
+def test_coroutine__may_start_a_worker() -> None:
+    async def embed() -> None:
+        with Worker():
+            pass
+
+    asyncio.run(embed())

@@ -64,6 +64,7 @@ NOT_YET = (
     "django_graphile_worker.worker.conversion",
     "django_graphile_worker.worker.cron",
     "django_graphile_worker.worker.dataclass_fields",
+    "django_graphile_worker.worker.embedding",
     "django_graphile_worker.worker.failure",
     "django_graphile_worker.worker.foreign_models",
     "django_graphile_worker.worker.middleware",
