@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -160,7 +161,7 @@ def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]
 
     with connection.cursor() as cursor:
         if not installation.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
-            return [_missing(connection, schema)]
+            return _missing(connection, schema)
         role, tables = visibility.hidden_tables(cursor, schema=schema)
     if not tables:
         return []
@@ -173,23 +174,27 @@ def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]
     ]
 
 
-def _missing(connection: BaseDatabaseWrapper, schema: str) -> CheckMessage:
+def _missing(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
     # Here, as it is seldom asked for, and brings all of Django's migrations along: 4 ms of every start.
     from django.db.migrations.recorder import MigrationRecorder
 
     applied = MigrationRecorder(connection).applied_migrations()
     if any(app == routing.APP_LABEL for app, _ in applied):
         # migrate cannot mend this: it believes to have been here.
-        return Error(
+        error = Error(
             f"The app {routing.APP_LABEL!r} is migrated in the database {connection.alias!r}, but: expected "
             f"the worker schema {schema!r}, got none, or an incomplete one.",
             hint=f'Was {conf.SETTING}["SCHEMA"] changed? Set it back, or migrate {routing.APP_LABEL} to zero '
             "under the old name first.",
             id="graphile_worker.E016",
         )
-    # A warning, or it would keep `migrate` itself from starting.
-    return Warning(
+        return [error]
+    if sys.argv[1:2] == ["migrate"]:
+        # What it advises is being done.
+        return []
+    warning = Warning(
         not_installed(connection.alias, schema),
         hint="Jobs can be added and run once the app is migrated.",
         id="graphile_worker.W001",
     )
+    return [warning]
