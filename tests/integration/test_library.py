@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +334,24 @@ def test_coroutine__may_start_a_worker() -> None:
             pass
 
     asyncio.run(embed())
+
+
+@dataclass
+class Receipt:
+    order: int
+    lines: list[Receipt] = field(default_factory=list)
+
+
+RECEIPTS: list[Receipt] = []
+
+
+def print_receipt(payload: Receipt) -> None:
+    RECEIPTS.append(payload)
+
+
+def test_dataclass__arrives_as_it_was_given() -> None:
+    receipt = Receipt(1, [Receipt(2)])
+    with own_tasks(print_receipt):
+        assert add_job("print_receipt", receipt).payload == {"order": 1, "lines": [{"order": 2, "lines": []}]}
+        run_once()
+    assert [receipt] == RECEIPTS
