@@ -18,7 +18,6 @@ from django_graphile_worker.values import Value
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _GENERATORS = (types.GeneratorType, types.AsyncGeneratorType)
-_LAZY = (map, filter, zip, itertools.starmap, itertools.chain)
 # What people call the second parameter when they mean it.
 _HELPERS_NAMES = frozenset({"helpers", "helper", "context", "ctx"})
 _HELPERS_TYPES = frozenset({"Helpers", "Any", "object"})
@@ -93,9 +92,8 @@ def is_generator(result: object) -> bool:
     return isinstance(result, _GENERATORS)
 
 
-def is_lazy(result: object) -> bool:
-    """Tell whether this calls what it was made with only once somebody loops over it."""
-    return isinstance(result, _LAZY)
+# Bodies and calls that wait for somebody to loop over them.
+UNRUN = (*_GENERATORS, map, filter, zip, itertools.starmap, itertools.chain)
 
 
 def _without_partials(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ def naive(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         return moment
     try:
-        return timezone.make_naive(moment, timezone.get_default_timezone())
+        return moment.astimezone(timezone.get_default_timezone()).replace(tzinfo=None)
     except OverflowError:
         # The first or last moment that Python can hold, in a zone where it is a day beyond.
         return moment.replace(tzinfo=None)

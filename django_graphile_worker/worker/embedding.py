@@ -49,8 +49,9 @@ def ask_django(aliases: Sequence[str]) -> None:
         was_open = connection.connection is not None
         # Django's guard sits on the one, pytest-django's on the other. That the database is down, or that a
         # coroutine is calling, is no guard's business: the worker's own connections will tell, or work.
-        for ask in (lambda connection=connection: connection.cursor().close(), connection.ensure_connection):
-            with contextlib.suppress(Error, SynchronousOnlyOperation):
-                ask()
+        with contextlib.suppress(Error):
+            for ask in (connection.cursor, connection.ensure_connection):
+                with contextlib.suppress(SynchronousOnlyOperation):
+                    ask()
         if not was_open and connection.connection is not None:
             connection.close()

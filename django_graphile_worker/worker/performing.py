@@ -38,6 +38,7 @@ class Performer:
         self._performs: dict[Task[Any, Any] | None, Perform] = {None: _unknown}
         self._bindings: dict[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
+        self._judge: Callable[[Run, Any], None] | None = None
 
     def load_middleware(self) -> None:
         """Build one chain for each kind of task; raises ConfigurationError."""
@@ -136,9 +137,14 @@ class Performer:
         if inspect.isawaitable(result) or _holds_awaitables(result):
             awaitable = result
             result = self._event_loop.run(lambda: _awaited(awaitable))
-        from django_graphile_worker.worker import results
+        (self._judge or self._load_judge())(run, result)
 
-        results.judge(run, result)
+    def _load_judge(self) -> Callable[[Run, Any], None]:
+        # With the first result that may say something, and not once for each: that costs as much as the rest.
+        from django_graphile_worker.worker.results import judge
+
+        self._judge = judge
+        return judge
 
 
 async def _awaited(result: Any) -> Any:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from django_graphile_worker.exceptions import InvalidTypeError
-from django_graphile_worker.signatures import is_generator, is_lazy
+from django_graphile_worker.signatures import UNRUN, is_generator
 from django_graphile_worker.worker.batch import BatchFailure
 from django_graphile_worker.worker.run import Run
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
+# Results that may say that something went wrong: all others are passed at a glance.
+_TELLING = (BaseException, type, *UNRUN)
+
 
 def judge(run: Run, result: Any) -> None:
     """Raise what went wrong by the task's own account; everything awaitable in it has been awaited."""
-    _refuse_unrun(run, result)
-    raise_misplaced(run, result)
-    if not isinstance(result, list | tuple) or run.item_count is None:
-        return
-    if not _answers_for_items(run, result):
+    each = result if isinstance(result, list | tuple) else (result,)
+    if any(isinstance(one, _TELLING) for one in each):
+        _refuse_unrun(run, each)
+        raise_misplaced(run, result)
+        if failures := _failures(each):
+            raise BatchFailure(failures, len(each))
+    if isinstance(result, list | tuple) and run.item_count not in (None, len(result)):
         _warn_of_length(run, len(result))
-    elif failures := _failures(result):
-        raise BatchFailure(failures, len(result))
 
 
 def raise_misplaced(run: Run, result: Any) -> None:
@@ -34,11 +38,11 @@ def raise_misplaced(run: Run, result: Any) -> None:
         _raise_all(list(failures.values()), len(result))
 
 
-def _answers_for_items(run: Run, results: list[Any] | tuple[Any, ...]) -> bool:
+def _answers_for_items(run: Run, results: Sequence[Any]) -> bool:
     return len(results) == run.item_count
 
 
-def _failures(results: list[Any] | tuple[Any, ...]) -> dict[int, BaseException]:
+def _failures(results: Sequence[Any]) -> dict[int, BaseException]:
     return {index: _as_raised(result) for index, result in enumerate(results) if _is_failure(result)}
 
 
@@ -73,11 +77,12 @@ def _warn_of_length(run: Run, count: int) -> None:
     )
 
 
-def _refuse_unrun(run: Run, result: Any) -> None:
+def _refuse_unrun(run: Run, results: Sequence[Any]) -> None:
     """A generator or a map is work that nobody has done; the job must not be deleted for it."""
-    for each in (result, *(result if isinstance(result, list | tuple) else ())):
-        if is_generator(each) or is_lazy(each):
-            what = "generator: nothing of its body" if is_generator(each) else f"{type(each).__name__}: nothing of it"
+    for result in results:
+        if isinstance(result, UNRUN):
+            name = type(result).__name__
+            what = "generator: nothing of its body" if is_generator(result) else f"{name}: nothing of it"
             raise InvalidTypeError(
                 f"expected {run.identifier} to return when it is done, got a {what} has run. "
                 "Loop over it inside the task."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Any
 
@@ -98,7 +97,7 @@ class Run:
             "task_identifier": self.identifier,
             "payload": payload,
             "locked_by": self.holder(),
-            "locked_at": datetime.fromtimestamp(time() - self.duration, UTC),
+            "locked_at_epoch": time() - self.duration,
         }
         try:
             return self.claim.to_job(**details)
