@@ -6,6 +6,7 @@ only when one of them complains is the value walked, to say where the trouble is
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -21,7 +22,21 @@ MAX_DEPTH = 500
 # Python refuses to read a longer integer back (sys.set_int_max_str_digits).
 MAX_DIGITS = 4300
 
-_encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+class _Encoder(DjangoJSONEncoder):
+    """Django's, and dataclasses: what a task's annotation makes of a payload can be given as one."""
+
+    def default(self, o: Any) -> Any:
+        try:
+            return super().default(o)
+        except TypeError:
+            if isinstance(o, type) or not dataclasses.is_dataclass(o):
+                raise
+            # As asdict(), without its copies; what the constructor does not take could not be read back.
+            return {field.name: getattr(o, field.name) for field in dataclasses.fields(o) if field.init}
+
+
+_encoder = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _encode = _encoder.encode
 # Patterns for odd payloads; compiled with the first of them.
 _JSON_STRING = rb'"(?:[^"\\]+|\\.)*"'
@@ -176,8 +191,17 @@ def _text_complaint(text: str) -> str | None:
 
 def _unsupported(value: Any, error: Exception) -> str:
     if isinstance(error, TypeError):
-        return f"expected a value that JSON can hold, got {type(value).__name__}"
+        return f"expected a value that JSON can hold, got {type(value).__name__}{_way_out(value)}"
     return f"expected a value that JSON can hold, got {type(value).__name__} ({error})"
+
+
+def _way_out(value: Any) -> str:
+    """Models of other libraries know more than one way to become JSON: theirs is to choose."""
+    if hasattr(type(value), "model_dump"):
+        return " (give its model_dump(mode='json'))"
+    if hasattr(type(value), "__struct_fields__"):
+        return " (give msgspec.to_builtins() of it)"
+    return ""
 
 
 def key_step(key: Any) -> str:

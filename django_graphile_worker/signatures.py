@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Sequence
 from inspect import Parameter
@@ -89,6 +90,10 @@ def is_generator_function(function: Callable[..., Any]) -> bool:
 def is_generator(result: object) -> bool:
     """Tell whether this is a body that waits to be run."""
     return isinstance(result, _GENERATORS)
+
+
+# Bodies and calls that wait for somebody to loop over them.
+UNRUN = (*_GENERATORS, map, filter, zip, itertools.starmap, itertools.chain)
 
 
 def _without_partials(function: Callable[..., Any]) -> Callable[..., Any]:

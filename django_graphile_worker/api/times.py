@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from datetime import datetime, timedelta
+from pathlib import Path
+from types import FrameType
 
 from django.conf import settings
 from django.utils import timezone
+
+_PACKAGE = f"{Path(__file__).parents[1]}/"
 
 
 def aware(run_at: datetime | timedelta | None) -> datetime | timedelta | None:
@@ -16,6 +21,14 @@ def aware(run_at: datetime | timedelta | None) -> datetime | timedelta | None:
     warnings.warn(
         f"run_at received a naive datetime ({run_at}) while time zone support is active.",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=_level_of_the_site(),
     )
     return timezone.make_aware(run_at, timezone.get_default_timezone())
+
+
+def _level_of_the_site() -> int:
+    """The stack level, seen from the caller, of the first frame that is not ours (as skip_file_prefixes of 3.12)."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE) and isinstance(frame.f_back, FrameType):
+        level, frame = level + 1, frame.f_back
+    return level + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +165,7 @@ def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]
             is_migrated = _is_migrated(connection)
             # Another migrate may have come to its end between the two looks: what it has recorded is there by now.
             if not is_migrated or not installation.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
-                return [_missing(connection, schema, is_migrated=is_migrated)]
+                return _missing(connection, schema, is_migrated=is_migrated)
         role, tables = visibility.hidden_tables(cursor, schema=schema)
         if not tables:
             return _look_at_indexes(cursor, connection.alias, schema)
@@ -203,19 +204,23 @@ def _is_migrated(connection: BaseDatabaseWrapper) -> bool:
     return any(app == routing.APP_LABEL for app, _ in MigrationRecorder(connection).applied_migrations())
 
 
-def _missing(connection: BaseDatabaseWrapper, schema: str, *, is_migrated: bool) -> CheckMessage:
+def _missing(connection: BaseDatabaseWrapper, schema: str, *, is_migrated: bool) -> list[CheckMessage]:
     if is_migrated:
         # migrate cannot mend this: it believes to have been here.
-        return Error(
+        error = Error(
             f"The app {routing.APP_LABEL!r} is migrated in the database {connection.alias!r}, but: expected "
             f"the worker schema {schema!r}, got none, or an incomplete one.",
             hint=f'Was {conf.SETTING}["SCHEMA"] changed? Set it back, or migrate {routing.APP_LABEL} to zero '
             "under the old name first.",
             id="graphile_worker.E016",
         )
-    # A warning, or it would keep `migrate` itself from starting.
-    return Warning(
+        return [error]
+    if sys.argv[1:2] == ["migrate"]:
+        # What it advises is being done.
+        return []
+    warning = Warning(
         not_installed(connection.alias, schema),
         hint="Jobs can be added and run once the app is migrated.",
         id="graphile_worker.W001",
     )
+    return [warning]

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.arrays import int_array
@@ -108,22 +112,23 @@ class Claim(NamedTuple):
     updated_at_epoch: float
     queue_name: str | None
 
-    def to_job(self, *, task_identifier: str, payload: Any, locked_by: str, locked_at: datetime) -> Job:
+    def to_job(self, *, task_identifier: str, payload: Any, locked_by: str, locked_at_epoch: float) -> Job:
         """The job as people see it."""
+        read = _chosen_reader or _choose_reader()
         return Job(
             id=self.id,
             task_identifier=task_identifier,
             payload=payload,
             queue_name=self.queue_name,
             priority=self.priority,
-            run_at=_to_datetime(self.run_at_epoch),
+            run_at=read(self.run_at_epoch),
             attempts=self.attempts,
             max_attempts=self.max_attempts,
             last_error=self.last_error,
-            created_at=_to_datetime(self.created_at_epoch),
-            updated_at=_to_datetime(self.updated_at_epoch),
+            created_at=read(self.created_at_epoch),
+            updated_at=read(self.updated_at_epoch),
             key=self.key,
-            locked_at=locked_at,
+            locked_at=read(locked_at_epoch),
             locked_by=locked_by,
             revision=self.revision,
             flags=_to_flags(self.flags_text),
@@ -278,6 +283,31 @@ def _ended(claims: Sequence[Claim | HeldJob], holder: str) -> dict[str, Any]:
 def in_order(claim: Claim) -> tuple[int, float, int]:
     """First things first."""
     return (claim.priority, claim.run_at_epoch, claim.id)
+
+
+Reader = Callable[[float], datetime]
+
+# Chosen with the first job, as asking the settings for each takes a microsecond.
+_chosen_reader: Reader | None = None
+
+
+def _choose_reader() -> Reader:
+    global _chosen_reader
+    if settings.USE_TZ:
+        _chosen_reader = _to_datetime
+        return _to_datetime
+    # Here, as most sites have no need of it.
+    from django_graphile_worker.sql.naive import naive
+
+    _chosen_reader = reader = lambda epoch: naive(_to_datetime(epoch))
+    return reader
+
+
+@receiver(setting_changed, dispatch_uid="graphile_worker.claims")
+def _forget_reader(*, setting: str, **kwargs: Any) -> None:
+    global _chosen_reader
+    if setting == "USE_TZ":
+        _chosen_reader = None
 
 
 def _to_datetime(epoch: float) -> datetime:

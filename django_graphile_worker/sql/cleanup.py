@@ -106,6 +106,28 @@ def delete_unused_tasks(cursor: Cursor, *, keep: Iterable[str], schema: str) -> 
     return _count(cursor, statement(DELETE_UNUSED_TASKS, schema), [list(keep)])
 
 
+EVERYTHING_THAT_HAPPENED = (
+    "_private_jobs",
+    "_private_job_recoveries",
+    "_private_job_queues",
+    "_private_known_crontabs",
+    "_private_workers",
+    "_private_statistics",
+)
+
+
+def delete_everything(cursor: Cursor, *, schema: str) -> int:
+    """Delete all rows but task names and what says that the schema is installed; the number of jobs among them.
+
+    The caller holds the names lock.
+    """
+    deleted = [
+        _count(cursor, statement(f"/* gw:delete_everything */ delete from :SCHEMA.{table}", schema), [])
+        for table in EVERYTHING_THAT_HAPPENED
+    ]
+    return deleted[0]
+
+
 def _count(cursor: Cursor, text: str, parameters: list[object]) -> int:
     cursor.execute(text, parameters)
     return max(cursor.rowcount, 0)

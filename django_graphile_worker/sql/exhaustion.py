@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django.conf import settings
+
 from django_graphile_worker.exceptions import WorkerDiedError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
+from django_graphile_worker.sql.naive import with_naive_times
 from django_graphile_worker.sql.schema import statement
 
 EXHAUSTED_JOBS = f"""/* gw:exhausted */
@@ -46,4 +49,4 @@ def exhausted_jobs(cursor: Any, holds: Mapping[int, Hold], *, schema: str) -> tu
 
 def _exhausted(job: Job, hold: Hold) -> Exhausted:
     held = dataclasses.replace(job, locked_by=hold.locked_by, locked_at=hold.locked_at)
-    return Exhausted(held, max(hold.seconds, 0.0))
+    return Exhausted(held if settings.USE_TZ else with_naive_times(held), max(hold.seconds, 0.0))

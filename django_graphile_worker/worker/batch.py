@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Any
 
-from django_graphile_worker.exceptions import GraphileWorkerError, PermanentFailure, RetryLater
+from django_graphile_worker.exceptions import GraphileWorkerError
 
 _decoder = json.JSONDecoder()
 
@@ -22,16 +22,6 @@ class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, 
         self.count = count
         super().__init__(f"{len(failures)} of {count} items failed")
 
-    @property
-    def is_permanent(self) -> bool:
-        return all(isinstance(error, PermanentFailure) for error in self.failures.values())
-
-    @property
-    def delay(self) -> float | None:
-        """The longest delay, when every failed item asked for one."""
-        delays = [error.delay.total_seconds() for error in self.failures.values() if isinstance(error, RetryLater)]
-        return max(delays) if len(delays) == len(self.failures) else None
-
 
 async def gathered(results: Sequence[Any]) -> list[Any]:
     """Await what is awaitable, all at once; what it raises takes its place."""
@@ -39,10 +29,9 @@ async def gathered(results: Sequence[Any]) -> list[Any]:
 
 
 async def _settled(result: Any) -> Any:
-    if not inspect.isawaitable(result):
-        return result
     try:
-        return await result
+        while inspect.isawaitable(result):
+            result = await result
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -50,6 +39,7 @@ async def _settled(result: Any) -> Any:
         return error
     except BaseException as error:
         return error
+    return result
 
 
 def remaining(payload_text: str, failure: BatchFailure) -> str | None:
@@ -62,7 +52,10 @@ def remaining(payload_text: str, failure: BatchFailure) -> str | None:
 
 def _items(text: str) -> list[str]:
     items: list[str] = []
-    position = _after_whitespace(text, 0) + 1
+    position = _after_whitespace(text, 0)
+    if text[position] != "[":
+        return items
+    position += 1
     while text[(position := _after_whitespace(text, position))] != "]":
         _, end = _decoder.raw_decode(text, position)
         items.append(text[position:end])

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import decimal
 import difflib
 import enum
+import json
 import types
 import typing
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Union
-
-from django.utils.dateparse import parse_duration
+from typing import Any, Literal, NamedTuple, Union
 
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
-from django_graphile_worker.worker.foreign_models import Converter, converter_for_model
+from django_graphile_worker.worker.dataclass_fields import ingredients
+from django_graphile_worker.worker.foreign_models import Converter, converter_for_model, is_model
+from django_graphile_worker.worker.scalars import PARSERS
+
+
+class _Shape(NamedTuple):
+    """What a dataclass is made with."""
+
+    converters: dict[str, Converter]
+    required: frozenset[str]
 
 
 def converter_for(annotation: Any) -> Converter | None:
@@ -35,9 +40,8 @@ def _is_worth_it(annotation: Any) -> bool:
 
 
 def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and (
-        dataclasses.is_dataclass(annotation) or converter_for_model(annotation) is not None
-    )
+    kind = typing.get_origin(annotation) or annotation
+    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or is_model(kind))
 
 
 def _converter(annotation: Any) -> Converter:
@@ -48,6 +52,8 @@ def _converter(annotation: Any) -> Converter:
         return _union(typing.get_args(annotation))
     if origin is Literal:
         return _literal(typing.get_args(annotation))
+    if _is_model(annotation):
+        return converter_for_model(annotation) or _dataclass(annotation)
     if origin is not None:
         return _container(origin, typing.get_args(annotation))
     if isinstance(annotation, typing.NewType):
@@ -58,15 +64,10 @@ def _converter(annotation: Any) -> Converter:
 
 
 def _class_converter(kind: type) -> Converter:
-    foreign = converter_for_model(kind)
-    if foreign:
-        return foreign
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind)
     if issubclass(kind, enum.Enum):
         return _parsed(kind, kind, f"one of {', '.join(repr(member.value) for member in kind)}")
-    if kind in _PARSERS:
-        parse, expected = _PARSERS[kind]
+    if kind in PARSERS:
+        parse, expected = PARSERS[kind]
         return _parsed(kind, parse, expected)
     if kind in _CONTAINERS:
         return _container(kind, ())
@@ -135,7 +136,8 @@ def _union(members: tuple[Any, ...]) -> Converter:
 
 def _container(origin: Any, arguments: tuple[Any, ...]) -> Converter:
     if origin is dict or origin is Mapping:
-        return _mapping(_converter(arguments[1]) if len(arguments) == 2 else _anything)
+        key, value = arguments if len(arguments) == 2 else (str, Any)
+        return _mapping(_key(_converter(key)), _converter(value))
     if origin is tuple and arguments and arguments[-1] is not ...:
         return _fixed_tuple([_converter(argument) for argument in arguments])
     if origin in _CONTAINERS or origin is Sequence:
@@ -144,24 +146,69 @@ def _container(origin: Any, arguments: tuple[Any, ...]) -> Converter:
     return _anything
 
 
-def _mapping(convert_value: Converter) -> Converter:
+def _mapping(convert_key: Converter, convert_value: Converter) -> Converter:
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise _misfit(path, "an object", value)
         return {
-            key: convert_value(item, way) for (key, item), way in zip(value.items(), _ways(path, value), strict=True)
+            convert_key(key, way): convert_value(item, way)
+            for (key, item), way in zip(value.items(), _ways(path, value), strict=True)
         }
 
     return convert
+
+
+def _key(convert_value: Converter) -> Converter:
+    """JSON knows only strings as keys; Python writes numbers, true, false and null as the text of their value."""
+
+    def convert(key: Any, path: str) -> Any:
+        try:
+            return convert_value(key, path)
+        except PayloadError as error:
+            complaint = error
+        try:
+            return convert_value(_scalar(key), path)
+        except ValueError:
+            raise PayloadError(f"{str(complaint).removesuffix('.')} as the key.", path=path) from None
+
+    return convert
+
+
+def _scalar(text: str) -> Any:
+    value = json.loads(text)
+    if isinstance(value, dict | list):
+        raise ValueError("a container")
+    return value
 
 
 def _array(make: Callable[[Any], Any], convert_item: Converter) -> Converter:
     def convert(value: Any, path: str) -> Any:
         if not isinstance(value, list):
             raise _misfit(path, "an array", value)
-        return make(convert_item(item, f"{path}[{index}]") for index, item in enumerate(value))
+        items = [convert_item(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        try:
+            return make(items)
+        except TypeError:
+            raise _unhashable(path, items) from None
 
     return convert
+
+
+def _unhashable(path: str, items: list[Any]) -> PayloadError:
+    index, item = next((index, item) for index, item in enumerate(items) if not _is_hashable(item))
+    return PayloadError(
+        f"payload: expected what a set can hold at {path}[{index}], got {type(item).__name__}, which is not hashable. "
+        "Annotate it as a list, or make its class frozen.",
+        path=f"{path}[{index}]",
+    )
+
+
+def _is_hashable(item: Any) -> bool:
+    try:
+        hash(item)
+    except TypeError:
+        return False
+    return True
 
 
 def _fixed_tuple(converters: list[Converter]) -> Converter:
@@ -177,25 +224,18 @@ def _fixed_tuple(converters: list[Converter]) -> Converter:
     return convert
 
 
-def _dataclass(kind: type) -> Converter:
-    converters: dict[str, Converter] = {}
-    required: set[str] = set()
-
-    def prepare() -> None:
-        # On first use, so that a class may refer to itself.
-        hints = typing.get_type_hints(kind)
-        for field in dataclasses.fields(kind):
-            if not field.init:
-                continue
-            converters[field.name] = _converter(hints[field.name])
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                required.add(field.name)
+def _dataclass(annotation: Any) -> Converter:
+    kind: type = typing.get_origin(annotation) or annotation
+    shape: _Shape | None = None
 
     def convert(value: Any, path: str) -> Any:
+        nonlocal shape
         if not isinstance(value, dict):
             raise _misfit(path, f"an object ({kind.__name__})", value)
-        if not converters:
-            prepare()
+        if shape is None:
+            # On first use, so that a class may refer to itself; in one piece, as other threads look on.
+            shape = _shape(annotation)
+        converters, required = shape
         for name in required - value.keys():
             raise PayloadError(
                 f"payload: expected the field {path}.{name} ({kind.__name__}), got none.", path=f"{path}.{name}"
@@ -205,6 +245,14 @@ def _dataclass(kind: type) -> Converter:
         return kind(**{name: converters[name](item, f"{path}.{name}") for name, item in value.items()})
 
     return convert
+
+
+def _shape(annotation: Any) -> _Shape:
+    found = ingredients(annotation)
+    return _Shape(
+        {name: _converter(each.type) for name, each in found.items()},
+        frozenset(name for name, each in found.items() if each.is_required),
+    )
 
 
 def _unknown_field(kind: type, path: str, name: str, known: list[str]) -> PayloadError:
@@ -230,22 +278,6 @@ def _ways(path: str, keys: Iterable[str]) -> Iterator[str]:
     return (f"{path}[…]" if is_hidden else path + key_step(key) for key in keys)
 
 
-def _only_text(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
-    return lambda value: parse(value) if isinstance(value, str) else None
-
-
-def _decimal(value: Any) -> decimal.Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    return decimal.Decimal(str(value))
-
-
-def _duration(value: Any) -> datetime.timedelta | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return datetime.timedelta(seconds=value)
-    return parse_duration(value) if isinstance(value, str) else None
-
-
 _JSON_NAMES: dict[type, str] = {
     dict: "an object",
     list: "an array",
@@ -255,11 +287,3 @@ _JSON_NAMES: dict[type, str] = {
     bool: "true or false",
 }
 _CONTAINERS: dict[Any, Callable[[Any], Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
-_PARSERS: dict[type, tuple[Callable[[Any], Any], str]] = {
-    datetime.datetime: (_only_text(datetime.datetime.fromisoformat), "a date and time in ISO 8601"),
-    datetime.date: (_only_text(datetime.date.fromisoformat), "a date in ISO 8601"),
-    datetime.time: (_only_text(datetime.time.fromisoformat), "a time in ISO 8601"),
-    datetime.timedelta: (_duration, "a duration (seconds, or as Django writes it)"),
-    decimal.Decimal: (_decimal, "a decimal number"),
-    uuid.UUID: (_only_text(uuid.UUID), "a UUID"),
-}

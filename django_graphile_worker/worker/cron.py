@@ -24,11 +24,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import psycopg
+from django.conf import settings
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem, Timetable, occurrences
 from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
+from django_graphile_worker.sql.naive import naive
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 MINUTE = timedelta(minutes=1)
@@ -158,7 +160,7 @@ class Cron(Service):
                 raise
             return self._schedule_one_by_one(cursor, items, minute)
         if scheduled.job_ids:
-            self._announce(signals.cron_scheduled, identifiers=tuple(scheduled.job_ids), tick=minute)
+            self._announce(signals.cron_scheduled, identifiers=tuple(scheduled.job_ids), tick=_told(minute))
         return scheduled.is_due
 
     def _schedule_one_by_one(self, cursor: Any, items: list[CronItem], minute: datetime) -> bool:
@@ -212,7 +214,7 @@ class Cron(Service):
         if self._backfill(cursor, backlog, ticks, minute):
             backlog.seen = ticks[-1]
             self._advance(backlog, ticks[-1], minute)
-            self._announce(signals.cron_backfilled, identifier=backlog.item.name, ticks=ticks)
+            self._announce(signals.cron_backfilled, identifier=backlog.item.name, ticks=tuple(map(_told, ticks)))
             return 0.0
         self._look_again(cursor, backlog, minute)
         return jittered(YIELD_WAIT)
@@ -266,6 +268,11 @@ class Cron(Service):
 
 def _floor(instant: datetime) -> datetime:
     return instant.astimezone(UTC).replace(second=0, microsecond=0)
+
+
+def _told(tick: datetime) -> datetime:
+    """As the site's receivers know times."""
+    return tick if settings.USE_TZ else naive(tick)
 
 
 def _last_done(known: KnownCrontab) -> datetime:

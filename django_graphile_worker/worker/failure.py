@@ -69,7 +69,8 @@ def _traceback(error: BaseException) -> str:
         each.stack = traceback.StackSummary.from_list(
             [frame for frame in each.stack if not frame.filename.startswith(_OURS)]
         )
-    if not any(each.stack for each in reports):
+    # The members of a group that nobody raised have no lines, and are told nowhere else.
+    if not any(each.stack for each in reports) and not report.exceptions:
         return ""
     return "".join(report.format()).rstrip()
 

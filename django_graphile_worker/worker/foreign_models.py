@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -38,14 +39,33 @@ class _Complaint(NamedTuple):
         return f"{self.place} does not fit: {self.said}"
 
 
-def converter_for_model(kind: type) -> Converter | None:
+def converter_for_model(annotation: Any) -> Converter | None:
     """How to make a model of libraries that only matter once the site itself has imported them."""
-    pydantic, msgspec = sys.modules.get("pydantic"), sys.modules.get("msgspec")
-    if pydantic and issubclass(kind, pydantic.BaseModel):
-        return _validated(kind.model_validate, pydantic.ValidationError, _told_by_pydantic)  # type: ignore[attr-defined]
-    if msgspec and issubclass(kind, msgspec.Struct):
-        return _validated(lambda value: msgspec.convert(value, kind), msgspec.ValidationError, _told_by_msgspec)
+    kind = typing.get_origin(annotation) or annotation
+    pydantic: Any = sys.modules.get("pydantic")
+    msgspec: Any = sys.modules.get("msgspec")
+    if _is_pydantic(kind):
+        is_dataclass = not issubclass(kind, pydantic.BaseModel)
+        validate = pydantic.TypeAdapter(annotation).validate_python if is_dataclass else kind.model_validate
+        return _validated(validate, pydantic.ValidationError, _told_by_pydantic)
+    if _is_msgspec(kind):
+        return _validated(lambda value: msgspec.convert(value, annotation), msgspec.ValidationError, _told_by_msgspec)
     return None
+
+
+def is_model(kind: Any) -> bool:
+    """Tell whether one of those libraries makes this class's instances."""
+    return _is_pydantic(kind) or _is_msgspec(kind)
+
+
+def _is_pydantic(kind: Any) -> bool:
+    """A model, or a dataclass that pydantic made: it validates as well, and quotes what it refuses."""
+    return isinstance(kind, type) and "pydantic" in sys.modules and "__pydantic_validator__" in vars(kind)
+
+
+def _is_msgspec(kind: Any) -> bool:
+    msgspec: Any = sys.modules.get("msgspec")
+    return isinstance(kind, type) and msgspec is not None and issubclass(kind, msgspec.Struct)
 
 
 def _validated(

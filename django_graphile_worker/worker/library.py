@@ -27,23 +27,35 @@ def run_worker(*, databases: Sequence[str] = (), stop: StopRequest | None = None
     ``overrides`` are settings in lower case (``concurrency=20``). Returns the exit
     code. Off the main thread no signal handlers are installed.
     """
+    # Here, as the command, whose start is measured, does without it.
+    from django_graphile_worker.worker import embedding
+
     request = _checked_stop(stop)
-    runners = build_runners(databases, conf.current().replace(**overrides))
+    settings, aliases = embedding.settings("run_worker", overrides), queue_aliases(databases)
+    runners = build_runners(aliases, settings)
+    embedding.ask_django(aliases)
     return supervised(runners, request, once=False)
 
 
 def run_once(*, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Any) -> int:
     """Run everything that is runnable now, then return the exit code."""
+    from django_graphile_worker.worker import embedding
+
     request = _checked_stop(stop)
-    settings = conf.current().replace(**overrides)
-    return supervised(build_runners(databases, settings, with_cron=False), request, once=True)
+    settings, aliases = embedding.settings("run_once", overrides, with_cron=False), queue_aliases(databases)
+    runners = build_runners(aliases, settings, with_cron=False)
+    embedding.ask_django(aliases)
+    return supervised(runners, request, once=True)
 
 
 class Worker:
     """A worker beside something else: ``with Worker(concurrency=5): serve()``."""
 
     def __init__(self, *, databases: Sequence[str] = (), **overrides: Any) -> None:
-        self._settings = conf.current().replace(**overrides)
+        from django_graphile_worker.worker import embedding
+
+        self._settings = embedding.settings("Worker", overrides)
+        self._ask_django = embedding.ask_django
         self._databases = queue_aliases(databases)
         self._lock = threading.Lock()
         # One for each database while it runs: a runner lives once.
@@ -57,6 +69,7 @@ class Worker:
                     "Worker.start(): expected a worker that does not run, got one that was started before. "
                     "Call stop() first, or make another Worker."
                 )
+            self._ask_django(self._databases)
             self.runners = build_runners(self._databases, self._settings)
         try:
             for runner in self.runners:

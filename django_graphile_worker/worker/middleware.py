@@ -74,7 +74,7 @@ def _instance(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handle
     middleware = factory(inner.call)
     if not callable(middleware):
         raise ConfigurationError(
-            f'GRAPHILE_WORKER["MIDDLEWARE"]: expected {factory!r} to return a callable, got {middleware!r}.'
+            f'GRAPHILE_WORKER["MIDDLEWARE"]: expected {_name(factory)!r} to return a callable, got {middleware!r}.'
         )
     is_async = _is_async(middleware)
     if is_async and not inner.is_async:

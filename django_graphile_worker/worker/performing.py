@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf
-from django_graphile_worker.exceptions import InvalidTypeError, UnknownTaskError
+from django_graphile_worker.exceptions import GraphileWorkerError, UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
-from django_graphile_worker.signatures import is_generator
 from django_graphile_worker.worker.binding import Binding, bind
 from django_graphile_worker.worker.context import Abort, Helpers
 from django_graphile_worker.worker.eventloop import EventLoop
@@ -21,9 +19,10 @@ from django_graphile_worker.worker.run import Run
 if TYPE_CHECKING:
     from django_graphile_worker.worker.middleware import Handler
 
-logger = logging.getLogger("django_graphile_worker.worker")
-
 Perform = Callable[[Run], Any]
+
+# Results that can hold neither an awaitable nor an exception; most jobs have one of these.
+_SAYS_NOTHING = frozenset({type(None), bool, int, float, str, bytes, dict})
 
 _current_run: ContextVar[Run] = ContextVar("graphile_worker_run")
 
@@ -39,6 +38,7 @@ class Performer:
         self._performs: dict[Task[Any, Any] | None, Perform] = {None: _unknown}
         self._bindings: dict[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
+        self._judge: Callable[[Run, Any], None] | None = None
 
     def load_middleware(self) -> None:
         """Build one chain for each kind of task; raises ConfigurationError."""
@@ -113,26 +113,38 @@ class Performer:
     # The innermost handlers, inside all middleware.
 
     def _call(self, job: Job) -> Any:
-        run = _current_run.get()
+        run = _run_in_hand()
         if job.payload is not run.payload:
             run.rewrite(job.payload)
         return self._bindings[run.task].call(job.payload, self._helpers(run, job))
 
     async def _acall(self, job: Job) -> Any:
-        return await _awaited(self._call(job))
+        result = await _awaited(self._call(job))
+        if type(result) not in _SAYS_NOTHING:
+            from django_graphile_worker.worker import results
+
+            # Raised here, as the task itself would have: middleware may look at results, or drop them.
+            results.raise_misplaced(_run_in_hand(), result)
+        return result
 
     def _helpers(self, run: Run, job: Job | None = None) -> Helpers:
         return Helpers(lambda: job or run.job, using=self._using, abort=self._abort)
 
-    # Results matter only for array payloads.
-
     def _settle(self, run: Run, result: Any) -> None:
+        """Await what a task returned instead of awaiting it, and raise what its results say went wrong."""
+        if type(result) in _SAYS_NOTHING:
+            return
         if inspect.isawaitable(result) or _holds_awaitables(result):
             awaitable = result
             result = self._event_loop.run(lambda: _awaited(awaitable))
-        _refuse_unrun(run, result)
-        if isinstance(result, list | tuple) and run.item_count is not None:
-            _settle_batch(run, result)
+        (self._judge or self._load_judge())(run, result)
+
+    def _load_judge(self) -> Callable[[Run, Any], None]:
+        # With the first result that may say something, and not once for each: that costs as much as the rest.
+        from django_graphile_worker.worker.results import judge
+
+        self._judge = judge
+        return judge
 
 
 async def _awaited(result: Any) -> Any:
@@ -150,30 +162,14 @@ def _holds_awaitables(results: Any) -> bool:
     return isinstance(results, list | tuple) and any(map(inspect.isawaitable, results))
 
 
-def _refuse_unrun(run: Run, result: Any) -> None:
-    """A generator is work that nobody has done; the job must not be deleted for it."""
-    if is_generator(result) or (isinstance(result, list | tuple) and any(map(is_generator, result))):
-        raise InvalidTypeError(
-            f"expected {run.identifier} to return when it is done, got a generator: nothing of its body has run. "
-            "Loop over it inside the task."
+def _run_in_hand() -> Run:
+    run = _current_run.get(None)
+    if run is None:
+        raise GraphileWorkerError(
+            "get_result(): expected to be called where the worker called the middleware, got another thread. The "
+            "job's database connections and its context belong to one thread: call it there, or through sync_to_async."
         )
-
-
-def _settle_batch(run: Run, results: list[Any] | tuple[Any, ...]) -> None:
-    if len(results) != run.item_count:
-        logger.warning(
-            "%s #%s returned %s results for %s items: the job counts as done.",
-            run.identifier,
-            run.claim.id,
-            len(results),
-            run.item_count,
-        )
-        return
-    failures = {index: result for index, result in enumerate(results) if isinstance(result, BaseException)}
-    if failures:
-        from django_graphile_worker.worker.batch import BatchFailure
-
-        raise BatchFailure(failures, len(results))
+    return run
 
 
 def _unknown(run: Run) -> Any:

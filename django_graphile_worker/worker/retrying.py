@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from django_graphile_worker import payloads
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.worker import batch, failure
 from django_graphile_worker.worker.batch import BatchFailure
@@ -48,20 +46,16 @@ def remaining_payload(run: Run, error: BaseException | None) -> str | None:
     if not isinstance(error, BatchFailure) or run.is_atomic:
         return None
     try:
-        if run.is_rewritten:
-            items = [run.payload[index] for index in error.failures]
-            return payloads.encode(items, max_size=sys.maxsize)
+        # The row's own text, also where middleware made another payload of it: that one may be a secret's clear text.
         return batch.remaining(run.claim.payload_text, error)
     except Exception:
-        # Whatever the task made of its payload: all of it again is better than none.
+        # Whatever the text is: all of it again is better than none.
         return None
 
 
 def wants_to_run_at_once(error: BaseException | None) -> bool:
     """Did it end for no other reason than to be run again, all that failed of it?"""
-    if isinstance(error, BatchFailure):
-        return error.delay == 0
-    return isinstance(error, RetryLater) and not error.delay
+    return error is not None and _asked_delay(error) == 0
 
 
 def _text(error: BaseException, limit: int, remark: str) -> str:
@@ -75,16 +69,33 @@ def _text(error: BaseException, limit: int, remark: str) -> str:
     return failure.cut("\n\n".join(filter(None, ["\n".join(lines), remark, *details])), limit)
 
 
+def _causes(error: BaseException) -> list[BaseException]:
+    """What went wrong, one by one: the members of groups, the failed items of a batch, or the error itself."""
+    if isinstance(error, BatchFailure):
+        members = tuple(error.failures.values())
+    elif isinstance(error, BaseExceptionGroup):
+        members = error.exceptions
+    else:
+        return [error]
+    return [cause for member in members for cause in _causes(member)]
+
+
 def _is_permanent(error: BaseException) -> bool:
-    return error.is_permanent if isinstance(error, BatchFailure) else isinstance(error, PermanentFailure)
+    return all(isinstance(cause, PermanentFailure) for cause in _causes(error))
+
+
+def _asked_delay(error: BaseException) -> float | None:
+    """The longest delay, when everything that went wrong asks for one."""
+    causes = _causes(error)
+    delays = [cause.delay.total_seconds() for cause in causes if isinstance(cause, RetryLater)]
+    return max(delays) if len(delays) == len(causes) else None
 
 
 def _delay(run: Run, error: BaseException) -> tuple[float | None, str]:
     """Seconds until the next attempt (None: the usual), and what is to be said about it."""
-    if isinstance(error, RetryLater):
-        return _bounded(error.delay.total_seconds()), ""
-    if isinstance(error, BatchFailure) and error.delay is not None:
-        return _bounded(error.delay), ""
+    asked = _asked_delay(error)
+    if asked is not None:
+        return _bounded(asked), ""
     backoff = run.task.backoff if run.task is not None else None
     if backoff is None or _is_permanent(error):
         return None, ""

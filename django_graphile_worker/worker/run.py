@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Any
 
@@ -41,7 +40,6 @@ class Run:
     payload: Any = _NOT_DECODED
     # How many items an array payload has; the task may change the list itself.
     item_count: int | None = None
-    is_rewritten = False
     _job: Job | None = None
 
     def __init__(self, claim: Claim, holder: Callable[[], str], started: float) -> None:
@@ -68,7 +66,6 @@ class Run:
         """Middleware gave the task another payload."""
         self.payload = payload
         self.item_count = len(payload) if isinstance(payload, list) else None
-        self.is_rewritten = True
 
     @property
     def duration(self) -> float:
@@ -100,7 +97,7 @@ class Run:
             "task_identifier": self.identifier,
             "payload": payload,
             "locked_by": self.holder(),
-            "locked_at": datetime.fromtimestamp(time() - self.duration, UTC),
+            "locked_at_epoch": time() - self.duration,
         }
         try:
             return self.claim.to_job(**details)

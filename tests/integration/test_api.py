@@ -22,7 +22,9 @@ from django_graphile_worker import (
     reschedule_jobs,
 )
 from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.payloads import RawPayload
+from django_graphile_worker.registry import Task
 from tests.factories import make_job
 from tests.rows import as_job, database_now, query, stored
 
@@ -95,6 +97,21 @@ class TestAddJob:
             "run_at received a naive datetime (2026-06-01 21:00:00) while time zone support is active."
         )
         assert job.run_at == NOW
+
+    @pytest.mark.parametrize(
+        "add",
+        [
+            lambda when: add_job("send_email", run_at=when),
+            lambda when: add_jobs([JobSpec("send_email", run_at=when)]),
+            lambda when: add_jobs((JobSpec("send_email", run_at=when) for _ in range(1)), returning=False),
+            lambda when: Task(print, "send_email", defaults=JobDefaults()).add_job(run_at=when),
+            lambda when: reschedule_jobs([1], run_at=when),
+        ],
+    )
+    def test_the_warning_of_a_naive_time_points_at_the_line_that_gave_it(self, add: Any) -> None:
+        with pytest.warns(RuntimeWarning, match="naive datetime") as warned:
+            add(datetime(2026, 6, 1, 21, 0))  # noqa: DTZ001
+        assert [warning.filename for warning in warned] == [__file__]
 
     @pytest.mark.filterwarnings("error")
     def test_without_time_zone_support_times_are_naive_and_local(self, settings: Any) -> None:

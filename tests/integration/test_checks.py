@@ -387,6 +387,13 @@ class TestInstallation:
             )
         ]
 
+    def test_a_schema_that_is_about_to_be_installed(self, worker_schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"drop schema {in_quotes(worker_schema)} cascade")
+            cursor.execute("delete from django_migrations where app = 'graphile_worker'")
+        monkeypatch.setattr(sys, "argv", ["manage.py", "migrate", "--no-input"])
+        assert found(databases=["default"]) == []
+
     def test_a_schema_that_was_renamed_after_migrate(self, configure: Any) -> None:
         configure(SCHEMA="renamed")
         assert found(databases=["default"]) == [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +260,98 @@ def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
     add_job("wait")
     gate.wait()
     assert worker.stop() is False
+
+
+async def push(customer: int) -> None:
+    raise ValueError(f"no customer {customer}")
+
+
+def notify(payload: dict[str, list[int]]) -> list[Any]:
+    return [push(customer) for customer in payload["customers"]]
+
+
+def test_awaitables_that_failed__keep_their_job_with_every_error() -> None:
+    with own_tasks(notify):
+        add_job("notify", {"customers": [1, 2, 3]})
+        run_once()
+    job = Job.objects.get()
+    assert (job.payload, job.attempts) == ({"customers": [1, 2, 3]}, 1)
+    assert all(f"ValueError: no customer {customer}" in str(job.last_error) for customer in (1, 2, 3))
+
+
+def decrypting(get_result: Any) -> Any:
+    return lambda job: get_result(replace(job, payload=[{"card": 1}, {"card": 2}]))
+
+
+def charge(payload: list[Any]) -> list[Any]:
+    return [None, ValueError("refused")]
+
+
+@pytest.mark.parametrize(
+    ("payload", "kept"), [({"enc": "W3si"}, {"enc": "W3si"}), (["first", "second"], ["second"]), (["all"], ["all"])]
+)
+def test_rewritten_payload__is_never_stored(payload: Any, kept: Any) -> None:
+    with own_tasks(charge):
+        add_job("charge", payload)
+        run_once(middleware=[f"{__name__}.decrypting"])
+    assert Job.objects.get().payload == kept
+
+
+@pytest.mark.parametrize(
+    ("call", "way_out"),
+    [
+        (lambda: run_once(processes=3), r"run_once\(processes=...\): expected 1, .* runworker --processes"),
+        (lambda: run_worker(processes=2), r"run_worker\(processes=...\): expected 1, "),
+        (lambda: Worker(processes=2), r"Worker\(processes=...\): expected 1, "),
+        (lambda: Worker(database="default"), r"Worker\(database=...\): expected databases=\[...\]"),
+        (lambda: run_once(crontab="* * * * * note"), r"run_once\(crontab=...\): .* Use run_worker\(\) or Worker"),
+    ],
+)
+def test_settings_that_code_cannot_have_kept__are_refused_with_the_way_out(call: Any, way_out: str) -> None:
+    with pytest.raises(ConfigurationError, match=way_out):
+        call()
+
+
+def test_one_process__may_be_asked_for(settings: Any) -> None:
+    assert run_once(processes=1) == 0
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"PROCESSES": 4}
+    assert run_once() == 0
+
+
+def test_djangos_connection__is_left_as_it_was() -> None:
+    connections["default"].close()
+    assert run_once() == 0
+    assert connections["default"].connection is None
+    connections["default"].ensure_connection()
+    before = connections["default"].connection
+    assert run_once() == 0
+    assert connections["default"].connection is before
+
+
+def test_coroutine__may_start_a_worker() -> None:
+    async def embed() -> None:
+        with Worker():
+            pass
+
+    asyncio.run(embed())
+
+
+@dataclass
+class Receipt:
+    order: int
+    lines: list[Receipt] = field(default_factory=list)
+
+
+RECEIPTS: list[Receipt] = []
+
+
+def print_receipt(payload: Receipt) -> None:
+    RECEIPTS.append(payload)
+
+
+def test_dataclass__arrives_as_it_was_given() -> None:
+    receipt = Receipt(1, [Receipt(2)])
+    with own_tasks(print_receipt):
+        assert add_job("print_receipt", receipt).payload == {"order": 1, "lines": [{"order": 2, "lines": []}]}
+        run_once()
+    assert [receipt] == RECEIPTS

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import enum
@@ -8,6 +9,8 @@ import sys
 import uuid
 from typing import Any
 
+import msgspec
+import pydantic
 import pytest
 from django.utils.translation import gettext_lazy
 from hypothesis import given
@@ -54,6 +57,23 @@ json_values = st.recursive(
 @given(json_values)
 def test_what_json_can_hold_comes_back_as_it_was(payload: Any) -> None:
     assert encode(payload) == payload
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Receipt:
+    order: int
+    when: datetime.date | None = None
+    lines: tuple[Receipt, ...] = ()
+    extra: Any = None
+    seal: str = dataclasses.field(init=False, default="wax")
+
+
+class Model(pydantic.BaseModel):
+    order: int
+
+
+class Struct(msgspec.Struct):
+    order: int
 
 
 class Colour(enum.StrEnum):
@@ -124,6 +144,22 @@ BAD_PAYLOADS = [
         {"tags": {"a", "b"}},
         "$.tags",
         "payload: expected a value that JSON can hold, got set at $.tags.",
+    ),
+    (
+        Receipt(order=1, extra={"b": [b"x"]}),
+        "$.extra.b[0]",
+        "payload: expected a value that JSON can hold, got bytes at $.extra.b[0].",
+    ),
+    ({"kind": Receipt}, "$.kind", "payload: expected a value that JSON can hold, got type at $.kind."),
+    (
+        {"model": Model(order=1)},
+        "$.model",
+        "payload: expected a value that JSON can hold, got Model (give its model_dump(mode='json')) at $.model.",
+    ),
+    (
+        [Struct(order=1)],
+        "$[0]",
+        "payload: expected a value that JSON can hold, got Struct (give msgspec.to_builtins() of it) at $[0].",
     ),
     ({"when": [b"x"]}, "$.when[0]", "payload: expected a value that JSON can hold, got bytes at $.when[0]."),
     (
@@ -211,3 +247,16 @@ def test_what_python_cannot_decode_comes_as_its_text(text: str) -> None:
 
 def test_what_python_can_decode_is_decoded() -> None:
     assert payloads.decode_leniently('{"a": [1, null]}') == payloads.decode('{"a": [1, null]}') == {"a": [1, None]}
+
+
+def test_dataclass__is_written_as_the_object_of_what_it_is_made_with() -> None:
+    receipt = Receipt(1, datetime.date(2026, 1, 2), (Receipt(2), Receipt(3)))
+    nothing: dict[str, Any] = {"when": None, "lines": [], "extra": None}
+    written = {
+        "order": 1,
+        "when": "2026-01-02",
+        "lines": [{"order": 2} | nothing, {"order": 3} | nothing],
+        "extra": None,
+    }
+    assert json.loads(payloads.encode(receipt, max_size=10_000)) == written
+    assert json.loads(payloads.encode({"all": [receipt]}, max_size=10_000)) == {"all": [written]}

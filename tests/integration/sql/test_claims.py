@@ -149,7 +149,7 @@ class TestWhatIsClaimed:
             cursor.execute("rollback to savepoint odd")
             cursor.execute(f"""update "{worker_schema}"._private_jobs set created_at = '294276-01-01'""")
         (claimed,) = claim().claims
-        job = claimed.to_job(task_identifier="task", payload={}, locked_by=WORKER, locked_at=minutes_ago(0))
+        job = claimed.to_job(task_identifier="task", payload={}, locked_by=WORKER, locked_at_epoch=0.0)
         assert job.created_at == datetime.max.replace(tzinfo=UTC)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -112,6 +113,18 @@ def failing_late(get_result: GetResult) -> GetResult:
 
 def rewriting(get_result: GetResult) -> GetResult:
     return lambda job: get_result(dataclasses.replace(job, payload=[item * 10 for item in job.payload]))
+
+
+def decrypting(get_result: GetResult) -> GetResult:
+    return lambda job: get_result(dataclasses.replace(job, payload=[{"card": "4242"}, {"card": "4243"}]))
+
+
+def hurrying(get_result: GetResult) -> GetResult:
+    def middleware(job: Job) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(get_result, job).result(60)
+
+    return middleware
 
 
 def forgiving(get_result: GetResult) -> GetResult:
@@ -230,7 +243,35 @@ def test_rewriting__gives_the_task_another_payload_and_helpers_the_same() -> Non
     with through("rewriting") as slot:
         outcome = slot.failure(looks, "[1, 2]")
     assert EVENTS == [([10, 20], [10, 20])]
-    assert outcome.payload_text == "[20]"
+    assert outcome.payload_text == "[2]"
+
+
+@pytest.mark.parametrize("payload", ['{"enc": "secret"}', '"1,2]"', "[1]", "[1,2,3]", "null"])
+def test_rewritten_payload_of_another_shape__never_takes_the_rows_place(payload: str) -> None:
+    with through("decrypting") as slot:
+        outcome = slot.failure(lambda payload: [None, ValueError("two")], payload)
+    assert outcome.error.startswith("Batch failures: 1 of 2 items failed.")
+    assert outcome.payload_text is None
+
+
+@pytest.mark.parametrize("kind", ["plain", "async_only", "ClassBased"])
+def test_what_awaitables_of_no_item_raised__is_raised_through_middleware(kind: str) -> None:
+    async def push() -> None:
+        raise ValueError("lost")
+
+    async def forgetful(payload: Any) -> list[Any]:
+        return [push()]
+
+    with through(kind) as slot:
+        assert slot.failure(forgetful, '{"a": 1}').error.startswith("ValueError: lost")
+    # Raised inside it, where it can be handled.
+    assert [event[0] for event in EVENTS if "out" in event[0]] == []
+
+
+def test_middleware_that_leaves_its_thread__is_told_so() -> None:
+    with through("hurrying") as slot:
+        error = slot.failure(sync_task).error
+    assert "get_result(): expected to be called where the worker called the middleware, got another thread." in error
 
 
 def test_payload_that_python_cannot_read__fails_before_middleware() -> None:
@@ -342,4 +383,10 @@ def querying(get_result: Any) -> Any:
 def test_factory_that_raises__is_named_with_what_it_raised() -> None:
     expected = r"expected 'tests\.integration\.worker\.test_middleware\.raises' to return a callable, got KeyError: "
     with pytest.raises(ConfigurationError, match=expected), through("raises"):
+        pass
+
+
+def test_factory_that_returns_nothing__is_named_by_its_path() -> None:
+    expected = r"expected 'tests\.integration\.worker\.test_middleware\.returns_nothing' to return a callable, got None"
+    with pytest.raises(ConfigurationError, match=expected), through("returns_nothing"):
         pass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -52,14 +54,101 @@ def test_results_without_exceptions__are_a_success(slot: Slot, results: Any) -> 
     assert isinstance(slot.run(lambda payload: results, "[1, 2]"), Succeeded)
 
 
-def test_exceptions_for_a_payload_that_is_no_array__are_ignored(slot: Slot) -> None:
-    assert isinstance(slot.run(lambda payload: [ValueError()], '{"a": 1}'), Succeeded)
+OTHER_PAYLOADS = ['{"a": 1}', "null", "7", '"text"', "[1]", "[1,2,3,4]"]
+
+
+async def push(item: int) -> None:
+    await asyncio.sleep(0)
+    if item:
+        raise ValueError(f"no {item}")
+
+
+def plainly(payload: Any) -> list[Any]:
+    return [push(0), push(1), push(2)]
+
+
+async def on_the_loop(payload: Any) -> tuple[Any, ...]:
+    return push(0), push(1), push(2)
+
+
+@pytest.mark.parametrize("payload", OTHER_PAYLOADS)
+@pytest.mark.parametrize("function", [plainly, on_the_loop])
+def test_what_awaitables_raised__fails_a_job_without_an_item_for_each(
+    slot: Slot, function: Callable[..., Any], payload: str
+) -> None:
+    outcome = slot.failure(function, payload)
+    assert outcome.error.startswith("ExceptionGroup: 2 of 3 results are failures (2 sub-exceptions)")
+    assert "ValueError: no 1" in outcome.error
+    assert "ValueError: no 2" in outcome.error
+    assert outcome.payload_text is None
+
+
+@pytest.mark.parametrize("payload", OTHER_PAYLOADS)
+def test_what_one_awaitable_raised__is_the_jobs_error(slot: Slot, payload: str) -> None:
+    outcome = slot.failure(lambda payload: [push(0), push(5)], payload)
+    assert outcome.error.startswith("ValueError: no 5")
+    assert "Traceback" in outcome.error
+
+
+def test_awaitable_of_an_item_that_gives_another__is_awaited_to_its_end(slot: Slot) -> None:
+    async def outer(item: int) -> Any:
+        return push(item)
+
+    assert slot.failure(lambda payload: [outer(item) for item in payload], "[0, 4]").payload_text == "[4]"
+
+
+def test_what_awaitables_raised__keeps_its_meaning(slot: Slot) -> None:
+    async def say(error: Exception) -> None:
+        raise error
+
+    def all_of(*errors: Exception) -> Callable[..., Any]:
+        return lambda payload: [say(error) for error in errors]
+
+    assert slot.failure(all_of(PermanentFailure("a"))).permanent
+    assert slot.failure(all_of(PermanentFailure("a"), PermanentFailure("b"))).permanent
+    assert not slot.failure(all_of(PermanentFailure("a"), ValueError())).permanent
+    assert slot.failure(all_of(RetryLater(5), RetryLater(9))).delay == 9.0
+    assert slot.failure(all_of(RetryLater(5), ValueError())).delay is None
+
+
+def test_exceptions_returned_for_a_payload_that_is_no_array__fail_the_job(slot: Slot) -> None:
+    assert slot.failure(lambda payload: [ValueError("one")], '{"a": 1}').error == "ValueError: one"
+    error = slot.failure(lambda payload: [ValueError("one"), None, KeyError("two")], '{"a": 1}').error
+    assert error.startswith("ExceptionGroup: 2 of 3 results are failures")
+    assert "ValueError: one" in error
+    assert "KeyError: 'two'" in error
+
+
+@pytest.mark.parametrize("payload", ["[1, 2]", "{}"])
+def test_exception_that_is_returned_instead_of_raised__fails_the_job(slot: Slot, payload: str) -> None:
+    assert slot.failure(lambda payload: ValueError("returned"), payload).error == "ValueError: returned"
+    assert slot.failure(lambda payload: PermanentFailure("returned"), payload).permanent
+
+
+def test_exception_class__counts_as_the_exception_that_raise_would_make_of_it(slot: Slot) -> None:
+    outcome = slot.failure(lambda payload: [None, ValueError, RetryLater], "[1, 2, 3]")
+    assert outcome.payload_text == "[2,3]"
+    assert "[1] ValueError\n[2] TypeError: " in outcome.error
+    assert slot.failure(lambda payload: ValueError, "[1]").error == "ValueError"
+
+
+@pytest.mark.parametrize("make", [partial(map, str), partial(filter, str), zip], ids=["map", "filter", "zip"])
+def test_lazy_iterator__is_refused_as_nothing_of_it_has_run(slot: Slot, make: Callable[..., Any]) -> None:
+    name = type(make([])).__name__
+    for function in (make, lambda payload: [make(payload)]):
+        error = slot.failure(function, "[1]").error
+        assert f"expected a_task to return when it is done, got a {name}: nothing of it has run." in error
 
 
 def test_wrong_number_of_results__is_a_success_with_a_warning(slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "django_graphile_worker"):
-        assert isinstance(slot.run(lambda payload: [ValueError()], "[1, 2]"), Succeeded)
+        assert isinstance(slot.run(lambda payload: ["fine"], "[1, 2]"), Succeeded)
     assert "returned 1 results for 2 items" in caplog.text
+
+
+def test_wrong_number_of_results_with_an_exception__fails_the_whole_job(slot: Slot) -> None:
+    outcome = slot.failure(lambda payload: [ValueError("one")], "[1, 2]")
+    assert (outcome.error, outcome.payload_text) == ("ValueError: one", None)
 
 
 def test_payload_that_the_task_consumed__is_still_told_apart(slot: Slot) -> None:
@@ -136,6 +225,10 @@ def test_very_many_failures__are_cut(slot: Slot) -> None:
     outcome = slot.failure(lambda payload: [ValueError("x" * 100)] * count, json.dumps(list(range(count))))
     assert len(outcome.error) <= 65_536
     assert json.loads(str(outcome.payload_text)) == list(range(count))
+
+
+def test_remaining__is_nothing_of_a_text_that_only_looks_like_an_array() -> None:
+    assert remaining('"1,2]"', BatchFailure({0: ValueError()}, 2)) is None
 
 
 json_values = st.recursive(

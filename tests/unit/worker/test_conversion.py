@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import datetime
 import enum
+import json
 import re
 import uuid
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import InitVar, dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 import pydantic
+import pydantic.dataclasses
 import pytest
 
+from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.worker import conversion
 from django_graphile_worker.worker.outcome import Succeeded
 from tests.slot import Slot
 
@@ -250,6 +255,19 @@ class SecretFields:
     secret: Line | None = None
 
 
+@pydantic.dataclasses.dataclass(config=pydantic.ConfigDict(extra="forbid"))
+class SecretDataclass:
+    password: Annotated[str, pydantic.Field(min_length=20)] = "a very long password indeed"
+    tokens: dict[str, int] = field(default_factory=dict)
+
+
+def take_secret_dataclass(payload: SecretDataclass) -> None:
+    received.append(payload)
+
+
+def take_secret_dataclasses(payload: list[SecretDataclass]) -> None: ...
+
+
 def take_secret_struct(payload: SecretStruct) -> None: ...
 
 
@@ -281,6 +299,9 @@ def take_secret_fields(payload: SecretFields) -> None: ...
         (take_secret_model, '{"tokens": {"hunter2": "x"}}', "$.tokens[…]"),
         (take_secret_model, '{"secret": "hunter2"}', "$.secret"),
         (take_secret_model, '"hunter2"', "$"),
+        (take_secret_dataclass, '{"password": "hunter2"}', "$.password"),
+        (take_secret_dataclass, '{"tokens": {"hunter2": "x"}}', "$.tokens[…]"),
+        (take_secret_dataclasses, '[{"password": "hunter2"}]', "$[0].password"),
     ],
 )
 def test_misfit__is_named_by_its_place_and_never_by_its_value(
@@ -307,3 +328,180 @@ def test_misfits_of_a_model__say_what_was_expected_at_each_place(slot: Slot) -> 
 def test_plain_types__are_not_checked(slot: Slot, function: Any) -> None:
     assert isinstance(slot.run(function, '["anything"]'), Succeeded)
     assert received == [["anything"]]
+
+
+def test_pydantic_dataclass__is_made_by_its_own_rules(slot: Slot) -> None:
+    assert isinstance(slot.run(take_secret_dataclass, '{"tokens": {"a": "1"}}'), Succeeded)
+    assert received[0].tokens == {"a": 1}
+
+
+Item = TypeVar("Item")
+Bound = TypeVar("Bound", bound=Line)
+
+
+@dataclass
+class Page(Generic[Item]):
+    items: list[Item]
+    best: Item | None = None
+    by_name: dict[str, list[Item]] = field(default_factory=dict)
+    next: Page[Item] | None = None
+
+
+@dataclass
+class NamedPage(Page[list[Item]], Generic[Item]):
+    name: Item | None = None
+
+
+@dataclass
+class LinePage(Page[Line]): ...
+
+
+@dataclass
+class BoundPage(Generic[Bound]):
+    items: list[Bound]
+
+
+class GenericStruct(msgspec.Struct, Generic[Item]):
+    items: list[Item]
+
+
+@pydantic.dataclasses.dataclass
+class GenericDataclass(Generic[Item]):
+    items: list[Item]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "payload", "made"),
+    [
+        (Page[Line], {"items": [{"sku": "a"}], "best": {"sku": "b"}}, Page([Line("a")], Line("b"))),
+        (Page[Line], {"items": [], "by_name": {"x": [{"sku": "a"}]}}, Page([], by_name={"x": [Line("a")]})),
+        (Page[Line], {"items": [], "next": {"items": [{"sku": "a"}]}}, Page([], next=Page([Line("a")]))),
+        (list[Page[Line]], [{"items": [{"sku": "a"}]}], [Page([Line("a")])]),
+        (Page, {"items": [{"sku": "a"}]}, Page([{"sku": "a"}])),
+        (NamedPage[Line], {"items": [[{"sku": "a"}]], "name": {"sku": "b"}}, NamedPage([[Line("a")]], name=Line("b"))),
+        (LinePage, {"items": [{"sku": "a"}]}, LinePage([Line("a")])),
+        (BoundPage, {"items": [{"sku": "a"}]}, BoundPage([Line("a")])),
+        (GenericStruct[Line], {"items": [{"sku": "a"}]}, GenericStruct([Line("a")])),
+        (GenericDataclass[Line], {"items": [{"sku": "a"}]}, GenericDataclass([Line("a")])),
+    ],
+)
+def test_generic_class__is_made_with_its_types_filled_in(annotation: Any, payload: Any, made: Any) -> None:
+    convert = conversion.converter_for(annotation)
+    assert convert is not None
+    assert convert(payload, "$") == made
+
+
+def test_misfit_in_a_generic_class__is_named_by_its_place() -> None:
+    convert = conversion.converter_for(Page[Line])
+    assert convert is not None
+    with pytest.raises(PayloadError, match=r"expected a string at \$\.items\[0\]\.sku"):
+        convert({"items": [{"sku": 1}]}, "$")
+
+
+@dataclass
+class Keyed:
+    prices: dict[int, Decimal] = field(default_factory=dict)
+    ratios: dict[float, int] = field(default_factory=dict)
+    answers: dict[bool, int] = field(default_factory=dict)
+    days: dict[datetime.date, int] = field(default_factory=dict)
+    sizes: dict[Size, int] = field(default_factory=dict)
+    priorities: dict[Priority, int] = field(default_factory=dict)
+    either: dict[int | None, int] = field(default_factory=dict)
+    pairs: dict[tuple[int, int], int] = field(default_factory=dict)
+    texts: dict[str, int] = field(default_factory=dict)
+
+
+class Priority(enum.IntEnum):
+    HIGH = 1
+
+
+def take_keyed(payload: Keyed) -> None:
+    received.append(payload)
+
+
+def test_keys__are_made_from_the_text_that_json_made_of_them(slot: Slot) -> None:
+    keyed = Keyed(
+        prices={1: Decimal(2), -10: Decimal(3)},
+        ratios={1.5: 1},
+        answers={True: 1, False: 0},
+        days={datetime.date(2026, 1, 2): 1},
+        sizes={Size.LARGE: 1},
+        priorities={Priority.HIGH: 1},
+        either={None: 1, 2: 2},
+        texts={"1": 1},
+    )
+    text = (
+        '{"prices": {"1": 2, "-10": 3}, "ratios": {"1.5": 1}, "answers": {"true": 1, "false": 0},'
+        ' "days": {"2026-01-02": 1}, "sizes": {"l": 1}, "priorities": {"1": 1}, "either": {"null": 1, "2": 2},'
+        ' "texts": {"1": 1}}'
+    )
+    assert isinstance(slot.run(take_keyed, text), Succeeded)
+    assert received == [keyed]
+    assert {type(key) for key in received[0].prices} == {int}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"prices": {"x": 1}}', "expected a whole number at $.prices.x, got a string as the key."),
+        ('{"prices": {"1.5": 1}}', 'expected a whole number at $.prices["1.5"], got a string as the key.'),
+        ('{"days": {"1": 1}}', 'expected a date in ISO 8601 at $.days["1"], got another string as the key.'),
+        ('{"pairs": {"[1, 2]": 1}}', "expected an array of 2 items at $.pairs"),
+    ],
+)
+def test_key_that_does_not_fit__is_named(slot: Slot, text: str, complaint: str) -> None:
+    assert complaint in slot.failure(take_keyed, text).error
+
+
+@dataclass
+class Sealed:
+    name: str
+    sealed_with: InitVar[Line]
+    note: InitVar[str] = "none"
+    shared: ClassVar[int] = 3
+    seal: str = field(init=False)
+
+    def __post_init__(self, sealed_with: Line, note: str) -> None:
+        self.seal = f"{sealed_with.sku} {note}"
+
+
+def take_sealed(payload: Sealed) -> None:
+    received.append(payload)
+
+
+def test_init_var__is_given_to_post_init(slot: Slot) -> None:
+    assert isinstance(slot.run(take_sealed, '{"name": "a", "sealed_with": {"sku": "wax"}}'), Succeeded)
+    assert received[0].seal == "wax none"
+    assert "expected the field $.sealed_with (Sealed), got none" in slot.failure(take_sealed, '{"name": "a"}').error
+    for name in ("shared", "seal"):
+        text = json.dumps({"name": "a", "sealed_with": {"sku": "wax"}, name: 1})
+        assert f"expected a field of Sealed, got $.{name}." in slot.failure(take_sealed, text).error
+
+
+def take_set(payload: set[Line]) -> None: ...
+
+
+def test_set_of_what_no_set_can_hold__is_refused_with_its_place(slot: Slot) -> None:
+    error = slot.failure(take_set, '[{"sku": "a"}]').error
+    assert (
+        "PayloadError: payload: expected what a set can hold at $[0], got Line, which is not hashable. "
+        "Annotate it as a list, or make its class frozen." in error
+    )
+
+
+def test_first_use_by_two_threads__builds_no_half_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    convert, find = conversion.converter_for(Line), conversion._converter
+    assert convert is not None
+    others: list[Any] = []
+
+    def interrupted(annotation: Any) -> Any:
+        # The type of the second field: the first one is known by now.
+        if annotation is int and not others:
+            others.append(None)
+            with ThreadPoolExecutor(1) as pool:
+                others.append(pool.submit(convert, {"sku": "a", "quantity": 2}, "$").result(60))
+        return find(annotation)
+
+    monkeypatch.setattr(conversion, "_converter", interrupted)
+    assert convert({"sku": "b"}, "$") == Line("b")
+    assert others[1] == Line("a", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -53,6 +54,41 @@ def test_retry_later__goes_before_backoff(slot: Slot) -> None:
         raise RetryLater(7)
 
     assert slot.failure(make_task(later, backoff=timedelta(hours=1))).delay == 7.0
+
+
+def group(*errors: BaseException) -> Any:
+    def task(payload: Any) -> None:
+        raise BaseExceptionGroup("several", errors)
+
+    return task
+
+
+def test_group_of_permanent_failures_alone__is_permanent(slot: Slot) -> None:
+    assert slot.failure(group(PermanentFailure("a"), PermanentFailure("b"))).permanent
+    assert slot.failure(group(PermanentFailure("a"), ExceptionGroup("inner", [PermanentFailure("b")]))).permanent
+    assert not slot.failure(group(PermanentFailure("a"), ExceptionGroup("inner", [ValueError()]))).permanent
+    assert not slot.failure(group(PermanentFailure("a"), RetryLater(5))).permanent
+
+
+def test_group_of_which_all_ask_for_a_delay__gets_the_longest(slot: Slot) -> None:
+    assert slot.failure(group(RetryLater(5), ExceptionGroup("inner", [RetryLater(9)]))).delay == 9.0
+    assert slot.failure(group(RetryLater(5), ValueError())).delay is None
+
+
+def test_task_group__counts_as_its_tasks_do(slot: Slot) -> None:
+    async def never() -> None:
+        raise PermanentFailure("gone")
+
+    async def together(payload: Any) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(never())
+
+    assert slot.failure(together).permanent
+
+
+def test_item_that_raised_a_group__counts_as_its_members_do(slot: Slot) -> None:
+    failed = ExceptionGroup("item", [PermanentFailure("a")])
+    assert slot.failure(lambda payload: [failed, PermanentFailure("b")], "[1, 2]").permanent
 
 
 def test_delay_beyond_the_calendar__is_bounded(slot: Slot) -> None:

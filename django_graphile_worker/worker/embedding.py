@@ -1,0 +1,57 @@
+"""Workers from code: which settings they can keep, and whether they may run here at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import Error, connections
+
+from django_graphile_worker import conf
+from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
+
+# Settings that code cannot have, and what to do instead.
+DATABASE = {"database": "expected databases=[...], the list of aliases to serve."}
+PROCESSES = {
+    "processes": "expected 1, as a worker from code lives in the process that calls it. "
+    "Use concurrency=..., `manage.py runworker --processes`, or more processes of your own."
+}
+CRON = dict.fromkeys(
+    ("crontab", "crontab_file"),
+    "expected none, as it only runs what waits already. Use run_worker() or Worker for recurring tasks.",
+)
+
+
+def settings(caller: str, overrides: Mapping[str, Any], *, with_cron: bool = True) -> conf.Settings:
+    """The project's settings with some changed; refuses those that this caller would have to ignore."""
+    changed = conf.current().replace(**overrides)
+    refused = DATABASE | ({} if changed.processes == 1 else PROCESSES) | ({} if with_cron else CRON)
+    mistakes = [
+        SettingMistake(key=name.upper(), message=f"{caller}({name}=...): {refused[name]}")
+        for name in overrides
+        if name in refused
+    ]
+    if mistakes:
+        raise ConfigurationError(mistakes=mistakes)
+    return changed
+
+
+def ask_django(aliases: Sequence[str]) -> None:
+    """Use Django's own connections of this thread for a moment, so that those who guard them speak.
+
+    The worker's connections go round the guards of Django's and pytest-django's
+    tests: where no test database was made, it would run the jobs of the real one.
+    """
+    for alias in aliases:
+        connection = connections[alias]
+        was_open = connection.connection is not None
+        # Django's guard sits on the one, pytest-django's on the other. That the database is down, or that a
+        # coroutine is calling, is no guard's business: the worker's own connections will tell, or work.
+        with contextlib.suppress(Error):
+            for ask in (connection.cursor, connection.ensure_connection):
+                with contextlib.suppress(SynchronousOnlyOperation):
+                    ask()
+        if not was_open and connection.connection is not None:
+            connection.close()

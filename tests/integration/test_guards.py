@@ -1,0 +1,55 @@
+"""Tests that may not touch a database: a worker must not go round the guards that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.test import SimpleTestCase
+
+from django_graphile_worker import Worker, run_once, run_worker
+from django_graphile_worker.worker import library, runner
+
+
+def start_worker() -> None:
+    Worker().start()
+
+
+CALLS: list[Callable[[], Any]] = [run_once, run_worker, start_worker]
+
+
+@pytest.fixture(autouse=True)
+def nothing_gets_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("A worker started where no test may touch the database.")
+
+    monkeypatch.setattr(runner.Runner, "start", start)
+    monkeypatch.setattr(runner.Runner, "drain", start)
+    monkeypatch.setattr(library, "shut_down", lambda *args, **kwargs: None)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_without_the_mark_of_pytest_django__no_worker_starts(call: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match="Database access not allowed"):
+        call()
+
+
+class Simple(SimpleTestCase):
+    """A test without a database."""
+
+
+@pytest.fixture
+def simple_test_case() -> Iterator[None]:
+    Simple.setUpClass()
+    yield
+    Simple.tearDownClass()
+    Simple.doClassCleanups()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("simple_test_case")
+@pytest.mark.parametrize("call", CALLS)
+def test_in_a_simple_test_case__no_worker_starts(call: Callable[[], Any]) -> None:
+    with pytest.raises(AssertionError, match="not allowed in SimpleTestCase"):
+        call()

@@ -1,0 +1,107 @@
+"""``USE_TZ = False``: a job's times are naive, wherever a site meets the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_graphile_worker import Job, add_job, run_once, signals
+from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.sql.exhaustion import Hold, exhausted_jobs
+from tests.factories import make_job
+from tests.integration.worker.cron_world import CronWorld
+from tests.integration.worker.parts import own_tasks
+from tests.slot import open_slot
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SIGNALS = ("jobs_claimed", "job_started", "job_succeeded", "job_released")
+SEEN: dict[str, Job] = {}
+NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+NOON_IN_TOKYO = datetime(2026, 6, 1, 21, 0)  # noqa: DTZ001
+
+
+@pytest.fixture(autouse=True)
+def without_time_zones(settings: Any) -> Iterator[None]:
+    SEEN.clear()
+    settings.USE_TZ = False
+    settings.TIME_ZONE = "Asia/Tokyo"
+    connection.ensure_timezone()
+    yield
+    settings.USE_TZ = True
+    settings.TIME_ZONE = "UTC"
+    connection.ensure_timezone()
+
+
+def looks(payload: Any, helpers: Any) -> None:
+    SEEN["helpers"] = helpers.job
+
+
+def middleware(get_result: Any) -> Any:
+    def middleware(job: Job) -> Any:
+        SEEN["middleware"] = job
+        return get_result(job)
+
+    return middleware
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    def receiver_for(name: str) -> Callable[..., None]:
+        def hear(**arguments: Any) -> None:
+            SEEN[name] = arguments.get("job") or arguments["jobs"][0]
+
+        return hear
+
+    for name in SIGNALS:
+        getattr(signals, name).connect(receiver_for(name), weak=False, dispatch_uid="naive")
+    yield
+    for name in SIGNALS:
+        getattr(signals, name).disconnect(dispatch_uid="naive")
+
+
+@pytest.mark.usefixtures("heard")
+def test_everybody_sees_the_times_that_add_job_gave() -> None:
+    with own_tasks(looks):
+        added = add_job("looks")
+        assert run_once(middleware=[f"{__name__}.middleware"]) == 0
+    assert SEEN.keys() == {"helpers", "middleware", *SIGNALS}
+    for job in SEEN.values():
+        assert (job.run_at, job.created_at) == (added.run_at, added.created_at)
+        # Locked in the hour that followed, by the same clock.
+        assert job.locked_at is not None
+        assert timedelta(minutes=-1) < job.locked_at - added.run_at < timedelta(hours=1)
+
+
+def test_a_job_that_killed_its_worker_is_told_with_naive_times(
+    raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    job_id = make_job("looks")
+    with raw_connection().cursor() as cursor:
+        hold = Hold("worker", NOON, 1.0)
+        (told,) = exhausted_jobs(cursor, {job_id: hold}, schema=worker_schema)
+    assert told.job.locked_at == NOON_IN_TOKYO
+    assert told.job.run_at.tzinfo is told.job.created_at.tzinfo is told.job.updated_at.tzinfo is None
+
+
+def test_ticks_are_told_as_the_sites_clock_shows_them(raw_connection: Callable[..., Any], worker_schema: str) -> None:
+    world = CronWorld(raw_connection, worker_schema, NOON)
+    cron, _ = world.worker([CronItem("filled", "* * * * *", backfill_period="1d")])
+    for minutes in (0, 1, 3):
+        world.now = NOON + timedelta(minutes=minutes, seconds=1)
+        world.settle(cron)
+    scheduled, backfilled = [arguments for _, arguments in world.announced[1:]]
+    assert scheduled["tick"] == NOON_IN_TOKYO + timedelta(minutes=1)
+    assert backfilled["ticks"] == (NOON_IN_TOKYO + timedelta(minutes=2), NOON_IN_TOKYO + timedelta(minutes=3))
+
+
+@pytest.mark.parametrize("epoch", [float("inf"), float("-inf"), float("nan")])
+def test_times_at_the_calendars_end_stay_there(epoch: float) -> None:
+    with open_slot() as slot:
+        slot.run(looks, run_at_epoch=epoch)
+    assert SEEN["helpers"].run_at.year in (1, 9999)
+    assert SEEN["helpers"].run_at.tzinfo is None
