@@ -31,6 +31,8 @@ class StopRequest:
         self.signal_number: int | None = None
         # Called when the worker has started.
         self.on_started: Callable[[], None] = lambda: None
+        # How the worker's life ended, once it is over.
+        self.ending: Ending | None = None
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -56,6 +58,11 @@ class StopRequest:
     @property
     def is_urgent(self) -> bool:
         return len(self.reasons) > 1
+
+    @property
+    def leaves_jobs_behind(self) -> bool:
+        """Is the end not to be held up by what may still run in this process? See leaving.py."""
+        return self.is_urgent or (self.ending is not None and self.ending.was_cut_off)
 
     @property
     def reason(self) -> str:
@@ -108,7 +115,7 @@ def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:
         request.on_started()
         request.wait()
     finally:
-        ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+        ending = _end(runners, request)
     return exit_code(request, ending.was_released)
 
 
@@ -118,8 +125,13 @@ def run_until_drained(runners: Sequence[Runner], request: StopRequest) -> int:
         for runner in runners:
             runner.drain(lambda: request.is_made)
     finally:
-        ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+        ending = _end(runners, request)
     return exit_code(request, ending.was_released)
+
+
+def _end(runners: Sequence[Runner], request: StopRequest) -> Ending:
+    request.ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+    return request.ending
 
 
 def exit_code(request: StopRequest, was_clean: bool) -> int:
@@ -142,7 +154,8 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
         thread.start()
     for thread in threads:
         thread.join()
+    have_all_ended = len(endings) == len(runners)
     return Ending(
-        was_released=len(endings) == len(runners) and all(ending.was_released for ending in endings),
-        was_cut_off=any(ending.was_cut_off for ending in endings),
+        was_released=have_all_ended and all(ending.was_released for ending in endings),
+        was_cut_off=not have_all_ended or any(ending.was_cut_off for ending in endings),
     )

@@ -17,6 +17,7 @@ from typing import Any
 import django
 
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.worker.leaving import leave
 from django_graphile_worker.worker.process import StopRequest, exit_code, handled_signals
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -209,6 +210,8 @@ def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connect
         except GraphileWorkerError as error:
             _tell(tells_start, str(error))
             code = 1
+    if request.leaves_jobs_behind:
+        leave(code)
     raise SystemExit(code)
 
 

@@ -65,6 +65,14 @@ def test_supervisor__second_signal_stops_all_at_once(world: World, fleet: Fleet)
     assert (job.locked_by, job.attempts) == (None, 0)
 
 
+def test_supervisor__waits_for_no_thread_of_a_pool_whose_job_was_given_back(world: World, fleet: Fleet) -> None:
+    supervisor = start(fleet, world, "--grace-period", "0.3")
+    job_id = world.add("lends_a_thread")
+    world.wait_for("start")
+    assert supervisor.stop(timeout=30.0) == 0
+    assert (world.job(job_id).locked_by, world.job(job_id).attempts) == (None, 0)
+
+
 @pytest.mark.parametrize(("had_started", "failed_starts"), [(True, 0), (False, 7)])
 def test_child__that_had_begun_to_work_is_no_failed_start(had_started: bool, failed_starts: int) -> None:
     """Jobs that kill one process after the other are no reason to give up on the rest."""

@@ -64,6 +64,7 @@ NOT_YET = (
     "django_graphile_worker.worker.cron",
     "django_graphile_worker.worker.failure",
     "django_graphile_worker.worker.foreign_models",
+    "django_graphile_worker.worker.leaving",
     "django_graphile_worker.worker.middleware",
     "django_graphile_worker.worker.retrying",
     "django_graphile_worker.worker.session",
