@@ -44,6 +44,7 @@ class Executor:
         self._performer = Performer(settings=settings, using=using, event_loop=self._event_loop, abort=self._abort)
         self._running: set[Run] = set()
         self._is_cancelled = False
+        self._has_let_go = False
 
     def start(self) -> None:
         """Raises ConfigurationError when a middleware cannot be loaded."""
@@ -79,9 +80,14 @@ class Executor:
         run.task = self._tasks(claim.task_id)
         return run.job
 
-    def close(self) -> None:
-        """Stop the event loop, once the slot threads are done with it."""
-        self._event_loop.close()
+    def close(self, seconds: float) -> None:
+        """Stop the event loop, with so much time for what jobs have left running there."""
+        self._event_loop.close(seconds)
+
+    def let_go(self) -> None:
+        """What still runs has been given back: no thread shall wait for a coroutine that nobody runs any more."""
+        self._has_let_go = True
+        self._event_loop.let_go()
 
     def thread_finished(self) -> None:
         """Called on a slot thread that runs no more jobs: closes its connections."""
@@ -166,7 +172,9 @@ class Executor:
 
     def _interrupted(self, run: Run) -> Interrupted:
         outcome = Interrupted(run.claim, run.duration)
-        self._tell(signals.job_interrupted, run, duration=outcome.duration, reason="the worker stops")
+        if not self._has_let_go:
+            # Otherwise it was told when the job was given back.
+            self._tell(signals.job_interrupted, run, duration=outcome.duration, reason="the worker stops")
         return outcome
 
     def _succeeded_but(self, run: Run, leftovers: Sequence[str]) -> Outcome:

@@ -121,11 +121,11 @@ class Runner(Assembly):
             has_coroutines = self.executor.has_coroutines
             self.executor.cancel()
             self._wait_for_jobs(LAST_WORDS if has_coroutines else 0.0, is_forced)
-        if not is_forced():
-            # A coroutine that heeds no cancellation ends here; what is given back then runs no more.
-            self.executor.close()
+        # A coroutine that heeds no cancellation ends here; what is given back then runs no more.
+        self.executor.close(LAST_WORDS if have_ended and not is_forced() else 0.0)
         if not self.slots.is_idle:
             self._abandon()
+            self.executor.let_go()
         self.slots.stop()
         return have_ended
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker import runner
 from django_graphile_worker.worker.claimer import Claimer
+from django_graphile_worker.worker.eventloop import EventLoop
 from django_graphile_worker.worker.library import build_runners
 from tests.integration.worker.parts import own_tasks
 
@@ -246,6 +250,115 @@ def test_stop__stops_all_databases_at_once(gate: Gates) -> None:
     finally:
         signals.worker_stopping.disconnect(note_stopping)
     assert len(set(stopping)) == 2
+
+
+class Coroutines:
+    """Tasks that do not heed their cancellation, each in its way; they end when the test does."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+
+    async def blocks(self, payload: Any) -> None:
+        self.has_begun.set()
+        self.may_end.wait(60)
+
+    async def swallows(self, payload: Any) -> None:
+        await Job.objects.acount()
+        self.has_begun.set()
+        while not self.may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def coroutines() -> Iterator[Coroutines]:
+    coroutines = Coroutines()
+    yield coroutines
+    coroutines.may_end.set()
+
+
+@pytest.mark.parametrize("name", ["blocks", "swallows"])
+def test_stop__takes_a_second_more_than_the_grace_period_whatever_coroutines_do(
+    gate: Gates, coroutines: Coroutines, name: str
+) -> None:
+    task("stubborn")(getattr(coroutines, name))
+    worker = Worker(concurrency=2, grace_period=0)
+    worker.start()
+    jobs = [add_job("wait").id, add_job("stubborn").id]
+    gate.wait()
+    assert coroutines.has_begun.wait(60)
+    began = time.monotonic()
+    assert worker.stop() is False
+    # Some time more for a slow machine; it was five seconds more, and two and a half.
+    assert time.monotonic() - began < runner.LAST_WORDS + 2.0
+    given_back = Job.objects.filter(pk__in=jobs, locked_by=None, attempts=0)
+    assert given_back.count() == 2
+
+
+def _slot_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("graphile-worker-slot")}
+
+
+@pytest.mark.parametrize("name", ["blocks", "swallows"])
+def test_stop__leaves_no_thread_that_waits_for_a_coroutine(
+    coroutines: Coroutines, wait_until: Callable[..., None], name: str
+) -> None:
+    told: list[Any] = []
+
+    def hear(job: Any, **arguments: Any) -> None:
+        told.append(job.id)
+
+    others = _slot_threads()
+    with own_tasks():
+        task("stubborn")(getattr(coroutines, name))
+        signals.job_interrupted.connect(hear)
+        worker = Worker(concurrency=1, grace_period=0)
+        worker.start()
+        job = add_job("stubborn")
+        assert coroutines.has_begun.wait(60)
+        assert worker.stop() is False
+        wait_until(lambda: _slot_threads() <= others)
+        signals.job_interrupted.disconnect(hear)
+    assert told == [job.id], "once, whoever saw it"
+
+
+def around(get_result: Any) -> Any:
+    """Middleware that only async code could be."""
+
+    async def middleware(job: Any) -> Any:
+        return await get_result(job)
+
+    return middleware
+
+
+def test_job_inside_async_middleware__that_ends_in_the_last_second_has_ended(
+    gate: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel = EventLoop.cancel
+
+    def cancel_and_let_end(loop: EventLoop) -> None:
+        cancel(loop)
+        gate.may_end.set()
+
+    monkeypatch.setattr(EventLoop, "cancel", cancel_and_let_end)
+    monkeypatch.setattr(runner, "LAST_WORDS", 30.0)
+    worker = Worker(concurrency=1, grace_period=0, middleware=[f"{__name__}.around"])
+    worker.start()
+    add_job("wait")
+    gate.wait()
+    worker.stop()
+    assert not Job.objects.exists(), "it was given back, to be run again"
+
+
+def test_job_inside_async_middleware__that_does_not_end_is_given_back(gate: Gates) -> None:
+    worker = Worker(concurrency=1, grace_period=0, middleware=[f"{__name__}.around"])
+    worker.start()
+    add_job("wait")
+    gate.wait()
+    assert worker.stop() is False
+    given_back = Job.objects.get()
+    assert (given_back.locked_by, given_back.attempts, given_back.last_error) == (None, 0, None)
 
 
 def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
