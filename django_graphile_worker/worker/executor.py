@@ -37,6 +37,7 @@ class Executor:
         tasks: Callable[[int], Task[Any, Any] | None],
     ) -> None:
         self._settings = settings
+        self._using = using
         self._holder = holder
         self._tasks = tasks
         self._abort = Abort()
@@ -186,7 +187,8 @@ class Executor:
         if not signal.is_heard(**arguments):
             return
         try:
-            signal.send_robust(sender=type(self), worker_id=run.holder(), job=run.job, **arguments)
+            about = {"worker_id": run.holder(), "database": self._using, "job": run.job}
+            signal.send_robust(sender=type(self), **about, **arguments)
         except BaseException:  # send_robust lets SystemExit through
             logger.exception("A receiver tried to end the worker.")
         # Receivers may have used the database, and are not the job.

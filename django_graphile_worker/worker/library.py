@@ -13,6 +13,7 @@ from django_graphile_worker.routing import queue_aliases
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.process import (
     StopRequest,
+    begin,
     handled_signals,
     run_until_drained,
     run_until_stopped,
@@ -59,6 +60,7 @@ class Worker:
                 )
             self.runners = build_runners(self._databases, self._settings)
         try:
+            begin(self.runners)
             for runner in self.runners:
                 runner.start()
         except BaseException:

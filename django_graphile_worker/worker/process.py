@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from django_graphile_worker import logs
 from django_graphile_worker.worker.runner import Ending, Question, Runner, never
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -107,9 +108,15 @@ def handled_signals(request: StopRequest) -> Iterator[None]:
         signal.set_wakeup_fd(woken_before)
 
 
+def begin(runners: Sequence[Runner]) -> None:
+    """To be called before they start; shut_down() is its end."""
+    logs.served_databases.add(runner.using for runner in runners)
+
+
 def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:
     """Work until asked to stop; the exit code."""
     try:
+        begin(runners)
         for runner in runners:
             runner.start()
         request.on_started()
@@ -122,6 +129,7 @@ def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:
 def run_until_drained(runners: Sequence[Runner], request: StopRequest) -> int:
     """Run what is runnable, then stop; the exit code."""
     try:
+        begin(runners)
         for runner in runners:
             runner.drain(lambda: request.is_made)
     finally:
@@ -154,6 +162,7 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
         thread.start()
     for thread in threads:
         thread.join()
+    logs.served_databases.remove(runner.using for runner in runners)
     have_all_ended = len(endings) == len(runners)
     return Ending(
         was_released=have_all_ended and all(ending.was_released for ending in endings),

@@ -216,7 +216,6 @@ class Runner(Assembly):
     def _tell_started(self) -> None:
         self.news.tell(
             signals.worker_started,
-            database=self.using,
             concurrency=self.settings.concurrency,
             tasks=tuple(sorted(self.tasks)),
         )

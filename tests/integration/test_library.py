@@ -253,6 +253,41 @@ def test_stop__stops_all_databases_at_once(gate: Gates) -> None:
     assert len(set(stopping)) == 2
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_signals_and_lines__say_which_database_they_are_about(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="django_graphile_worker")
+    heard: dict[str, set[str]] = {}
+
+    def listen(name: str, event: signals.Event) -> None:
+        def hear(**arguments: Any) -> None:
+            assert set(event.arguments) <= set(arguments)
+            heard.setdefault(name, set()).add(arguments["database"])
+
+        event.connect(hear, weak=False, dispatch_uid=listen)
+
+    events = {name: event for name, event in vars(signals).items() if isinstance(event, signals.Event)}
+    for name, event in events.items():
+        listen(name, event)
+    add_job("note", using="default")
+    add_job("note", "fail", using="other", max_attempts=1)
+    try:
+        run_once(databases=["default", "other"])
+    finally:
+        for event in events.values():
+            event.disconnect(dispatch_uid=listen)
+    both = {"default", "other"}
+    assert heard["worker_started"] == heard["job_started"] == heard["job_released"] == heard["worker_stopped"] == both
+    assert (heard["job_succeeded"], heard["job_permanently_failed"]) == ({"default"}, {"other"})
+    (succeeded,) = [line for line in caplog.messages if " succeeded after" in line]
+    (failed,) = [line for line in caplog.messages if " permanently failed after" in line]
+    assert (succeeded.split()[0], failed.split()[0]) == ("[default]", "[other]")
+    caplog.clear()
+    add_job("note")
+    run_once()
+    assert caplog.messages
+    assert "[" not in "".join(caplog.messages)
+
+
 class Coroutines:
     """Tasks that do not heed their cancellation, each in its way; they end when the test does."""
 
