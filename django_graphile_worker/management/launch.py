@@ -53,7 +53,7 @@ def run_in_child(request: StopRequest, arguments: dict[str, Any]) -> int:
     try:
         return run_until_drained(runners, request) if plan.once else run_until_stopped(runners, request)
     except psycopg.Error as error:
-        from django_graphile_worker.management.trouble import in_a_sentence
+        from django_graphile_worker.worker.trouble import in_a_sentence
 
         raise GraphileWorkerError(in_a_sentence(error)) from error
 

@@ -13,11 +13,11 @@ from django_graphile_worker.routing import queue_aliases
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.process import (
     StopRequest,
-    begin,
     handled_signals,
     run_until_drained,
     run_until_stopped,
     shut_down,
+    start_all,
 )
 from django_graphile_worker.worker.runner import Runner
 
@@ -60,9 +60,7 @@ class Worker:
                 )
             self.runners = build_runners(self._databases, self._settings)
         try:
-            begin(self.runners)
-            for runner in self.runners:
-                runner.start()
+            start_all(self.runners)
         except BaseException:
             self.stop("it could not start")
             raise

@@ -76,7 +76,7 @@ class Command(BaseCommand):
         except GraphileWorkerError as error:
             raise CommandError(str(error)) from error
         except psycopg.Error as error:
-            from django_graphile_worker.management.trouble import in_a_sentence
+            from django_graphile_worker.worker.trouble import in_a_sentence
 
             raise CommandError(in_a_sentence(error)) from error
 

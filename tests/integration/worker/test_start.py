@@ -51,7 +51,6 @@ NOT_YET = (
     "django_graphile_worker.api",
     "django_graphile_worker.crontab",
     "django_graphile_worker.management.operator",
-    "django_graphile_worker.management.trouble",
     "django_graphile_worker.operations",
     "django_graphile_worker.redaction",
     "django_graphile_worker.sql.exhaustion",
@@ -60,6 +59,7 @@ NOT_YET = (
     "django_graphile_worker.tracebacks",
     "django_graphile_worker.worker.atomic",
     "django_graphile_worker.worker.batch",
+    "django_graphile_worker.worker.beginning",
     "django_graphile_worker.worker.conversion",
     "django_graphile_worker.worker.cron",
     "django_graphile_worker.worker.failure",
@@ -70,6 +70,7 @@ NOT_YET = (
     "django_graphile_worker.worker.session",
     "django_graphile_worker.worker.statements",
     "django_graphile_worker.worker.supervisor",
+    "django_graphile_worker.worker.trouble",
     "json5",
     "multiprocessing",
 )
