@@ -9,6 +9,7 @@ signals), and never a payload.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,30 @@ _cron = logging.getLogger("django_graphile_worker.cron")
 _database = logging.getLogger("django_graphile_worker.database")
 
 _troubles = Repetitions()
+
+
+class _Databases:
+    """Those that this process works on; their names are only worth reading if there are several."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._served: list[str] = []
+        self.are_several = False
+
+    def add(self, aliases: Iterable[str]) -> None:
+        with self._lock:
+            self._served.extend(aliases)
+            self.are_several = len(set(self._served)) > 1
+
+    def remove(self, aliases: Iterable[str]) -> None:
+        with self._lock:
+            for alias in aliases:
+                if alias in self._served:
+                    self._served.remove(alias)
+            self.are_several = len(set(self._served)) > 1
+
+
+served_databases = _Databases()
 
 
 def connect() -> None:
@@ -69,11 +94,9 @@ def escaped(text: str) -> str:
     )
 
 
-def _job_succeeded(
-    *, job: Job, duration: float = 0.0, worker_id: str = "", log_success: bool = True, **kwargs: Any
-) -> None:
+def _job_succeeded(*, job: Job, duration: float = 0.0, log_success: bool = True, **about: Any) -> None:
     if _is_telling_successes(log_success=log_success):
-        _tell_job(logging.INFO, "succeeded", job, duration, worker_id)
+        _tell_job(logging.INFO, "succeeded", job, duration, about)
 
 
 def _job_failed(
@@ -82,37 +105,38 @@ def _job_failed(
     error: BaseException | None = None,
     duration: float = 0.0,
     retry_in: float | None = None,
-    worker_id: str = "",
-    **kwargs: Any,
+    **about: Any,
 ) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
-        _tell_job(logging.WARNING, "failed", job, duration, worker_id, error=error, retry_in=retry_in)
+        _tell_job(logging.WARNING, "failed", job, duration, about, error=error, retry_in=retry_in)
 
 
 def _job_permanently_failed(
-    *, job: Job, error: BaseException | None = None, duration: float = 0.0, worker_id: str = "", **kwargs: Any
+    *, job: Job, error: BaseException | None = None, duration: float = 0.0, **about: Any
 ) -> None:
     if _jobs.isEnabledFor(logging.ERROR):
-        _tell_job(logging.ERROR, "permanently failed", job, duration, worker_id, error=error)
+        _tell_job(logging.ERROR, "permanently failed", job, duration, about, error=error)
 
 
-def _job_interrupted(*, job: Job, duration: float = 0.0, worker_id: str = "", **kwargs: Any) -> None:
+def _job_interrupted(*, job: Job, duration: float = 0.0, **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
-        _tell_job(logging.WARNING, "interrupted", job, duration, worker_id)
+        _tell_job(logging.WARNING, "interrupted", job, duration, about)
 
 
-def _job_started(*, job: Job, worker_id: str = "", **kwargs: Any) -> None:
+def _job_started(*, job: Job, **about: Any) -> None:
     if _is_telling_starts():
-        _jobs.debug("%s started (%s)", _name(job), _attempt(job), extra=_facts(job, "started", worker_id))
+        facts = _facts(job, "started", about)
+        _jobs.debug("%s%s started (%s)", _place(about), _name(job), _attempt(job), extra=facts)
 
 
-def _claim_lost(*, job: Job, worker_id: str = "", **kwargs: Any) -> None:
+def _claim_lost(*, job: Job, **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
         _jobs.warning(
-            "%s was no longer ours when it ended (%s): its result is not written",
+            "%s%s was no longer ours when it ended (%s): its result is not written",
+            _place(about),
             _name(job),
             _attempt(job),
-            extra=_facts(job, "claim lost", worker_id),
+            extra=_facts(job, "claim lost", about),
         )
 
 
@@ -121,17 +145,17 @@ def _tell_job(
     outcome: str,
     job: Job,
     duration: float,
-    worker_id: str,
+    about: Mapping[str, Any],
     *,
     error: BaseException | None = None,
     retry_in: float | None = None,
 ) -> None:
-    message = f"{_name(job)} {outcome} after {duration:.3f} s ({_attempt(job)})"
+    message = f"{_place(about)}{_name(job)} {outcome} after {duration:.3f} s ({_attempt(job)})"
     if retry_in is not None:
         message += f", next try in {retry_in:.0f} s"
     if error is not None:
         message += f": {_problem(error)}"
-    facts: dict[str, object] = _facts(job, outcome, worker_id) | {"duration": duration}
+    facts: dict[str, object] = _facts(job, outcome, about) | {"duration": duration}
     if error is not None:
         facts |= {"error": _problem(error), "retry_in": retry_in}
     # Here, as a worker that starts has no error to tell yet, and shall not wait for it.
@@ -140,7 +164,12 @@ def _tell_job(
     _jobs.log(level, "%s", message, extra=facts, exc_info=worth_logging(error))
 
 
-def _facts(job: Job, outcome: str, worker_id: str) -> dict[str, object]:
+def _place(about: Mapping[str, Any]) -> str:
+    """Which database a line is about, where that is a question."""
+    return f"[{shown(about['database'])}] " if served_databases.are_several and about.get("database") else ""
+
+
+def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
     return {
         "job_id": job.id,
         "task_identifier": job.task_identifier,
@@ -148,7 +177,8 @@ def _facts(job: Job, outcome: str, worker_id: str) -> dict[str, object]:
         "attempt": job.attempts,
         "max_attempts": job.max_attempts,
         "outcome": outcome,
-        "worker_id": worker_id,
+        "worker_id": about.get("worker_id", ""),
+        "database": about.get("database", ""),
     }
 
 
@@ -183,7 +213,7 @@ def _write(logger: logging.Logger, level: int, template: str, arguments: Mapping
     if logger.isEnabledFor(level):
         facts = {name: value for name, value in arguments.items() if name not in {"sender", "signal"}}
         told = _Lenient({name: _told(value) for name, value in facts.items()})
-        logger.log(level, "%s", template.format_map(told), extra=_extra(facts))
+        logger.log(level, "%s%s", _place(arguments), template.format_map(told), extra=_extra(facts))
 
 
 def _repeated(logger: logging.Logger, template: str) -> Callable[..., None]:

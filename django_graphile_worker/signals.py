@@ -8,6 +8,8 @@ Arguments that come up again and again:
 
 ``worker_id``
     the worker's id, as in ``locked_by``;
+``database``
+    the alias of the database that the queue is in;
 ``job``
     a frozen :class:`~django_graphile_worker.jobs.Job`, as it was claimed;
 ``duration``
@@ -50,40 +52,40 @@ class Event(Signal):
 
 # The worker's life.
 worker_started = Event("worker_id", "database", "concurrency", "tasks")
-worker_stopping = Event("worker_id", "reason")
-worker_stopped = Event("worker_id", "reason", "duration")
+worker_stopping = Event("worker_id", "database", "reason")
+worker_stopped = Event("worker_id", "database", "reason", "duration")
 # The sweeper, or a pause longer than WORKER_TIMEOUT, took the worker's claims away.
-worker_lost_lease = Event("worker_id", "new_worker_id")
+worker_lost_lease = Event("worker_id", "database", "new_worker_id")
 
 # LISTEN, which makes a worker quick; without it the worker polls.
-listening_started = Event("worker_id")
-listening_lost = Event("worker_id", "error", "retry_in")
+listening_started = Event("worker_id", "database")
+listening_lost = Event("worker_id", "database", "error", "retry_in")
 
 # A job's life. job_succeeded to job_interrupted say how the run ended;
 # job_released says that the database knows it too.
-jobs_claimed = Event("worker_id", "jobs", "duration")
-job_started = Event("worker_id", "job")
+jobs_claimed = Event("worker_id", "database", "jobs", "duration")
+job_started = Event("worker_id", "database", "job")
 # log_success: does the worker that ran it want a line in the log?
-job_succeeded = Event("worker_id", "job", "duration", "log_success")
-job_failed = Event("worker_id", "job", "duration", "error", "retry_in")
-job_permanently_failed = Event("worker_id", "job", "duration", "error")
-job_interrupted = Event("worker_id", "job", "duration", "reason")
-job_released = Event("worker_id", "job", "outcome")
+job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
+job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
+job_permanently_failed = Event("worker_id", "database", "job", "duration", "error")
+job_interrupted = Event("worker_id", "database", "job", "duration", "reason")
+job_released = Event("worker_id", "database", "job", "outcome")
 # The job was no longer ours when its result was to be written.
-claim_lost = Event("worker_id", "job", "outcome")
+claim_lost = Event("worker_id", "database", "job", "outcome")
 
 # Cleaning up after workers that died.
-jobs_recovered = Event("worker_id", "job_ids", "dead_worker_ids")
-stale_locks_released = Event("worker_id", "jobs", "queues")
+jobs_recovered = Event("worker_id", "database", "job_ids", "dead_worker_ids")
+stale_locks_released = Event("worker_id", "database", "jobs", "queues")
 
 # Recurring tasks.
-cron_started = Event("worker_id", "items")
-cron_scheduled = Event("worker_id", "identifiers", "tick")
-cron_backfilled = Event("worker_id", "identifier", "ticks")
+cron_started = Event("worker_id", "database", "items")
+cron_scheduled = Event("worker_id", "database", "identifiers", "tick")
+cron_backfilled = Event("worker_id", "database", "identifier", "ticks")
 
 # The database did not do what it was asked; the worker tries again after retry_in.
-database_trouble = Event("worker_id", "action", "error", "retry_in")
+database_trouble = Event("worker_id", "database", "action", "error", "retry_in")
 # Every part of the worker gets its answers again; duration is how long that was not so.
-database_answered = Event("worker_id", "duration")
+database_answered = Event("worker_id", "database", "duration")
 # The worker schema has not all its indexes, so jobs are found slowly: told once by each worker.
-indexes_missed = Event("worker_id", "missing", "incomplete")
+indexes_missed = Event("worker_id", "database", "missing", "incomplete")

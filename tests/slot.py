@@ -91,7 +91,7 @@ class Slot:
     def close(self) -> None:
         self.call(self.executor.thread_finished)
         self._thread.shutdown()
-        self.executor.close()
+        self.executor.close(1.0)
 
 
 @contextmanager

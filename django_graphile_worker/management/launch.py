@@ -23,7 +23,7 @@ from django_graphile_worker.worker.runner import Runner
 Say = Callable[[str], None]
 
 
-def run(plan: Plan, *, say: Say, stop: StopRequest | None = None) -> int:
+def run(plan: Plan, *, say: Say, stop: StopRequest) -> int:
     """Run a worker, or several under a supervisor; the exit code."""
     runners = _build(plan)
     terminal.set_up_logging(plan)
@@ -31,14 +31,13 @@ def run(plan: Plan, *, say: Say, stop: StopRequest | None = None) -> int:
         say(terminal.banner(runners, plan))
     if plan.settings.processes == 1:
         return supervised(runners, stop, once=plan.once)
-    return _supervise(plan)
+    return _supervise(plan, stop)
 
 
-def _supervise(plan: Plan) -> int:
+def _supervise(plan: Plan, request: StopRequest) -> int:
     # Here, as it brings multiprocessing along: 5 ms that one process alone need not spend.
     from django_graphile_worker.worker.supervisor import Supervisor
 
-    request = StopRequest()
     supervisor = Supervisor(plan.settings.processes, run_in_child, {"plan": _portable(plan)}, replaces=not plan.once)
     with handled_signals(request):
         return supervisor.run(request)
@@ -54,7 +53,7 @@ def run_in_child(request: StopRequest, arguments: dict[str, Any]) -> int:
     try:
         return run_until_drained(runners, request) if plan.once else run_until_stopped(runners, request)
     except psycopg.Error as error:
-        from django_graphile_worker.management.trouble import in_a_sentence
+        from django_graphile_worker.worker.trouble import in_a_sentence
 
         raise GraphileWorkerError(in_a_sentence(error)) from error
 

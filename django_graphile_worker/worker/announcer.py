@@ -6,14 +6,15 @@ jobs must never wait for it, so they only drop a note here.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from django.db import close_old_connections
 from django.dispatch import Signal
 
+from django_graphile_worker.worker import hygiene
 from django_graphile_worker.worker.service import Service
 
 
@@ -37,12 +38,25 @@ class Announcer(Service):
 
     def step(self) -> float:
         next_look = self._look()
-        while self._notes:
-            signal, arguments = self._notes.popleft()
-            signal.send_robust(self._sender, **arguments)
-        # Receivers may have used the database: what broke under them is not kept for the next.
-        close_old_connections()
+        if self._notes:
+            self._send()
         return next_look
 
     def close(self) -> None:
-        self.step()
+        try:
+            self.step()
+        finally:
+            hygiene.thread_finished()
+
+    def _send(self) -> None:
+        """Receivers may use the database: what broke or grew old since the last of them is not for the next."""
+        if threading.current_thread() is self._thread:
+            # Those of another, who steps by hand, are its own business.
+            hygiene.watch_thread()
+            hygiene.begin()
+        try:
+            while self._notes:
+                signal, arguments = self._notes.popleft()
+                signal.send_robust(self._sender, **arguments)
+        finally:
+            hygiene.end()

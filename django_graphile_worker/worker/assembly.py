@@ -73,7 +73,7 @@ class Assembly:
         self.claiming = claiming = self._database("fetcher")
         self.claimer = Claimer(claiming, settings, self.tasks, holder=self._holder, notify=settings.notify)
         self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
-        self.news = News(self.announcer, worker_id=self._holder, job_of=self._job_of, troubles=self._troubles)
+        self.news = self._build_news()
         self.releaser = self._build_releaser()
         self.slots = Slots(
             settings.concurrency,
@@ -88,6 +88,15 @@ class Assembly:
         self.fetcher = self._build_fetcher()
         self.recovery = self._build_recovery()
         self.cron = self._build_cron() if self.cron_items else None
+
+    def _build_news(self) -> News:
+        return News(
+            self.announcer,
+            worker_id=self._holder,
+            database=self.using,
+            job_of=self._job_of,
+            troubles=self._troubles,
+        )
 
     def _build_releaser(self) -> Releaser:
         database = self._database("releaser")

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
+from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -23,7 +24,10 @@ from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
-_SECONDS_TO_CLOSE = 5.0
+# A loop that nobody blocks is closed in a few milliseconds.
+_SECONDS_TO_CLOSE = 0.1
+
+_visit: ContextVar[_Visit | None] = ContextVar("graphile_worker_visit", default=None)
 
 
 class CancelledByWorker(BaseException):
@@ -40,17 +44,19 @@ class EventLoop:
         self._visits: set[_Visit] = set()
         self._is_cancelled = False
         self._is_closed = False
+        self._seconds_to_clean_up = 0.0
 
     def run(self, start: Callable[[], Awaitable[Any]]) -> Any:
         """Run a coroutine to its end while the calling thread serves its synchronous parts."""
         visit = _Visit(start)
-        loop = self._running_loop()
         with self._lock:
+            loop = self._running_loop()
             self._visits.add(visit)
             if self._is_cancelled:
                 visit.was_cancelled = True
-        try:
+            # Before it can be cancelled, and before the loop can be closed.
             loop.call_soon_threadsafe(visit.begin, loop)
+        try:
             return visit.serve()
         finally:
             with self._lock:
@@ -65,33 +71,39 @@ class EventLoop:
         """Cancel every coroutine, also those to come."""
         with self._lock:
             self._is_cancelled = True
-            visits = list(self._visits)
-        for visit in visits:
-            visit.was_cancelled = True
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(visit.cancel)
+            if self._loop is not None and not self._is_closed:
+                for visit in self._visits:
+                    self._loop.call_soon_threadsafe(visit.cancel)
 
-    def close(self) -> None:
-        """Stop the loop; a coroutine that blocks it is left behind."""
+    def close(self, seconds: float) -> None:
+        """Stop the loop, with so much time for what else runs there; a coroutine that blocks it is left behind."""
         with self._lock:
-            self._is_closed = True
-            loop, thread = self._loop, self._thread
-        if loop is None or thread is None or not thread.is_alive():
-            return
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(_SECONDS_TO_CLOSE)
+            was_closed, self._is_closed = self._is_closed, True
+            self._seconds_to_clean_up = seconds
+            for visit in self._visits:
+                # What ends from now on was ended by us, spared or not.
+                visit.was_cancelled = True
+            if self._loop is not None and not was_closed:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread is not None:
+            self._thread.join(seconds + _SECONDS_TO_CLOSE)
+
+    def let_go(self) -> None:
+        """The loop is closed: whoever waits for a coroutine that did not end waits no longer."""
+        with self._lock:
+            for visit in self._visits:
+                visit.let_go()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._is_closed:
-                raise CancelledByWorker
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._main, args=(self._loop,), name="graphile-worker-async", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+        if self._is_closed:
+            raise CancelledByWorker
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._main, args=(self._loop,), name="graphile-worker-async", daemon=True
+            )
+            self._thread.start()
+        return self._loop
 
     def _main(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._is_closed:
@@ -101,7 +113,7 @@ class EventLoop:
                 # Raised in something that a task left running; asyncio lets it through.
                 logger.exception("A background coroutine tried to end the worker; the event loop goes on.")
         try:
-            loop.run_until_complete(_cancel_the_rest())
+            loop.run_until_complete(_cancel_the_rest(self._seconds_to_clean_up))
             loop.run_until_complete(loop.shutdown_asyncgens())
         except BaseException:
             logger.exception("The event loop did not end cleanly.")
@@ -111,12 +123,22 @@ class EventLoop:
             connections.close_all()
 
 
-async def _cancel_the_rest() -> None:
+def spare_from_cancellation() -> None:
+    """To be called where a coroutine hands the job itself to its thread, as async middleware around a plain task does.
+
+    Nobody can cancel a thread. If only the coroutine were, then what came of the job would be known, and lost.
+    """
+    visit = _visit.get()
+    if visit is not None:
+        visit.is_spared = True
+
+
+async def _cancel_the_rest(seconds: float) -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     if others:
-        await asyncio.wait(others, timeout=_SECONDS_TO_CLOSE / 2)
+        await asyncio.wait(others, timeout=seconds)
 
 
 class _Visit(Executor):
@@ -131,6 +153,7 @@ class _Visit(Executor):
         self._result: Any = None
         self._error: BaseException | None = None
         self.was_cancelled = False
+        self.is_spared = False
 
     # On the waiting thread.
 
@@ -165,10 +188,12 @@ class _Visit(Executor):
             self._task.cancel()
 
     def cancel(self) -> None:
-        if self._task is not None:
+        if self._task is not None and not self.is_spared:
+            self.was_cancelled = True
             self._task.cancel()
 
     async def _drive(self) -> None:
+        _visit.set(self)
         # Set by hand: the context manager gives way to an enclosing one, whose thread is busy with us.
         key = ThreadSensitiveContext()
         SyncToAsync.thread_sensitive_context.set(key)
@@ -183,6 +208,13 @@ class _Visit(Executor):
             # Cancelled before its first step.
             self._error = asyncio.CancelledError()
         self._is_over = True
+        self._calls.put(None)
+
+    # On whatever thread closes the loop.
+
+    def let_go(self) -> None:
+        """Nobody runs the coroutine any more."""
+        self._error, self.was_cancelled, self._is_over = asyncio.CancelledError(), True, True
         self._calls.put(None)
 
     # What sync_to_async sees of it.

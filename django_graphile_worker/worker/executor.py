@@ -37,6 +37,7 @@ class Executor:
         tasks: Callable[[int], Task[Any, Any] | None],
     ) -> None:
         self._settings = settings
+        self._using = using
         self._holder = holder
         self._tasks = tasks
         self._abort = Abort()
@@ -44,6 +45,7 @@ class Executor:
         self._performer = Performer(settings=settings, using=using, event_loop=self._event_loop, abort=self._abort)
         self._running: set[Run] = set()
         self._is_cancelled = False
+        self._has_let_go = False
 
     def start(self) -> None:
         """Raises ConfigurationError when a middleware cannot be loaded."""
@@ -79,9 +81,14 @@ class Executor:
         run.task = self._tasks(claim.task_id)
         return run.job
 
-    def close(self) -> None:
-        """Stop the event loop, once the slot threads are done with it."""
-        self._event_loop.close()
+    def close(self, seconds: float) -> None:
+        """Stop the event loop, with so much time for what jobs have left running there."""
+        self._event_loop.close(seconds)
+
+    def let_go(self) -> None:
+        """What still runs has been given back: no thread shall wait for a coroutine that nobody runs any more."""
+        self._has_let_go = True
+        self._event_loop.let_go()
 
     def thread_finished(self) -> None:
         """Called on a slot thread that runs no more jobs: closes its connections."""
@@ -172,7 +179,9 @@ class Executor:
         from django_graphile_worker.worker import retrying
 
         outcome = Interrupted(run.claim, run.duration, retrying.remaining_payload(run, error))
-        self._tell(signals.job_interrupted, run, duration=outcome.duration, reason="the worker stops")
+        if not self._has_let_go:
+            # Otherwise it was told when the job was given back.
+            self._tell(signals.job_interrupted, run, duration=outcome.duration, reason="the worker stops")
         return outcome
 
     def _succeeded_but(self, run: Run, leftovers: Sequence[str]) -> Outcome:
@@ -184,7 +193,8 @@ class Executor:
         if not signal.is_heard(**arguments):
             return
         try:
-            signal.send_robust(sender=type(self), worker_id=run.holder(), job=run.job, **arguments)
+            about = {"worker_id": run.holder(), "database": self._using, "job": run.job}
+            signal.send_robust(sender=type(self), **about, **arguments)
         except BaseException:  # send_robust lets SystemExit through
             logger.exception("A receiver tried to end the worker.")
         # Receivers may have used the database, and are not the job.

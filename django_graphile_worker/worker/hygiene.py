@@ -83,9 +83,14 @@ def thread_finished() -> None:
 
 def _adopt_thread() -> list[WatchedConnection]:
     share_caches()
-    adopted = [_watched(wrapper) for wrapper in connections.all(initialized_only=True)]
-    _thread.watched = adopted
-    return adopted
+    return watch_thread()
+
+
+def watch_thread() -> list[WatchedConnection]:
+    """Watch the connections of this thread, whether it runs jobs or other code of the site."""
+    if _thread.watched is None:
+        _thread.watched = [_watched(wrapper) for wrapper in connections.all(initialized_only=True)]
+    return _thread.watched
 
 
 def _watched(wrapper: Any) -> WatchedConnection:

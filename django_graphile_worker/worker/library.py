@@ -17,6 +17,7 @@ from django_graphile_worker.worker.process import (
     run_until_drained,
     run_until_stopped,
     shut_down,
+    start_all,
 )
 from django_graphile_worker.worker.runner import Runner
 
@@ -72,8 +73,7 @@ class Worker:
             self._ask_django(self._databases)
             self.runners = build_runners(self._databases, self._settings)
         try:
-            for runner in self.runners:
-                runner.start()
+            start_all(self.runners)
         except BaseException:
             self.stop("it could not start")
             raise

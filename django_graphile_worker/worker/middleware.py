@@ -10,7 +10,7 @@ from django.core.exceptions import MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
-from django_graphile_worker.worker.eventloop import EventLoop
+from django_graphile_worker.worker.eventloop import EventLoop, spare_from_cancellation
 
 Factory = Callable[[Any], Any]
 
@@ -109,4 +109,10 @@ def _to_sync(handler: Handler, event_loop: EventLoop) -> Handler:
 
 def _to_async(handler: Handler) -> Handler:
     """Called on the loop; the slot thread, which waits there, runs it."""
-    return Handler(sync_to_async(handler.call), is_async=True)
+    call = sync_to_async(handler.call)
+
+    async def get_result(job: Any) -> Any:
+        spare_from_cancellation()
+        return await call(job)
+
+    return Handler(get_result, is_async=True)

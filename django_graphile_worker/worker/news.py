@@ -25,16 +25,19 @@ class News:
         announcer: Announcer,
         *,
         worker_id: Callable[[], str],
+        database: str,
         job_of: Callable[[Claim], Job],
         troubles: Callable[[], Iterable[BaseException | None]] = tuple,
     ) -> None:
         self._announcer = announcer
         self._outage = Outage(troubles, on_over=self._answered)
         self._worker_id = worker_id
+        self._database = database
         self._job_of = job_of
 
     def tell(self, signal: signals.Event, **arguments: Any) -> None:
-        self._announcer.announce(signal, **{"worker_id": self._worker_id(), **arguments})
+        about = {"worker_id": self._worker_id(), "database": self._database}
+        self._announcer.announce(signal, **{**about, **arguments})
 
     def trouble(self, action: str, error: BaseException, retry_in: float) -> None:
         self._outage.begin(error)

@@ -7,12 +7,16 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from django_graphile_worker.worker.runner import Ending, Question, Runner, never
+import psycopg
+
+from django_graphile_worker import logs
+from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.worker.runner import LOOK_INTERVAL, Ending, Question, Runner, never
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -31,6 +35,8 @@ class StopRequest:
         self.signal_number: int | None = None
         # Called when the worker has started.
         self.on_started: Callable[[], None] = lambda: None
+        # How the worker's life ended, once it is over.
+        self.ending: Ending | None = None
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -56,6 +62,11 @@ class StopRequest:
     @property
     def is_urgent(self) -> bool:
         return len(self.reasons) > 1
+
+    @property
+    def leaves_jobs_behind(self) -> bool:
+        """Is the end not to be held up by what may still run in this process? See leaving.py."""
+        return self.is_urgent or (self.ending is not None and self.ending.was_cut_off)
 
     @property
     def reason(self) -> str:
@@ -100,26 +111,74 @@ def handled_signals(request: StopRequest) -> Iterator[None]:
         signal.set_wakeup_fd(woken_before)
 
 
+def start_all(runners: Sequence[Runner], should_stop: Question = never) -> None:
+    """Start them; of several those whose databases answer, and the others later. shut_down() is its counterpart."""
+    _tell_apart(runners)
+    if len(runners) == 1:
+        runners[0].start()
+        return
+    beginnings = {runner.using: runner.begin() for runner in runners}
+    for beginning in beginnings.values():
+        while not beginning.has_tried.wait(LOOK_INTERVAL) and not should_stop():
+            pass
+    _raise_what_keeps_all({alias: beginning.trouble for alias, beginning in beginnings.items()})
+
+
+def _raise_what_keeps_all(troubles: Mapping[str, BaseException | None]) -> None:
+    """A mistake, which time does not mend, or no answer from anywhere."""
+    away = {alias: trouble for alias, trouble in troubles.items() if isinstance(trouble, psycopg.Error)}
+    for alias, trouble in troubles.items():
+        if trouble is not None and alias not in away:
+            raise trouble
+    if len(away) == len(troubles):
+        raise _unanswered(away)
+
+
+def _unanswered(troubles: Mapping[str, psycopg.Error]) -> GraphileWorkerError:
+    from django_graphile_worker.worker.trouble import in_a_sentence
+
+    error = GraphileWorkerError(" ".join(in_a_sentence(trouble, alias) for alias, trouble in troubles.items()))
+    error.__cause__ = next(iter(troubles.values()))
+    return error
+
+
+def _tell_apart(runners: Sequence[Runner]) -> None:
+    logs.served_databases.add(runner.using for runner in runners)
+
+
 def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:
     """Work until asked to stop; the exit code."""
     try:
-        for runner in runners:
-            runner.start()
+        start_all(runners, lambda: request.is_made)
         request.on_started()
         request.wait()
     finally:
-        ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+        ending = _end(runners, request)
     return exit_code(request, ending.was_released)
 
 
 def run_until_drained(runners: Sequence[Runner], request: StopRequest) -> int:
     """Run what is runnable, then stop; the exit code."""
+    away: dict[str, psycopg.Error] = {}
     try:
+        _tell_apart(runners)
         for runner in runners:
-            runner.drain(lambda: request.is_made)
+            try:
+                runner.drain(lambda: request.is_made)
+            except psycopg.Error as error:
+                if len(runners) == 1:
+                    raise
+                away[runner.using] = error
     finally:
-        ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+        ending = _end(runners, request)
+    if away:
+        raise _unanswered(away)
     return exit_code(request, ending.was_released)
+
+
+def _end(runners: Sequence[Runner], request: StopRequest) -> Ending:
+    request.ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+    return request.ending
 
 
 def exit_code(request: StopRequest, was_clean: bool) -> int:
@@ -134,7 +193,7 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
     endings: list[Ending] = []
     threads = [
         threading.Thread(
-            target=lambda runner=runner: endings.append(runner.shutdown(reason, is_forced=is_forced)), daemon=True
+            target=lambda runner=runner: endings.append(runner.end(reason, is_forced=is_forced)), daemon=True
         )
         for runner in runners
     ]
@@ -142,7 +201,9 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
         thread.start()
     for thread in threads:
         thread.join()
+    logs.served_databases.remove(runner.using for runner in runners)
+    have_all_ended = len(endings) == len(runners)
     return Ending(
-        was_released=len(endings) == len(runners) and all(ending.was_released for ending in endings),
-        was_cut_off=any(ending.was_cut_off for ending in endings),
+        was_released=have_all_ended and all(ending.was_released for ending in endings),
+        was_cut_off=not have_all_ended or any(ending.was_cut_off for ending in endings),
     )

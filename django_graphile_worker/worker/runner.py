@@ -7,13 +7,20 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from psycopg.errors import UniqueViolation
 
 from django_graphile_worker import signals
 from django_graphile_worker.values import Value
 from django_graphile_worker.worker.assembly import Assembly
 from django_graphile_worker.worker.database import POOLER_CONFUSION
+from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.run import RunningJob
 from django_graphile_worker.worker.service import Service
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.beginning import Beginning
 
 # After the grace period cancelled coroutines get this long to clean up.
 LAST_WORDS = 1.0
@@ -40,6 +47,38 @@ class Ending(Value):
 
 class Runner(Assembly):
     """One worker on one database. Process signals and exit codes are the command's business."""
+
+    # Set while it is one of several, which start side by side.
+    beginning: Beginning | None = None
+
+    def begin(self) -> Beginning:
+        """Start as soon as the database answers, on a thread of its own."""
+        # Here, as most workers have one database, and either start or do not.
+        from django_graphile_worker.worker.beginning import Beginning
+
+        self.beginning = Beginning(
+            begin=self._start_or_know_why,
+            give_up=lambda: self.shutdown("it has not begun"),
+            on_trouble=self._tell_not_begun,
+        )
+        self.beginning.start()
+        return self.beginning
+
+    def _start_or_know_why(self) -> None:
+        try:
+            self.start()
+        except UniqueViolation:
+            # In the register already, by a try that got no further, or whose answer never came: that one is dead.
+            self.worker_id = new_worker_id()
+            raise
+
+    def end(self, reason: str, *, is_forced: Question = never) -> Ending:
+        """Shut down, unless there is nothing yet to shut down."""
+        if self.beginning is None or self.beginning.end():
+            return self.shutdown(reason, is_forced=is_forced)
+        # It holds nothing, and the thread on which it begins may be waiting for its database.
+        self.beginning.join(LAST_WORDS)
+        return Ending(was_released=True, was_cut_off=False)
 
     def start(self) -> None:
         """Enter the register, then start the parts."""
@@ -121,11 +160,11 @@ class Runner(Assembly):
             has_coroutines = self.executor.has_coroutines
             self.executor.cancel()
             self._wait_for_jobs(LAST_WORDS if has_coroutines else 0.0, is_forced)
-        if not is_forced():
-            # A coroutine that heeds no cancellation ends here; what is given back then runs no more.
-            self.executor.close()
+        # A coroutine that heeds no cancellation ends here; what is given back then runs no more.
+        self.executor.close(LAST_WORDS if have_ended and not is_forced() else 0.0)
         if not self.slots.is_idle:
             self._abandon()
+            self.executor.let_go()
         self.slots.stop()
         return have_ended
 
@@ -213,10 +252,14 @@ class Runner(Assembly):
             thread.join(LOOK_INTERVAL)
         thread.join(LAST_WORDS)
 
+    def _tell_not_begun(self, action: str, error: BaseException, retry_in: float) -> None:
+        self.news.tell(signals.database_trouble, action=action, error=error, retry_in=retry_in)
+        # By hand, as the announcer starts with the rest.
+        self.announcer.step()
+
     def _tell_started(self) -> None:
         self.news.tell(
             signals.worker_started,
-            database=self.using,
             concurrency=self.settings.concurrency,
             tasks=tuple(sorted(self.tasks)),
         )

@@ -17,6 +17,7 @@ from typing import Any
 import django
 
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.worker.leaving import leave
 from django_graphile_worker.worker.process import StopRequest, exit_code, handled_signals
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -50,6 +51,8 @@ class Child:
         self._has_begun = False
         # What it said that keeps it from working.
         self.problem = ""
+        # Of the last process, once it is buried.
+        self.exit_code: int | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -121,12 +124,14 @@ class Supervisor:
         return code
 
     def _is_wanted(self, child: Child) -> bool:
-        return child.is_alive or self._replaces
+        # Until it is buried, not just dead: it may have said what keeps it from working.
+        return child.process is not None or self._replaces
 
     def _watch(self, request: StopRequest) -> None:
         """Wait for a death, a stop request, or the time to start a child again."""
-        sentinels = [child.process.sentinel for child in self.children if child.process and child.is_alive]
-        waiting = [child for child in self.children if not child.is_alive]
+        # One that died a moment ago has a sentinel, too, which does not let us wait.
+        sentinels = [child.process.sentinel for child in self.children if child.process]
+        waiting = [child for child in self.children if not child.process]
         soonest = min((child.start_after for child in waiting), default=None)
         timeout = None if soonest is None or not self._replaces else max(soonest - self._clock(), 0.0)
         wait([*sentinels, request.fileno()], timeout)
@@ -144,6 +149,7 @@ class Supervisor:
 
     def _bury(self, child: Child) -> None:
         process, child.process = child.process, None
+        child.exit_code = process.exitcode if process is not None else None
         child.note_death(self._clock())
         is_anyone_working = any(other.is_working for other in self.children)
         self._has_ever_worked = self._has_ever_worked or is_anyone_working or child.has_begun()
@@ -184,6 +190,8 @@ class Supervisor:
             request.drain()
             wait([*alive, request.fileno()], 1.0)
         codes = [child.process.exitcode for child in self.children if child.process]
+        if not self._replaces:
+            codes += [child.exit_code for child in self.children if not child.process]
         if self._has_given_up:
             return CANNOT_START
         # A child that the signal met before it could listen had not begun anything.
@@ -209,6 +217,8 @@ def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connect
         except GraphileWorkerError as error:
             _tell(tells_start, str(error))
             code = 1
+    if request.leaves_jobs_behind:
+        leave(code)
     raise SystemExit(code)
 
 

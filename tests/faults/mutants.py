@@ -265,7 +265,7 @@ def _no_cancel() -> None:
     from django_graphile_worker.worker.eventloop import EventLoop
 
     EventLoop.cancel = lambda self: None  # type: ignore[method-assign]
-    EventLoop.close = lambda self: None  # type: ignore[method-assign]
+    EventLoop.close = lambda self, seconds: None  # type: ignore[method-assign]
 
 
 @mistake("nobody tells running jobs")

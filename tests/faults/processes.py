@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -153,6 +153,7 @@ class Fleet:
         *options: str,
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = ("runworker",),
         is_forked: bool = True,
         is_ready: bool = True,
     ) -> WorkerProcess:
@@ -162,7 +163,7 @@ class Fleet:
             variables["FAULT_WORKER_SETTINGS"] = json.dumps(
                 json.loads(variables.get("FAULT_WORKER_SETTINGS", "{}")) | dict(settings)
             )
-        arguments = ["runworker", "-v", "3", "--no-color", *options]
+        arguments = [*command, "-v", "3", "--no-color", *options]
         worker = (self._fork if is_forked else self._execute)(arguments, variables)
         self.workers.append(worker)
         if is_ready and "--once" not in options:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from tests.database_server import DatabaseServer
 from tests.faults.conftest import migrate
 from tests.faults.processes import Fleet, Wait
+from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
 
@@ -56,6 +57,101 @@ def test_several_databases__one_that_is_away_stops_no_other(
     finally:
         other_world.query("alter table {schema}.gone rename to _private_workers")
     assert worker.stop() == 0
+
+
+@pytest.fixture
+def other_proxy(other_world: World, start_proxy: Callable[[str], Proxy]) -> Proxy:
+    """The way to the other database."""
+    return start_proxy(other_world.url)
+
+
+BOTH = ("--database", "other", "--database", "default", "--no-prepared-statements")
+
+
+def through(proxy: Proxy) -> dict[str, str]:
+    return {"FAULT_OTHER_DATABASE_URL": proxy.url}
+
+
+def test_several_databases__one_that_is_away_at_the_start_is_served_when_it_is_back(
+    world: World, other_world: World, fleet: Fleet, other_proxy: Proxy
+) -> None:
+    other_proxy.refuse()
+    worker = fleet.start(*BOTH, environment=through(other_proxy))
+    world.add("quick")
+    world.wait_until_empty()
+    worker.wait_for(r"\[other\] start failed, next try in [0-9.]+ s: OperationalError")
+    other_world.add("quick")
+    other_proxy.accept()
+    other_world.wait_until_empty()
+    assert worker.says(r"\[other\] worker django-worker-\w+ started on other")
+    assert worker.stop() == 0
+    world.check_nothing_is_held()
+    other_world.check_nothing_is_held()
+
+
+def test_several_databases__one_that_does_not_answer_at_the_start_keeps_nobody(
+    world: World, other_world: World, fleet: Fleet, other_proxy: Proxy
+) -> None:
+    """Neither the others from their start, nor the worker from its end."""
+    other_proxy.blackhole("*")
+    worker = fleet.start(*BOTH, environment=through(other_proxy), is_ready=False)
+    world.add("quick")
+    world.wait_until_empty()
+    assert worker.stop() == 0
+    world.check_nothing_is_held()
+
+
+def test_several_databases__one_that_breaks_off_the_start_is_begun_anew(
+    world: World, other_world: World, fleet: Fleet, other_proxy: Proxy
+) -> None:
+    rule = other_proxy.on("register-worker", "cut after")
+    worker = fleet.start(*BOTH, environment=through(other_proxy))
+    other_world.add("quick")
+    other_world.wait_until_empty()
+    assert rule.fired.is_set()
+    assert worker.stop() == 0
+
+
+def test_several_databases__none_of_which_answers_are_an_error_that_names_them(
+    world: World, fleet: Fleet, other_proxy: Proxy
+) -> None:
+    other_proxy.refuse()
+    away = through(other_proxy) | {"FAULT_DATABASE_OPTIONS": '{"NAME": "nowhere"}'}
+    worker = fleet.start(*BOTH, environment=away, is_ready=False)
+    assert worker.wait() == 1
+    assert worker.says_times("CommandError: Expected the database 'other' to answer, got: ") == 1
+    assert worker.says("""Expected the database 'default' to answer, got: .* database "nowhere" does not exist""")
+    assert "Traceback" not in worker.output()
+
+
+def test_several_databases__one_without_the_schema_is_an_error_at_once(
+    world: World, fleet: Fleet, fresh_database: Callable[[], str]
+) -> None:
+    empty = {"FAULT_OTHER_DATABASE_URL": fresh_database()}
+    worker = fleet.start(*BOTH, environment=empty, is_ready=False)
+    assert worker.wait() == 1
+    assert worker.says("CommandError: .*other")
+    world.check_nothing_is_held()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_once__drains_the_others_and_says_which_database_was_away(
+    world: World, other_world: World, fleet: Fleet, other_proxy: Proxy, processes: int
+) -> None:
+    world.add("quick")
+    other_proxy.refuse()
+    worker = fleet.start(
+        "--once",
+        *BOTH,
+        "--processes",
+        str(processes),
+        environment=through(other_proxy),
+        is_forked=processes == 1,
+    )
+    assert worker.wait() == 1
+    assert world.count() == 0
+    assert worker.says_times("CommandError: Expected the database 'other' to answer, got: ") == 1
+    assert "Traceback" not in worker.output()
 
 
 def test_once__serves_several_databases(world: World, other_world: World, fleet: Fleet) -> None:

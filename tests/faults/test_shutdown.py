@@ -288,3 +288,53 @@ def test_signal_while_the_database_is_away__keeps_results_until_it_is_back(
     proxy.accept()
     assert worker.wait() == 0
     assert (world.count(), world.times("start")) == (0, 1)
+
+
+# A process that waits for a thread of a pool does so for ever; one that does not is gone in a second or three.
+ENDS = 30.0
+
+
+@pytest.mark.parametrize("task", ["lends_a_thread", "lends_a_thread_of_asyncio"])
+def test_thread_of_a_pool__keeps_no_process_whose_job_was_given_back(world: World, fleet: Fleet, task: str) -> None:
+    worker = fleet.start("--grace-period", "0.3", is_forked=False)
+    job_id = world.add(task, max_attempts=1)
+    world.wait_for("start")
+    assert worker.stop(timeout=ENDS) == 0
+    assert worker.says(rf"{task} #\d+ interrupted")
+    assert worker.says("stopped: SIGTERM")
+    assert (world.job(job_id).locked_by, world.job(job_id).attempts) == (None, 0)
+    world.check_nothing_is_held()
+
+
+def test_thread_of_a_pool__keeps_no_process_that_was_asked_twice(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("--grace-period", "600", is_forked=False)
+    world.add("lends_a_thread")
+    world.wait_for("start")
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(timeout=ENDS) == 128 + signal.SIGTERM
+
+
+def test_thread_of_a_pool__keeps_no_worker_under_its_other_name(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("--grace-period", "0.3", command=("graphile_worker", "run"), is_forked=False)
+    world.add("lends_a_thread")
+    world.wait_for("start")
+    assert worker.stop(timeout=ENDS) == 0
+
+
+def test_exit_handlers__are_called_though_a_job_was_cut_off(world: World, fleet: Fleet) -> None:
+    """One that sends reports, say; its words are in a buffer, which is written."""
+    worker = fleet.start("--grace-period", "0.3", is_forked=False)
+    world.add("lends_a_thread", {"at_exit": ["say"]})
+    world.wait_for("start")
+    assert worker.stop(timeout=ENDS) == 0
+    assert worker.says_times("said at the end") == 1
+
+
+def test_exit_handler__that_never_returns_keeps_no_process(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("--grace-period", "0.3", is_forked=False)
+    # Called in the reverse order.
+    world.add("lends_a_thread", {"at_exit": ["wait", "say"]})
+    world.wait_for("start")
+    assert worker.stop(timeout=ENDS) == 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 
 import psutil
 import pytest
 
-from django_graphile_worker.worker.supervisor import Child, _tell
+from django_graphile_worker.worker.process import StopRequest
+from django_graphile_worker.worker.supervisor import Child, Supervisor, _tell
 from tests.faults.processes import Fleet, Wait, WorkerProcess
 from tests.faults.world import World
 
@@ -65,6 +68,14 @@ def test_supervisor__second_signal_stops_all_at_once(world: World, fleet: Fleet)
     assert (job.locked_by, job.attempts) == (None, 0)
 
 
+def test_supervisor__waits_for_no_thread_of_a_pool_whose_job_was_given_back(world: World, fleet: Fleet) -> None:
+    supervisor = start(fleet, world, "--grace-period", "0.3")
+    job_id = world.add("lends_a_thread")
+    world.wait_for("start")
+    assert supervisor.stop(timeout=30.0) == 0
+    assert (world.job(job_id).locked_by, world.job(job_id).attempts) == (None, 0)
+
+
 @pytest.mark.parametrize(("had_started", "failed_starts"), [(True, 0), (False, 7)])
 def test_child__that_had_begun_to_work_is_no_failed_start(had_started: bool, failed_starts: int) -> None:
     """Jobs that kill one process after the other are no reason to give up on the rest."""
@@ -78,6 +89,42 @@ def test_child__that_had_begun_to_work_is_no_failed_start(had_started: bool, fai
     assert child.failed_starts == failed_starts
     assert child.quick_deaths == 7, "but each waits longer"
     assert child.start_after > child.started_at + 5
+
+
+class DyingProcess:
+    """A process that is not quite dead when it is first looked at: its end is a matter of moments."""
+
+    pid = None
+    exitcode = 3
+
+    def __init__(self, alive_for: int) -> None:
+        self._looks = alive_for
+        self.sentinel, writer = os.pipe()
+        os.close(writer)
+
+    def is_alive(self) -> bool:
+        self._looks -= 1
+        return self._looks >= 0
+
+
+@pytest.mark.parametrize("alive_for", range(6))
+def test_supervisor__that_replaces_nobody_notices_every_death(monkeypatch: pytest.MonkeyPatch, alive_for: int) -> None:
+    def start(supervisor: Supervisor, child: Child) -> None:
+        child.process = DyingProcess(alive_for)  # type: ignore[assignment]
+
+    monkeypatch.setattr(Supervisor, "_start", start)
+    supervisor = Supervisor(2, lambda request, arguments: 0, {}, replaces=False)
+    request = StopRequest()
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(supervisor.run(request)), daemon=True)
+    thread.start()
+    thread.join(10)
+    has_ended = not thread.is_alive()
+    request("the test is over")
+    thread.join(60)
+    request.close()
+    assert has_ended
+    assert codes == [1], "a child failed"
 
 
 def test_supervisor__gives_up_on_children_that_cannot_start(fleet: Fleet, world: World) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,9 @@ from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker import runner
 from django_graphile_worker.worker.claimer import Claimer
+from django_graphile_worker.worker.eventloop import EventLoop
 from django_graphile_worker.worker.library import build_runners
+from tests.conftest import RawConnection
 from tests.integration.worker.parts import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -250,6 +254,150 @@ def test_stop__stops_all_databases_at_once(gate: Gates) -> None:
     assert len(set(stopping)) == 2
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_signals_and_lines__say_which_database_they_are_about(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="django_graphile_worker")
+    heard: dict[str, set[str]] = {}
+
+    def listen(name: str, event: signals.Event) -> None:
+        def hear(**arguments: Any) -> None:
+            assert set(event.arguments) <= set(arguments)
+            heard.setdefault(name, set()).add(arguments["database"])
+
+        event.connect(hear, weak=False, dispatch_uid=listen)
+
+    events = {name: event for name, event in vars(signals).items() if isinstance(event, signals.Event)}
+    for name, event in events.items():
+        listen(name, event)
+    add_job("note", using="default")
+    add_job("note", "fail", using="other", max_attempts=1)
+    try:
+        run_once(databases=["default", "other"])
+    finally:
+        for event in events.values():
+            event.disconnect(dispatch_uid=listen)
+    both = {"default", "other"}
+    assert heard["worker_started"] == heard["job_started"] == heard["job_released"] == heard["worker_stopped"] == both
+    assert (heard["job_succeeded"], heard["job_permanently_failed"]) == ({"default"}, {"other"})
+    (succeeded,) = [line for line in caplog.messages if " succeeded after" in line]
+    (failed,) = [line for line in caplog.messages if " permanently failed after" in line]
+    assert (succeeded.split()[0], failed.split()[0]) == ("[default]", "[other]")
+    caplog.clear()
+    add_job("note")
+    run_once()
+    assert caplog.messages
+    assert "[" not in "".join(caplog.messages)
+
+
+class Coroutines:
+    """Tasks that do not heed their cancellation, each in its way; they end when the test does."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+
+    async def blocks(self, payload: Any) -> None:
+        self.has_begun.set()
+        self.may_end.wait(60)
+
+    async def swallows(self, payload: Any) -> None:
+        await Job.objects.acount()
+        self.has_begun.set()
+        while not self.may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def coroutines() -> Iterator[Coroutines]:
+    coroutines = Coroutines()
+    yield coroutines
+    coroutines.may_end.set()
+
+
+@pytest.mark.parametrize("name", ["blocks", "swallows"])
+def test_stop__takes_a_second_more_than_the_grace_period_whatever_coroutines_do(
+    gate: Gates, coroutines: Coroutines, name: str
+) -> None:
+    task("stubborn")(getattr(coroutines, name))
+    worker = Worker(concurrency=2, grace_period=0)
+    worker.start()
+    jobs = [add_job("wait").id, add_job("stubborn").id]
+    gate.wait()
+    assert coroutines.has_begun.wait(60)
+    began = time.monotonic()
+    assert worker.stop() is False
+    # Some time more for a slow machine; it was five seconds more, and two and a half.
+    assert time.monotonic() - began < runner.LAST_WORDS + 2.0
+    given_back = Job.objects.filter(pk__in=jobs, locked_by=None, attempts=0)
+    assert given_back.count() == 2
+
+
+def _slot_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("graphile-worker-slot")}
+
+
+@pytest.mark.parametrize("name", ["blocks", "swallows"])
+def test_stop__leaves_no_thread_that_waits_for_a_coroutine(
+    coroutines: Coroutines, wait_until: Callable[..., None], name: str
+) -> None:
+    told: list[Any] = []
+
+    def hear(job: Any, **arguments: Any) -> None:
+        told.append(job.id)
+
+    others = _slot_threads()
+    with own_tasks():
+        task("stubborn")(getattr(coroutines, name))
+        signals.job_interrupted.connect(hear)
+        worker = Worker(concurrency=1, grace_period=0)
+        worker.start()
+        job = add_job("stubborn")
+        assert coroutines.has_begun.wait(60)
+        assert worker.stop() is False
+        wait_until(lambda: _slot_threads() <= others)
+        signals.job_interrupted.disconnect(hear)
+    assert told == [job.id], "once, whoever saw it"
+
+
+def around(get_result: Any) -> Any:
+    """Middleware that only async code could be."""
+
+    async def middleware(job: Any) -> Any:
+        return await get_result(job)
+
+    return middleware
+
+
+def test_job_inside_async_middleware__that_ends_in_the_last_second_has_ended(
+    gate: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel = EventLoop.cancel
+
+    def cancel_and_let_end(loop: EventLoop) -> None:
+        cancel(loop)
+        gate.may_end.set()
+
+    monkeypatch.setattr(EventLoop, "cancel", cancel_and_let_end)
+    monkeypatch.setattr(runner, "LAST_WORDS", 30.0)
+    worker = Worker(concurrency=1, grace_period=0, middleware=[f"{__name__}.around"])
+    worker.start()
+    add_job("wait")
+    gate.wait()
+    worker.stop()
+    assert not Job.objects.exists(), "it was given back, to be run again"
+
+
+def test_job_inside_async_middleware__that_does_not_end_is_given_back(gate: Gates) -> None:
+    worker = Worker(concurrency=1, grace_period=0, middleware=[f"{__name__}.around"])
+    worker.start()
+    add_job("wait")
+    gate.wait()
+    assert worker.stop() is False
+    given_back = Job.objects.get()
+    assert (given_back.locked_by, given_back.attempts, given_back.last_error) == (None, 0, None)
+
+
 def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
     gate: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,3 +503,58 @@ def test_dataclass__arrives_as_it_was_given() -> None:
         assert add_job("print_receipt", receipt).payload == {"order": 1, "lines": [{"order": 2, "lines": []}]}
         run_once()
     assert [receipt] == RECEIPTS
+
+
+@pytest.fixture
+def persistent_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections["default"].settings_dict, "CONN_MAX_AGE", None)
+
+
+class Backends:
+    """A receiver that uses the ORM, and remembers by which connection."""
+
+    def __init__(self) -> None:
+        self.pids: list[int] = []
+        self.has_heard = threading.Semaphore(0)
+
+    def hear(self, **arguments: Any) -> None:
+        try:
+            with connections["default"].cursor() as cursor:
+                cursor.execute("select pg_backend_pid()")
+                self.pids.append(cursor.fetchone()[0])
+        finally:
+            self.has_heard.release()
+
+
+@pytest.fixture
+def backends() -> Iterator[Backends]:
+    backends = Backends()
+    signals.job_released.connect(backends.hear)
+    yield backends
+    signals.job_released.disconnect(backends.hear)
+
+
+@pytest.mark.usefixtures("persistent_connections")
+def test_receivers_connection__ends_with_the_worker(
+    backends: Backends, raw_connection: Callable[..., RawConnection], wait_until: Callable[..., None]
+) -> None:
+    add_job("note")
+    run_once()
+    (pid,) = backends.pids
+    left = raw_connection()
+    # The server needs a moment to notice.
+    wait_until(lambda: not left.execute("select from pg_stat_activity where pid = %s", [pid]).fetchall())
+
+
+@pytest.mark.usefixtures("persistent_connections")
+def test_receivers_connection__that_the_server_ended_is_replaced_before_it_is_used(
+    backends: Backends, raw_connection: Callable[..., RawConnection]
+) -> None:
+    with Worker(concurrency=1):
+        add_job("note")
+        assert backends.has_heard.acquire(timeout=60)
+        # Answers when the process is gone, so its goodbye is on the way.
+        raw_connection().execute("select pg_terminate_backend(%s, 60000)", [backends.pids[0]])
+        add_job("note")
+        assert backends.has_heard.acquire(timeout=60)
+    assert len(set(backends.pids)) == 2

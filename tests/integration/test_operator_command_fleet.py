@@ -141,7 +141,7 @@ def recoveries() -> Iterator[list[Any]]:
     heard: list[Any] = []
 
     def receiver(**arguments: Any) -> None:
-        heard.append(arguments["job_ids"])
+        heard.append((arguments["database"], arguments["job_ids"]))
 
     signals.jobs_recovered.connect(receiver)
     yield heard
@@ -155,7 +155,7 @@ def test_sweep__takes_back_what_the_dead_hold_and_nothing_else(dead_worker: int,
     assert job_row(dead_worker, "locked_by", "attempts") == (None, 1)
     assert execute("select locked_by from {schema}._private_jobs where locked_at is not null") == [(LIVE,)]
     assert execute("select id from {schema}._private_workers") == [(LIVE,)]
-    assert recoveries == [(dead_worker,)]
+    assert recoveries == [("default", (dead_worker,))]
     assert "Nothing to free" in operate("sweep").out
 
 

@@ -17,6 +17,7 @@ from django_graphile_worker.models import Job, Worker
 from tests.faults.processes import end_tree
 
 TASK = """
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from django_graphile_worker import task
@@ -31,6 +32,12 @@ def wait_for(payload):
     while not Path(payload).exists():
         Event().wait(0.01)
     print("waited", flush=True)
+
+@task
+def lend_a_thread(payload):
+    print("lending", flush=True)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(Event().wait).result()
 """
 BROKEN = "def tell(payload:\n"
 SETTINGS = """
@@ -57,11 +64,11 @@ class Reloader:
         }
         self._wait_until = wait_until
 
-    def start(self, code: str) -> None:
+    def start(self, code: str, *options: str) -> None:
         self.tasks.write_text(code)
         with self._log.open("w") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "django", "runworker", "--reload", "--no-cron"],
+                [sys.executable, "-m", "django", "runworker", "--reload", "--no-cron", *options],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -114,6 +121,13 @@ def test_new_code_is_picked_up_and_the_old_worker_leaves_nothing(
     add_job("tell")
     reloader.wait_for("I am new")
     wait_until(lambda: Worker.objects.count() == 1)
+
+
+def test_new_code__waits_for_no_thread_of_a_pool_whose_job_was_given_back(reloader: Reloader) -> None:
+    reloader.start(TASK.format(name="old"), "--grace-period", "0.1")
+    add_job("lend_a_thread")
+    reloader.wait_for("lending")
+    reloader.change(TASK.format(name="new"), until=" started on ", times=2)
 
 
 def test_code_with_an_error_is_told_and_waited_for(reloader: Reloader) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -133,6 +134,57 @@ def test_a_line_carries_its_facts__and_never_the_payload(caplog: pytest.LogCaptu
     }
     assert (facts["outcome"], facts["duration"], facts["worker_id"]) == ("succeeded", 0.5, "w")
     assert "swordfish" not in str(facts)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., None]]:
+    """Have the process work on these databases, too."""
+    served: list[str] = []
+
+    def add(*aliases: str) -> None:
+        served.extend(aliases)
+        logs.served_databases.add(aliases)
+
+    yield add
+    logs.served_databases.remove(served)
+
+
+def tell_all(database: str) -> None:
+    send("job_succeeded", job=make_job(), duration=0.5, worker_id="w", database=database)
+    send("job_started", job=make_job(), worker_id="w", database=database)
+    send("claim_lost", job=make_job(), worker_id="w", database=database)
+    send("worker_stopping", worker_id="w", database=database, reason="SIGTERM")
+    send("database_trouble", worker_id="w", database=database, action="fetcher", error=OSError("x"), retry_in=1.0)
+
+
+def test_every_line_names_its_database__where_a_process_works_on_several(
+    serve: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
+    serve("default", "eu")
+    tell_all("eu")
+    assert len(caplog.messages) == 5
+    assert all(message.startswith("[eu] ") for message in caplog.messages)
+
+
+def test_no_line_names_its_database__where_there_is_one(
+    serve: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
+    serve("eu", "eu")
+    tell_all("eu")
+    assert not any("eu" in message for message in caplog.messages)
+    assert [vars(record)["database"] for record in caplog.records] == ["eu"] * 5
+
+
+def test_several_databases_are_told_apart__as_long_as_there_are_several(
+    serve: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    serve("eu")
+    logs.served_databases.add(["default"])
+    logs.served_databases.remove(["default"])
+    tell_all("eu")
+    assert not any("[eu]" in message for message in caplog.messages)
 
 
 def test_success_can_be_kept_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.db import connection
@@ -97,6 +99,24 @@ async def stubborn_coroutine(payload: Any, helpers: Helpers) -> None:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             history.tell("cancelled", helpers.job)
+
+
+@task
+def lends_a_thread(payload: Any, helpers: Helpers) -> None:
+    """Waits for a thread of a pool, which never ends. What is to be done at the end of the process is said, too."""
+    at_exit: dict[str, Any] = {"say": lambda: print("said at the end"), "wait": _never.wait}  # noqa: T201
+    for word in payload.get("at_exit", []):
+        atexit.register(at_exit[word])
+    history.tell("start", helpers.job)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_never.wait).result()
+
+
+@task
+async def lends_a_thread_of_asyncio(payload: Any, helpers: Helpers) -> None:
+    """Is cancelled, but not what it waits for."""
+    history.tell("start", helpers.job)
+    await asyncio.to_thread(_never.wait)
 
 
 @task

@@ -24,6 +24,8 @@ class HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
 class Command(BaseCommand):
     help = "Looks after the queue. Each verb has its own --help."
     requires_system_checks = []
+    # Django's own note of it: not by call_command().
+    _called_from_command_line: bool
 
     def add_arguments(self, parser: CommandParser) -> None:
         _suggest_verbs(parser)
@@ -63,6 +65,7 @@ class Command(BaseCommand):
             style=self.style if is_colored and not options["no_color"] else no_style(),
             using=options.get("database"),
             is_json=options.get("json", False),
+            owns_process=self._called_from_command_line,
         )
         try:
             BY_NAME[options["verb"]].run(desk, options)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 class Command(BaseCommand):
     help = "Runs the jobs in the queue until it is stopped."
     requires_system_checks = ["graphile_worker"]
+    # Django's own note of it: not by call_command().
+    _called_from_command_line: bool
+    # Made when the worker starts.
+    _request: StopRequest | None = None
 
     def get_check_kwargs(self, options: dict[str, Any]) -> Any:
         # The worker looks at its database itself, later, when it can say more about it.
@@ -40,7 +44,14 @@ class Command(BaseCommand):
             self._exit(self._keep_running(options))
             return
         plan = self._plan(options)
-        self._exit(self._run_watched(plan) if options["reload"] else self._run(plan))
+        try:
+            code = self._run_watched(plan) if options["reload"] else self._run(plan)
+        except CommandError as error:
+            if not self._must_leave:
+                raise
+            self.stderr.write(f"CommandError: {error}")
+            code = error.returncode
+        self._exit(code)
 
     def _plan(self, options: dict[str, Any]) -> Plan:
         settings = settings_from(options)
@@ -65,7 +76,7 @@ class Command(BaseCommand):
         except GraphileWorkerError as error:
             raise CommandError(str(error)) from error
         except psycopg.Error as error:
-            from django_graphile_worker.management.trouble import in_a_sentence
+            from django_graphile_worker.worker.trouble import in_a_sentence
 
             raise CommandError(in_a_sentence(error)) from error
 
@@ -76,8 +87,14 @@ class Command(BaseCommand):
             # Here, and not at the top: the server gets ready while Python loads the rest of the worker, for 15 ms.
             with objects_that_stay():
                 from django_graphile_worker.management import launch
+                from django_graphile_worker.worker.process import StopRequest
 
-            return launch.run(plan, say=self._say, stop=stop)
+            self._request = StopRequest() if stop is None else stop
+            try:
+                return launch.run(plan, say=self._say, stop=self._request)
+            finally:
+                if stop is None:
+                    self._request.close()
 
     def _keep_running(self, options: dict[str, Any]) -> int:
         if options["once"] or (options["processes"] or 1) > 1:
@@ -95,7 +112,17 @@ class Command(BaseCommand):
         self.stdout.write(text)
         self.stdout.flush()
 
+    @property
+    def _must_leave(self) -> bool:
+        """Is this process the worker's own, and does a job still run in it? Who calls call_command() goes on."""
+        is_own = self._called_from_command_line
+        return is_own and self._request is not None and self._request.leaves_jobs_behind
+
     def _exit(self, code: int) -> None:
+        if self._must_leave:
+            from django_graphile_worker.worker.leaving import leave
+
+            leave(code)
         if code:
             sys.exit(code)
 

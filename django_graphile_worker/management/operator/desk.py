@@ -43,6 +43,8 @@ class Desk:
     style: Style
     using: str | None
     is_json: bool = False
+    # Called from the command line, not by code that goes on afterwards?
+    owns_process: bool = False
 
     def say(self, text: str) -> None:
         self.out.write(text)

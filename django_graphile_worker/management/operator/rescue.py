@@ -156,12 +156,12 @@ def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
             transaction.set_rollback(True, using=queue.alias)
     swept = Swept(dead, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)
     if not is_rehearsal:
-        _announce(swept, recovered.exhausted + unlocked.exhausted)
+        _announce(swept, recovered.exhausted + unlocked.exhausted, database=queue.alias)
     return swept
 
 
-def _announce(swept: Swept, exhausted: Sequence[Exhausted]) -> None:
-    about: dict[str, Any] = {"sender": Sweep, "worker_id": ""}
+def _announce(swept: Swept, exhausted: Sequence[Exhausted], *, database: str) -> None:
+    about: dict[str, Any] = {"sender": Sweep, "worker_id": "", "database": database}
     if swept.dead_worker_ids:
         signals.jobs_recovered.send_robust(**about, job_ids=swept.job_ids, dead_worker_ids=swept.dead_worker_ids)
     for each in exhausted:

@@ -24,5 +24,7 @@ class Run(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         command = RunWorker(no_color=options["no_color"], force_color=options["force_color"])
         command.stdout, command.stderr, command.style = desk.out, desk.err, desk.style
+        # Whose process is it? Django's own note of it, handed on.
+        command._called_from_command_line = desk.owns_process
         rest = {name: value for name, value in options.items() if name not in {"verb", "stdout", "stderr"}}
         command.execute(**rest)

@@ -35,7 +35,7 @@ class SteppedRunner(Runner):
         for service in (self.fetcher, self.releaser, self.heartbeat, self.recovery):
             service.close()
         self.claimer.close()
-        self.executor.close()
+        self.executor.close(1.0)
 
 
 Build = Callable[..., SteppedRunner]
