@@ -36,6 +36,8 @@ $(STAMP): pyproject.toml
 	@echo 'Installing ...'
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@# Python 3.11 puts it into every environment, with a hook that looks at each import; nothing here asks for it.
+	@$(BIN)/python -m pip uninstall --quiet --yes setuptools 2>/dev/null || true
 	@touch $@
 
 lint: $(STAMP)

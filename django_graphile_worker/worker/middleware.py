@@ -10,7 +10,8 @@ from django.core.exceptions import MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
-from django_graphile_worker.worker.eventloop import EventLoop, spare_from_cancellation
+from django_graphile_worker.worker.eventloop import EventLoop
+from django_graphile_worker.worker.visits import spare_from_cancellation
 
 Factory = Callable[[Any], Any]
 

@@ -77,6 +77,7 @@ NOT_YET = (
     "django_graphile_worker.worker.session",
     "django_graphile_worker.worker.statements",
     "django_graphile_worker.worker.supervisor",
+    "django_graphile_worker.worker.visits",
     "django_graphile_worker.worker.trouble",
     "json5",
     "multiprocessing",
