@@ -10,12 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +28,7 @@ from benchmarks.database import SCHEMA, Database, configured, scratch_database
 from benchmarks.peers import node
 
 OURS = "ours"
+OURS_ELSEWHERE = "ours, system's"
 NODE_TUNED = "node, tuned"
 NODE_DEFAULT = "node, defaults"
 NODE_COMMAND = "node, command"
@@ -40,6 +44,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     NODE_DEFAULT: {"concurrentJobs": 10, "maxPoolSize": 12},
 }
 PROJECT = Path(__file__).with_name("project")
+# A start is short, and its figure a small difference: more rounds than the others have.
+STARTS = 10
 BACKLOG = 500_000
 READY = 20_000
 JOBS = f"{SCHEMA}._private_jobs"
@@ -94,7 +100,13 @@ class Drained(NamedTuple):
 
 class Bench:
     def __init__(self, ours: Database, theirs: Database, rounds: int, has_node: bool) -> None:
-        self.databases = {OURS: ours, NODE_TUNED: theirs, NODE_DEFAULT: theirs, NODE_COMMAND: theirs}
+        self.databases = {
+            OURS: ours,
+            OURS_ELSEWHERE: ours,
+            NODE_TUNED: theirs,
+            NODE_DEFAULT: theirs,
+            NODE_COMMAND: theirs,
+        }
         self.database = ours
         self.rounds = rounds
         # The backlog is not to be run: asking whether all is done must not walk over it.
@@ -167,10 +179,15 @@ class Bench:
             print(f"  {peer:16} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms", flush=True)
 
     def start(self, options: argparse.Namespace) -> None:
-        """From the start of the process to the first job's start: commands as people type them, and Node's library."""
-        peers = [OURS] if self.peers == [OURS] else [OURS, NODE_COMMAND, NODE_DEFAULT]
+        """From the start of the process to the first job's start: commands as people type them, and Node's library.
+
+        Node comes built with all optimizations. A Python that somebody compiled on the way need not be, so the
+        system's own is asked too, where it can run the same code.
+        """
+        ours = [OURS, OURS_ELSEWHERE] if systems_python() else [OURS]
+        peers = ours if self.peers == [OURS] else [*ours, NODE_COMMAND, NODE_DEFAULT]
         measured: dict[str, list[tuple[float, float]]] = {peer: [] for peer in peers}
-        for number in range(self.rounds + 1):
+        for number in range(max(self.rounds, STARTS) + 1):
             for peer in peers:
                 self.database = self.databases[peer]
                 self.database.empty()
@@ -179,11 +196,11 @@ class Bench:
                 # The first round is for byte code and the caches of the disk.
                 if number:
                     measured[peer].append(figures)
-        ours = statistics.median(wall for wall, _ in measured[OURS])
-        for peer, figures_of_peer in measured.items():
-            wall, cpu = (statistics.median(column) for column in zip(*figures_of_peer, strict=True))
-            ratio = "" if peer == OURS else f"   ours is {ours / wall:5.2f} of it"
-            print(f"  {peer:16} {wall:6.0f} ms, {cpu:4.0f} ms of them CPU{ratio}", flush=True)
+        medians = {peer: [statistics.median(column) for column in zip(*measured[peer], strict=True)] for peer in peers}
+        for peer, (wall, cpu) in medians.items():
+            ratios = ", ".join(f"{each} is {medians[each][0] / wall:4.2f} of it" for each in ours)
+            shown = "" if peer in ours else f"   {ratios}"
+            print(f"  {peer:16} {wall:6.0f} ms, {cpu:4.0f} ms of them CPU{shown}", flush=True)
 
     def first_job(self, peer: str) -> tuple[float, float]:
         """The milliseconds until the first job, and the CPU's part in them."""
@@ -194,8 +211,9 @@ class Bench:
         return stamp["at"] - began, stamp["cpu"]
 
     def started_worker(self, peer: str) -> AbstractContextManager[subprocess.Popen[str]]:
-        if peer == OURS:
-            return our_command(self.database.url)
+        if peer in (OURS, OURS_ELSEWHERE):
+            python = sys.executable if peer == OURS else str(systems_python())
+            return our_command(self.database.url, python)
         if peer == NODE_COMMAND:
             arguments = [*node.command_line(), "-c", url_for_node(self.database.url)]
             return started(arguments, cwd=node.PROJECT, env=dict(os.environ))
@@ -363,12 +381,26 @@ class Bench:
         return int(self.database.scalar("select xact_commit from pg_stat_database where datname = current_database()"))
 
 
-def our_command(url: str) -> AbstractContextManager[subprocess.Popen[str]]:
+@cache
+def systems_python() -> str | None:
+    """The Python that came with the system, if it is another than ours and can load what is installed for ours."""
+    found = shutil.which("python3", path=os.defpath)
+    if found is None or os.path.realpath(found) == os.path.realpath(sys.executable):
+        return None
+    asked = subprocess.run(
+        [found, "-c", "import sys; print(sys.implementation.cache_tag)"], capture_output=True, text=True
+    )
+    return found if asked.stdout.strip() == sys.implementation.cache_tag else None
+
+
+def our_command(url: str, python: str) -> AbstractContextManager[subprocess.Popen[str]]:
     parts = {f"PG{name.upper()}": str(value) for name, value in psycopg.conninfo.conninfo_to_dict(url).items()}
     environment = os.environ | parts | {"PGDATABASE": parts["PGDBNAME"], "DJANGO_SETTINGS_MODULE": "settings"}
     # An installed package has its byte code.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    return started([sys.executable, "manage.py", "runworker"], cwd=PROJECT, env=environment)
+    if python != sys.executable:
+        environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT.parents[1]), sysconfig.get_path("platlib")])
+    return started([python, "manage.py", "runworker"], cwd=PROJECT, env=environment)
 
 
 @contextmanager
