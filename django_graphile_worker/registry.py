@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from asgiref.sync import markcoroutinefunction
 
@@ -21,6 +21,13 @@ from django_graphile_worker.signatures import innermost, is_async_function, is_g
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class _TaskDecorator(Protocol):
+        def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
 
 # What other queues call our options.
 _NAMES_ELSEWHERE = {"name": "identifier", "max_retries": "max_attempts", "retries": "max_attempts", "schedule": "cron"}
@@ -140,10 +147,6 @@ class Registry:
 
 
 tasks = Registry()
-
-
-class _TaskDecorator(Protocol):
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @overload

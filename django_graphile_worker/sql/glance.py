@@ -10,11 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.sql.arrays import text_array
 from django_graphile_worker.sql.claims import Claim, in_order
 from django_graphile_worker.sql.schema import statement
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Rows(Protocol):
+        """What comes back, value by value, as the server wrote it."""
+
+        @property
+        def ntuples(self) -> int: ...
+
+        def get_value(self, row_number: int, column_number: int) -> bytes | None: ...
+
+    Execute = Callable[[Sequence[bytes | None]], Rows]
 
 # Parameters are numbered: this goes to the server without a driver in between.
 GLANCE = """/* gw:glance */
@@ -53,17 +66,6 @@ PLANNER = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
 }
-
-Execute = Callable[[Sequence[bytes | None]], "Rows"]
-
-
-class Rows(Protocol):
-    """What comes back, value by value, as the server wrote it."""
-
-    @property
-    def ntuples(self) -> int: ...
-
-    def get_value(self, row_number: int, column_number: int) -> bytes | None: ...
 
 
 def glance_statement(schema: str) -> str:

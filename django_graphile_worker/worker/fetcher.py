@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.worker.pace import Pace
@@ -14,24 +14,26 @@ from django_graphile_worker.worker.service import Service, Trouble
 from django_graphile_worker.worker.slots import Slots
 from django_graphile_worker.worker.stretches import Stretch, stretches
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class ClaimJobs(Protocol):
+        def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> Claimed: ...
+
+    class Ear(Protocol):
+        """Where to wait for news of jobs."""
+
+        def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool: ...
+
+        def interrupt(self) -> None: ...
+
+        def close(self) -> None: ...
+
+
 # If a few slots were called and one of the jobs takes long after all, the others are called so soon.
 SECOND_LOOK = 0.002
 # Claimed jobs that have not begun by then are given back.
 PATIENCE = 0.5
-
-
-class ClaimJobs(Protocol):
-    def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> Claimed: ...
-
-
-class Ear(Protocol):
-    """Where to wait for news of jobs."""
-
-    def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool: ...
-
-    def interrupt(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Fetcher(Service):

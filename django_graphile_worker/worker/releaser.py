@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -21,7 +22,10 @@ from django_graphile_worker.worker.offering import BATCH, CONNECTION_TROUBLE, Of
 from django_graphile_worker.worker.outcome import CompletedAtomically, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.refused import Refused
 from django_graphile_worker.worker.service import Service, Trouble
-from django_graphile_worker.worker.settlement import Ledger, Settlement
+from django_graphile_worker.worker.settlement import Settlement
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.settlement import Ledger
 
 # A row that a transaction of the site is just changing is looked at again soon.
 BUSY_ROW_DELAY = 0.05

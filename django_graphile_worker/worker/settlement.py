@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
@@ -14,20 +14,23 @@ from django_graphile_worker.worker.hand import Hand, give_queues_to_their_jobs
 from django_graphile_worker.worker.offering import Offering
 from django_graphile_worker.worker.outcome import Failed, Interrupted, Outcome, Succeeded
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Ledger(Protocol):
+        """The statements that end a claim, on the releaser's own connection."""
+
+        def complete(self, claims: Sequence[Claim]) -> set[int]: ...
+        def fail(self, failures: Sequence[Failure]) -> dict[int, float | None]: ...
+        def give_back(self, claims: Sequence[Claim]) -> set[int]: ...
+        def give_back_remains(self, ended: Sequence[tuple[Claim, str]]) -> set[int]: ...
+        def still_claimed(self, claims: Sequence[Claim]) -> set[int]: ...
+        def release_queues(self, queue_ids: Sequence[int], *, unless_in_use: bool) -> set[int]: ...
+
+
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
 AnyOutcome = TypeVar("AnyOutcome", Succeeded, Failed, Interrupted)
-
-
-class Ledger(Protocol):
-    """The statements that end a claim, on the releaser's own connection."""
-
-    def complete(self, claims: Sequence[Claim]) -> set[int]: ...
-    def fail(self, failures: Sequence[Failure]) -> dict[int, float | None]: ...
-    def give_back(self, claims: Sequence[Claim]) -> set[int]: ...
-    def give_back_remains(self, ended: Sequence[tuple[Claim, str]]) -> set[int]: ...
-    def still_claimed(self, claims: Sequence[Claim]) -> set[int]: ...
-    def release_queues(self, queue_ids: Sequence[int], *, unless_in_use: bool) -> set[int]: ...
 
 
 class Settlement:
