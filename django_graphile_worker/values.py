@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import Field, FrozenInstanceError, dataclass
 from typing import Any, ClassVar, NoReturn, dataclass_transform
 
 
 class _Fields:
-    """A value's fields as ``dataclasses`` knows them, found out when one of its functions first asks."""
+    """In the place of a value's fields, as ``dataclasses`` knows them, until one of its functions asks."""
+
+    # Reentrant, as a class is asked for its fields while those of its subclass are made.
+    _making = threading.RLock()
 
     def __get__(self, value: object, kind: type[Value]) -> dict[str, Field[Any]]:
-        if kind is Value:
-            raise AttributeError("A value without fields.")
-        dataclass(frozen=True, init=False, repr=False, eq=False, match_args=False)(kind)
-        return kind.__dataclass_fields__
+        with self._making:
+            # Another thread may have been first.
+            if vars(kind)["__dataclass_fields__"] is self:
+                dataclass(frozen=True, init=False, repr=False, eq=False, match_args=False)(kind)
+        return vars(kind)["__dataclass_fields__"]  # type: ignore[no-any-return]
+
+
+_FIELDS: Any = _Fields()
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -24,14 +32,18 @@ class Value:
     millisecond to two for each. A worker's start loads a dozen.
     """
 
-    # Found by __get__; whoever asks a class that was asked before finds a plain dictionary.
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]] = _Fields()  # type: ignore[assignment]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     _names: ClassVar[frozenset[str]] = frozenset()
     _required: ClassVar[frozenset[str]] = frozenset()
+    _in_order: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        cls._names = frozenset(cls.__annotations__)
-        cls._required = frozenset(name for name in cls._names if name not in vars(cls))
+        cls.__dataclass_fields__ = _FIELDS
+        # Its parent's fields, and its own.
+        own = cls.__annotations__
+        cls._in_order = tuple(dict.fromkeys((*cls._in_order, *own)))
+        cls._names = frozenset(cls._in_order)
+        cls._required = (cls._required | own.keys()) - vars(cls).keys()
 
     def __init__(self, **values: Any) -> None:
         if not self._required <= values.keys() <= self._names:
@@ -56,7 +68,7 @@ class Value:
 
 
 def _items(value: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, getattr(value, name)) for name in type(value).__annotations__)
+    return tuple((name, getattr(value, name)) for name in value._in_order)
 
 
 def _misfit(kind: str, missing: set[str] | frozenset[str], unknown: set[str]) -> str:

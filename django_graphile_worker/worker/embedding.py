@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import Error, connections
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
 
 # Settings that code cannot have, and what to do instead.
 DATABASE = {"database": "expected databases=[...], the list of aliases to serve."}
@@ -39,19 +42,29 @@ def settings(caller: str, overrides: Mapping[str, Any], *, with_cron: bool = Tru
 
 
 def ask_django(aliases: Sequence[str]) -> None:
-    """Use Django's own connections of this thread for a moment, so that those who guard them speak.
+    """Let those speak who guard Django's own connections.
 
     The worker's connections go round the guards of Django's and pytest-django's
     tests: where no test database was made, it would run the jobs of the real one.
     """
     for alias in aliases:
         connection = connections[alias]
-        was_open = connection.connection is not None
-        # Django's guard sits on the one, pytest-django's on the other. That the database is down, or that a
-        # coroutine is calling, is no guard's business: the worker's own connections will tell, or work.
-        with contextlib.suppress(Error):
-            for ask in (connection.cursor, connection.ensure_connection):
-                with contextlib.suppress(SynchronousOnlyOperation):
-                    ask()
-        if not was_open and connection.connection is not None:
-            connection.close()
+        # Django's guard sits on the one, pytest-django's on the other.
+        for name in ("cursor", "ensure_connection"):
+            if _is_replaced(connection, name):
+                _ask(connection, name)
+
+
+def _is_replaced(connection: BaseDatabaseWrapper, name: str) -> bool:
+    """Is it not Django's any more? Otherwise to ask would only open a connection, of a server that may be silent."""
+    return name in vars(connection) or not getattr(connection, name).__module__.startswith("django.db.")
+
+
+def _ask(connection: BaseDatabaseWrapper, name: str) -> None:
+    was_open = connection.connection is not None
+    # That the database is down, or that a coroutine is calling, is no guard's business: the worker's own connections
+    # will tell, or work.
+    with contextlib.suppress(Error, SynchronousOnlyOperation):
+        getattr(connection, name)()
+    if not was_open and connection.connection is not None:
+        connection.close()

@@ -1,4 +1,4 @@
-"""The end of a process that was a worker's own, when a job still runs in it.
+"""The end of a process that was a worker's own, when something of a job still runs in it.
 
 Python waits at its end for every thread of every ``ThreadPoolExecutor``, which is also
 where ``asyncio.to_thread()`` runs: no daemon flag avoids it. A job that was given back
@@ -22,7 +22,7 @@ PATIENCE = 2.0
 
 def leave(code: int) -> NoReturn:
     """End this process: the log is written, exit handlers are called, no thread is waited for."""
-    threading.Thread(target=_end_later, args=(code,), name="graphile-worker-end", daemon=True).start()
+    end_in_time(code)
     try:
         _flush()
         # On this thread, the main one, as always: some of them may not be called from another.
@@ -30,6 +30,11 @@ def leave(code: int) -> NoReturn:
         _flush()
     finally:
         os._exit(code)
+
+
+def end_in_time(code: int) -> None:
+    """This process is to end, in whatever way it does: what no job waits for any more keeps it no longer than this."""
+    threading.Thread(target=_end_later, args=(code,), name="graphile-worker-end", daemon=True).start()
 
 
 def _end_later(code: int) -> None:

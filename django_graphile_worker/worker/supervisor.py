@@ -17,7 +17,7 @@ from typing import Any
 import django
 
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.worker.leaving import leave
+from django_graphile_worker.worker.leaving import end_in_time, leave
 from django_graphile_worker.worker.process import StopRequest, exit_code, handled_signals
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -219,6 +219,8 @@ def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connect
             code = 1
     if request.leaves_jobs_behind:
         leave(code)
+    if request.is_made:
+        end_in_time(code)
     raise SystemExit(code)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
 from contextvars import ContextVar
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
@@ -38,7 +38,9 @@ class Visit(Executor):
 
     def __init__(self, start: Callable[[], Awaitable[Any]]) -> None:
         self._start = start
-        self._context = contextvars.copy_context()
+        self._context: contextvars.Context | None = contextvars.copy_context()
+        # By this asgiref finds it.
+        self._key = ThreadSensitiveContext()
         self._calls: SimpleQueue[tuple[Future[Any], Callable[..., Any], Any, Any] | None] = SimpleQueue()
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
@@ -87,9 +89,8 @@ class Visit(Executor):
     async def _drive(self) -> None:
         _visit.set(self)
         # Set by hand: the context manager gives way to an enclosing one, whose thread is busy with us.
-        key = ThreadSensitiveContext()
-        SyncToAsync.thread_sensitive_context.set(key)
-        SyncToAsync.context_to_thread_executor[key] = self
+        SyncToAsync.thread_sensitive_context.set(self._key)
+        SyncToAsync.context_to_thread_executor[self._key] = self
         try:
             self._result = await self._start()
         except BaseException as error:  # SystemExit would end the loop
@@ -99,29 +100,46 @@ class Visit(Executor):
         if task.cancelled():
             # Cancelled before its first step.
             self._error = asyncio.CancelledError()
-        self._is_over = True
-        self._calls.put(None)
+        self._end()
 
     # On whatever thread closes the loop.
 
     def let_go(self) -> None:
         """Nobody runs the coroutine any more."""
-        self._error, self.was_cancelled, self._is_over = asyncio.CancelledError(), True, True
+        self._error, self.was_cancelled = asyncio.CancelledError(), True
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        # The context knows this visit, and asgiref would keep both for good, with the job's payload and its result.
+        self._task = self._context = None
+        if self._key in SyncToAsync.context_to_thread_executor:
+            SyncToAsync.context_to_thread_executor[self._key] = _ENDED
         self._calls.put(None)
 
     # What sync_to_async sees of it.
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if self._is_over:
-            raise RuntimeError(
-                "expected synchronous calls while the job runs, got one after its end: await what the task starts."
-            )
+            return _ENDED.submit(function)
         future: Future[Any] = Future()
         self._calls.put((future, function, args, kwargs))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """The thread belongs to the worker."""
+
+
+class _Ended(Executor):
+    """What is found in the place of a visit that is over, by what its coroutine has left running."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(
+            "expected synchronous calls while the job runs, got one after its end: await what the task starts."
+        )
+
+
+_ENDED = _Ended()
 
 
 def _answer(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:

@@ -323,6 +323,17 @@ def test_thread_of_a_pool__keeps_no_worker_under_its_other_name(world: World, fl
     assert worker.stop(timeout=ENDS) == 0
 
 
+@pytest.mark.parametrize("options", [(), ("--processes", "2")])
+def test_thread_of_a_pool__keeps_no_process_whose_job_is_over(
+    world: World, fleet: Fleet, options: tuple[str, ...]
+) -> None:
+    worker = fleet.start(*options, is_forked=False)
+    world.add("leaves_a_thread")
+    world.wait_for("end")
+    assert worker.stop(timeout=ENDS) == 0
+    assert world.count() == 0
+
+
 def test_exit_handlers__are_called_though_a_job_was_cut_off(world: World, fleet: Fleet) -> None:
     """One that sends reports, say; its words are in a buffer, which is written."""
     worker = fleet.start("--grace-period", "0.3", is_forked=False)

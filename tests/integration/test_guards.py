@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +35,21 @@ def nothing_gets_further(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_mark_of_pytest_django__no_worker_starts(call: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match="Database access not allowed"):
         call()
+
+
+ASK = """
+import sys, django, psycopg
+django.setup()
+psycopg.connect = lambda *arguments, **parameters: sys.exit("It asked the server.")
+from django_graphile_worker.worker.embedding import ask_django
+ask_django(["default"])
+"""
+
+
+def test_where_nobody_stands_guard__django_opens_no_connection(subprocess_environment: dict[str, str]) -> None:
+    """It would wait for a silent server, where the worker has others to serve. Inside a test somebody does."""
+    asked = subprocess.run([sys.executable, "-c", ASK], env=subprocess_environment, check=False, capture_output=True)
+    assert (asked.returncode, asked.stderr) == (0, b"")
 
 
 class Simple(SimpleTestCase):

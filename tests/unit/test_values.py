@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, asdict, fields, is_dataclass, replace
 from typing import Any
 
@@ -73,11 +75,36 @@ def test_no_start_makes_the_methods_that_values_share(kind: type[Value]) -> None
     assert {"__eq__", "__hash__", "__repr__"} & set(vars(kind)) == set()
 
 
+def test_a_value_of_a_subclass_has_the_fields_of_its_parent_too() -> None:
+    class Place(Point):
+        name: str
+        y: Any = 7
+
+    place = Place(x=1, name="here")
+    assert repr(place).endswith("Place(x=1, y=7, name='here')")
+    assert replace(place, x=2) == Place(x=2, y=7, name="here") != Point(x=2, y=7)
+    with pytest.raises(TypeError, match=r"^Place: expected 'name', got none\.$"):
+        Place(x=1)  # type: ignore[call-arg]
+
+
+def test_threads_that_ask_first_at_once_all_get_an_answer() -> None:
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for _ in range(50):
+                kind = type("Fresh", (Value,), {"__annotations__": {"x": "int"}})
+                values = list(pool.map(lambda x, kind=kind: replace(kind(x=x), x=x + 1), range(16)))
+                assert [value.x for value in values] == list(range(1, 17))
+    finally:
+        sys.setswitchinterval(usual)
+
+
 def test_no_start_makes_a_dataclass_before_somebody_asks() -> None:
     class Fresh(Value):
         x: int
 
     assert Fresh(x=1) == Fresh(x=1)
-    assert "__dataclass_fields__" not in vars(Fresh)
+    assert not isinstance(vars(Fresh)["__dataclass_fields__"], dict)
     assert fields(Fresh)
-    assert "__dataclass_fields__" in vars(Fresh)
+    assert isinstance(vars(Fresh)["__dataclass_fields__"], dict)

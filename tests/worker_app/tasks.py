@@ -113,6 +113,13 @@ def lends_a_thread(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def leaves_a_thread(payload: Any, helpers: Helpers) -> None:
+    """Is done, and its pool is not."""
+    ThreadPoolExecutor(1).submit(_never.wait)
+    history.tell("end", helpers.job)
+
+
+@task
 async def lends_a_thread_of_asyncio(payload: Any, helpers: Helpers) -> None:
     """Is cancelled, but not what it waits for."""
     history.tell("start", helpers.job)

@@ -115,14 +115,20 @@ class Command(BaseCommand):
     @property
     def _must_leave(self) -> bool:
         """Is this process the worker's own, and does a job still run in it? Who calls call_command() goes on."""
-        is_own = self._called_from_command_line
-        return is_own and self._request is not None and self._request.leaves_jobs_behind
+        return self._is_own_end and self._request is not None and self._request.leaves_jobs_behind
+
+    @property
+    def _is_own_end(self) -> bool:
+        return self._called_from_command_line and self._request is not None and self._request.is_made
 
     def _exit(self, code: int) -> None:
-        if self._must_leave:
-            from django_graphile_worker.worker.leaving import leave
+        if self._is_own_end:
+            from django_graphile_worker.worker import leaving
 
-            leave(code)
+            if self._must_leave:
+                leaving.leave(code)
+            # Jobs that are over may have left threads behind, for which Python would wait.
+            leaving.end_in_time(code)
         if code:
             sys.exit(code)
 

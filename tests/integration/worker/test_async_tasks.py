@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -184,6 +186,31 @@ def test_synchronous_call_after_the_end__is_refused(slot: Slot) -> None:
     go_on[0]()
     assert done.wait(60)
     assert "await what the task starts" in str(seen[0])
+
+
+class Thing:
+    """What a job has in its hands."""
+
+
+def test_coroutine_that_has_ended__is_not_kept_with_what_it_had(slot: Slot) -> None:
+    kept: list[weakref.ref[Thing]] = []
+
+    async def has_things(payload: Any) -> Any:
+        thing, result = Thing(), Thing()
+        payload["thing"] = thing
+        kept.extend(map(weakref.ref, (thing, result)))
+        await aexecute("select 1")
+        return result
+
+    async def has_none(payload: Any) -> None:
+        await asyncio.sleep(0)
+
+    for _ in range(3):
+        assert isinstance(slot.run(has_things), Succeeded)
+    # The task that the loop has just finished is let go a moment later.
+    assert isinstance(slot.run(has_none), Succeeded)
+    gc.collect()
+    assert [thing() for thing in kept] == [None] * 6
 
 
 def test_blocking_coroutine__does_not_stop_plain_jobs(transactional_db: None) -> None:
