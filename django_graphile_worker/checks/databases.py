@@ -181,8 +181,8 @@ def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]
 def _look_at_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     from django_graphile_worker.sql import indexes, installation
 
-    if not installation.relations(cursor, schema=schema) >= RELATIONS_OF_OURS:
-        return []  # `migrate` has most of its way before it, and this would be said at the beginning of it
+    if _is_migrating() or not installation.relations(cursor, schema=schema) >= RELATIONS_OF_OURS:
+        return []
     lack = indexes.lacking_indexes(cursor, schema=schema)
     if not any(lack):
         return []
@@ -215,8 +215,7 @@ def _missing(connection: BaseDatabaseWrapper, schema: str, *, is_migrated: bool)
             id="graphile_worker.E016",
         )
         return [error]
-    if sys.argv[1:2] == ["migrate"]:
-        # What it advises is being done.
+    if _is_migrating():
         return []
     warning = Warning(
         not_installed(connection.alias, schema),
@@ -224,3 +223,8 @@ def _missing(connection: BaseDatabaseWrapper, schema: str, *, is_migrated: bool)
         id="graphile_worker.W001",
     )
     return [warning]
+
+
+def _is_migrating() -> bool:
+    """Is what would be advised being done?"""
+    return sys.argv[1:2] == ["migrate"]

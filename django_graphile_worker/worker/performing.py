@@ -110,34 +110,34 @@ class Performer:
 
         return perform_atomically
 
-    # The innermost handlers, inside all middleware.
+    # The innermost handlers, inside all middleware, which may look at results, or drop them: so what is still to be
+    # awaited is, and what belongs to no item is raised, as if by the task itself.
 
     def _call(self, job: Job) -> Any:
+        return _without_misplaced(self._finished(self._call_task(job)))
+
+    async def _acall(self, job: Job) -> Any:
+        return _without_misplaced(await _awaited(self._call_task(job)))
+
+    def _call_task(self, job: Job) -> Any:
         run = _run_in_hand()
         if job.payload is not run.payload:
             run.rewrite(job.payload)
         return self._bindings[run.task].call(job.payload, self._helpers(run, job))
-
-    async def _acall(self, job: Job) -> Any:
-        result = await _awaited(self._call(job))
-        if type(result) not in _SAYS_NOTHING:
-            from django_graphile_worker.worker import results
-
-            # Raised here, as the task itself would have: middleware may look at results, or drop them.
-            results.raise_misplaced(_run_in_hand(), result)
-        return result
 
     def _helpers(self, run: Run, job: Job | None = None) -> Helpers:
         return Helpers(lambda: job or run.job, using=self._using, abort=self._abort)
 
     def _settle(self, run: Run, result: Any) -> None:
         """Await what a task returned instead of awaiting it, and raise what its results say went wrong."""
-        if type(result) in _SAYS_NOTHING:
-            return
+        if type(result) not in _SAYS_NOTHING:
+            result = self._finished(result)
+            (self._judge or self._load_judge())(run, result)
+
+    def _finished(self, result: Any) -> Any:
         if inspect.isawaitable(result) or _holds_awaitables(result):
-            awaitable = result
-            result = self._event_loop.run(lambda: _awaited(awaitable))
-        (self._judge or self._load_judge())(run, result)
+            return self._event_loop.run(lambda: _awaited(result))
+        return result
 
     def _load_judge(self) -> Callable[[Run, Any], None]:
         # With the first result that may say something, and not once for each: that costs as much as the rest.
@@ -145,6 +145,14 @@ class Performer:
 
         self._judge = judge
         return judge
+
+
+def _without_misplaced(result: Any) -> Any:
+    if type(result) not in _SAYS_NOTHING:
+        from django_graphile_worker.worker import results
+
+        results.raise_misplaced(_run_in_hand(), result)
+    return result
 
 
 async def _awaited(result: Any) -> Any:

@@ -21,7 +21,6 @@ def judge(run: Run, result: Any) -> None:
     """Raise what went wrong by the task's own account; everything awaitable in it has been awaited."""
     each = result if isinstance(result, list | tuple) else (result,)
     if any(isinstance(one, _TELLING) for one in each):
-        _refuse_unrun(run, each)
         raise_misplaced(run, result)
         if failures := _failures(each):
             raise BatchFailure(failures, len(each))
@@ -30,7 +29,8 @@ def judge(run: Run, result: Any) -> None:
 
 
 def raise_misplaced(run: Run, result: Any) -> None:
-    """Raise the exceptions that belong to no item of an array payload: they are the whole job's."""
+    """Raise what belongs to no item of an array payload, and refuse what nobody has run: the whole job fails."""
+    _refuse_unrun(run, result if isinstance(result, list | tuple) else (result,))
     if not isinstance(result, list | tuple):
         if _is_failure(result):
             raise _as_raised(result)

@@ -418,7 +418,7 @@ class TestInstallation:
         ],
     )
     def test_an_index_that_is_missing_or_incomplete(
-        self, worker_schema: str, statement: str, missing: str, incomplete: str
+        self, worker_schema: str, monkeypatch: pytest.MonkeyPatch, statement: str, missing: str, incomplete: str
     ) -> None:
         with connection.cursor() as cursor:
             cursor.execute(statement.format(schema=in_quotes(worker_schema)))
@@ -430,6 +430,8 @@ class TestInstallation:
             id="graphile_worker.W005",
         )
         assert '"manage.py migrate graphile_worker 0003"' in REMEDY
+        monkeypatch.setattr(sys, "argv", ["manage.py", "migrate", "graphile_worker", "0003"])
+        assert found(databases=["default"]) == []
 
     def test_indexes_are_not_missed_before_their_migrations(self, worker_schema: str) -> None:
         with connection.cursor() as cursor:

@@ -119,6 +119,21 @@ def decrypting(get_result: GetResult) -> GetResult:
     return lambda job: get_result(dataclasses.replace(job, payload=[{"card": "4242"}, {"card": "4243"}]))
 
 
+def dropping(get_result: GetResult) -> GetResult:
+    def middleware(job: Job) -> None:
+        get_result(job)
+
+    return middleware
+
+
+@async_only_middleware
+def dropping_async(get_result: Any) -> Any:
+    async def middleware(job: Job) -> None:
+        await get_result(job)
+
+    return middleware
+
+
 def hurrying(get_result: GetResult) -> GetResult:
     def middleware(job: Job) -> Any:
         with ThreadPoolExecutor(1) as pool:
@@ -266,6 +281,29 @@ def test_what_awaitables_of_no_item_raised__is_raised_through_middleware(kind: s
         assert slot.failure(forgetful, '{"a": 1}').error.startswith("ValueError: lost")
     # Raised inside it, where it can be handled.
     assert [event[0] for event in EVENTS if "out" in event[0]] == []
+
+
+async def breaks() -> None:
+    raise ValueError("lost")
+
+
+@pytest.mark.parametrize("kind", ["dropping", "dropping_async"])
+@pytest.mark.parametrize(
+    ("left", "error"),
+    [
+        (breaks, "ValueError: lost"),
+        (lambda: [breaks()], "ValueError: lost"),
+        (lambda: ValueError("lost"), "ValueError: lost"),
+        (lambda: (item for item in [1]), "expected a_task to return when it is done, got a generator"),
+        (lambda: map(str, [1]), "expected a_task to return when it is done, got a map"),
+    ],
+    ids=["coroutine", "list of coroutines", "exception", "generator", "map"],
+)
+def test_what_a_plain_task_left_undone__is_not_lost_with_a_result_that_middleware_drops(
+    kind: str, left: Any, error: str
+) -> None:
+    with through(kind) as slot:
+        assert error in slot.failure(lambda payload: left(), '{"a": 1}').error
 
 
 def test_middleware_that_leaves_its_thread__is_told_so() -> None:
