@@ -81,6 +81,8 @@ def test_forbidden_flags__of_the_command_line_come_on_top_of_the_projects(plans:
     assert plans[0].also_forbidden == ("other",)
 
 
+# A callable may have used the database: what is old of this thread's connections is closed after it.
+@pytest.mark.django_db
 def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
     plans: list[Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
