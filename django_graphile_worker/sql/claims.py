@@ -10,22 +10,15 @@ That is still the same claim, and the fence knows it.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
-
-from django.conf import settings
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.arrays import int_array
+from django_graphile_worker.sql.reading import time_reader
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.values import Value
-
-EARLIEST = datetime.min.replace(tzinfo=UTC)
-LATEST = datetime.max.replace(tzinfo=UTC)
 
 CLAIM_JOBS = """/* gw:claim */
 select * from :SCHEMA._private_claim_jobs(
@@ -114,7 +107,7 @@ class Claim(NamedTuple):
 
     def to_job(self, *, task_identifier: str, payload: Any, locked_by: str, locked_at_epoch: float) -> Job:
         """The job as people see it."""
-        read = _chosen_reader or _choose_reader()
+        read = time_reader()
         return Job(
             id=self.id,
             task_identifier=task_identifier,
@@ -283,41 +276,6 @@ def _ended(claims: Sequence[Claim | HeldJob], holder: str) -> dict[str, Any]:
 def in_order(claim: Claim) -> tuple[int, float, int]:
     """First things first."""
     return (claim.priority, claim.run_at_epoch, claim.id)
-
-
-Reader = Callable[[float], datetime]
-
-# Chosen with the first job, as asking the settings for each takes a microsecond.
-_chosen_reader: Reader | None = None
-
-
-def _choose_reader() -> Reader:
-    global _chosen_reader
-    if settings.USE_TZ:
-        _chosen_reader = _to_datetime
-        return _to_datetime
-    # Here, as most sites have no need of it.
-    from django_graphile_worker.sql.naive import naive
-
-    _chosen_reader = reader = lambda epoch: naive(_to_datetime(epoch))
-    return reader
-
-
-@receiver(setting_changed, dispatch_uid="graphile_worker.claims")
-def _forget_reader(*, setting: str, **kwargs: Any) -> None:
-    global _chosen_reader
-    if setting == "USE_TZ":
-        _chosen_reader = None
-
-
-def _to_datetime(epoch: float) -> datetime:
-    """A date that Python cannot hold becomes the nearest one it can."""
-    if math.isnan(epoch):
-        return LATEST
-    try:
-        return datetime.fromtimestamp(epoch, UTC)
-    except (OverflowError, ValueError, OSError):
-        return LATEST if epoch > 0 else EARLIEST
 
 
 def _to_flags(text: str | None) -> frozenset[str]:
