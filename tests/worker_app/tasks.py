@@ -25,11 +25,10 @@ POLL = 0.01
 @task
 def quick(payload: Any, helpers: Helpers) -> None:
     """Starts, takes as many seconds as the payload says, ends."""
-    history.tell("start", helpers.job, helpers.job.queue_name)
-    seconds = payload.get("seconds", 0)
-    if seconds:
-        _never.wait(seconds)
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        seconds = payload.get("seconds", 0)
+        if seconds:
+            _never.wait(seconds)
 
 
 @task
@@ -40,65 +39,70 @@ def quiet(payload: Any) -> None:
 @task
 def until(payload: Any, helpers: Helpers) -> None:
     """Runs until the test says so: until the payload's word is in the history, for all or for this process."""
-    history.tell("start", helpers.job, helpers.job.queue_name)
-    words = (payload["word"], f"{payload['word']} {os.getpid()}")
-    while not any(history.is_there("go", word) for word in words):
-        _never.wait(POLL)
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        words = (payload["word"], f"{payload['word']} {os.getpid()}")
+        while not any(history.is_there("go", word) for word in words):
+            _never.wait(POLL)
 
 
 @task
 def until_aborted(payload: Any, helpers: Helpers) -> None:
     """A task that listens to ``helpers.abort``."""
-    history.tell("start", helpers.job)
-    helpers.abort.wait()
-    history.tell("aborted", helpers.job)
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        helpers.abort.wait()
+        history.tell("aborted", helpers.job)
 
 
 @task
 def gives_way(payload: Any, helpers: Helpers) -> None:
     """Stops when the worker does, and asks to be run again."""
-    history.tell("start", helpers.job)
-    helpers.abort.wait()
-    raise RetryLater(0)
+    with history.told(helpers.job):
+        helpers.abort.wait()
+        raise RetryLater(0)
 
 
 @task
 def gives_way_in_parts(payload: list[Any], helpers: Helpers) -> list[Any]:
     """Has done the first item when the worker stops, and asks to be run again for the others."""
-    history.tell("start", helpers.job)
-    helpers.abort.wait()
+    with history.told(helpers.job):
+        helpers.abort.wait()
     return [None, *(RetryLater(0) for _ in payload[1:])]
 
 
 @task
 def stubborn(payload: Any, helpers: Helpers) -> None:
     """Hears nothing and never ends."""
-    history.tell("start", helpers.job)
-    _never.wait()
+    with history.told(helpers.job):
+        _never.wait()
+
+
+@task
+def waits_in_the_database(payload: Any, helpers: Helpers) -> None:
+    """Raises when the server goes away, or its backend is terminated."""
+    with history.told(helpers.job):
+        helpers.query("select pg_sleep(%s)", [payload["seconds"]])
 
 
 @task
 async def patient(payload: Any, helpers: Helpers) -> None:
     """A coroutine that waits for ever, and tells that it was cancelled."""
-    history.tell("start", helpers.job)
-    try:
-        await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        history.tell("cancelled", helpers.job)
-        raise
+    with history.told(helpers.job):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            history.tell("cancelled", helpers.job)
+            raise
 
 
 @task
 async def stubborn_coroutine(payload: Any, helpers: Helpers) -> None:
     """A coroutine that takes no for an answer."""
-    history.tell("start", helpers.job)
-    while True:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            history.tell("cancelled", helpers.job)
+    with history.told(helpers.job):
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                history.tell("cancelled", helpers.job)
 
 
 @task
@@ -107,8 +111,7 @@ def lends_a_thread(payload: Any, helpers: Helpers) -> None:
     at_exit: dict[str, Any] = {"say": lambda: print("said at the end"), "wait": _never.wait}  # noqa: T201
     for word in payload.get("at_exit", []):
         atexit.register(at_exit[word])
-    history.tell("start", helpers.job)
-    with ThreadPoolExecutor(1) as pool:
+    with history.told(helpers.job), ThreadPoolExecutor(1) as pool:
         pool.submit(_never.wait).result()
 
 
@@ -122,26 +125,24 @@ def leaves_a_thread(payload: Any, helpers: Helpers) -> None:
 @task
 async def lends_a_thread_of_asyncio(payload: Any, helpers: Helpers) -> None:
     """Is cancelled, but not what it waits for."""
-    history.tell("start", helpers.job)
-    await asyncio.to_thread(_never.wait)
+    with history.told(helpers.job):
+        await asyncio.to_thread(_never.wait)
 
 
 @task
 async def blocks_the_loop(payload: Any, helpers: Helpers) -> None:
     """A coroutine that does what no coroutine should."""
-    history.tell("start", helpers.job)
-    _never.wait(payload["seconds"])
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        _never.wait(payload["seconds"])
 
 
 @task
 def burns(payload: Any, helpers: Helpers) -> None:
     """Computes, and leaves the interpreter to others only when it must."""
-    history.tell("start", helpers.job)
-    until = time.monotonic() + payload["seconds"]
-    while time.monotonic() < until:
-        sum(range(10_000))
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        until = time.monotonic() + payload["seconds"]
+        while time.monotonic() < until:
+            sum(range(10_000))
 
 
 @task
@@ -156,36 +157,32 @@ def poison(payload: Any, helpers: Helpers) -> None:
 @task
 def failing(payload: Any, helpers: Helpers) -> None:
     """Fails as often as the payload says, to be tried again soon."""
-    history.tell("start", helpers.job, helpers.job.queue_name)
-    if helpers.job.attempts <= payload.get("failures", 1):
-        history.tell("failed", helpers.job)
-        raise RetryLater(payload.get("delay", 0.0))
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        if helpers.job.attempts <= payload.get("failures", 1):
+            raise RetryLater(payload.get("delay", 0.0))
 
 
 @task
 def branching(payload: Any, helpers: Helpers) -> None:
     """Adds the next jobs before it ends."""
-    history.tell("start", helpers.job, helpers.job.queue_name)
-    for _ in range(payload.get("children", 0)):
-        helpers.add_job(
-            "branching",
-            {"children": payload.get("children", 0) - 1},
-            queue_name=payload.get("queue_name"),
-        )
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        for _ in range(payload.get("children", 0)):
+            helpers.add_job(
+                "branching",
+                {"children": payload.get("children", 0) - 1},
+                queue_name=payload.get("queue_name"),
+            )
 
 
 @task(atomic=True)
 def exactly_once(payload: Any, helpers: Helpers) -> None:
     """Writes one row, in the transaction that ends its job."""
-    history.tell("start", helpers.job)
-    helpers.query("insert into fault_history.effect (job_id) values (%s)", [helpers.job.id])
-    if payload.get("seconds"):
-        _never.wait(payload["seconds"])
-    while "word" in payload and not history.is_there("go", payload["word"]):
-        _never.wait(POLL)
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        helpers.query("insert into fault_history.effect (job_id) values (%s)", [helpers.job.id])
+        if payload.get("seconds"):
+            _never.wait(payload["seconds"])
+        while "word" in payload and not history.is_there("go", payload["word"]):
+            _never.wait(POLL)
 
 
 @task
