@@ -12,4 +12,4 @@ class Migration(migrations.Migration):
 
     dependencies = [("graphile_worker", "0007_releases")]
 
-    operations = [BuildIndexes("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql")]
+    operations = [BuildIndexes("workers.sql", "claims.sql", "statistics.sql", "claim_jobs_v2.sql", "end_claims_v2.sql")]

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from django.db import migrations
+
+from django_graphile_worker.operations import RunSchemaFile
+
+
+class Migration(migrations.Migration):
+    """How workers claim jobs, and the index that finds queues with due jobs."""
+
+    dependencies = [("graphile_worker", "0005_claim_identity")]
+
+    operations = [RunSchemaFile(forwards="claim_jobs_v2.sql", backwards="claim_jobs_v2_drop.sql")]
