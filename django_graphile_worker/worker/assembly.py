@@ -18,7 +18,7 @@ from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.headstart import database_of
-from django_graphile_worker.worker.heartbeat import Heartbeat, OpenCursor
+from django_graphile_worker.worker.heartbeat import Heartbeat, OpenCursor, deadline_of_beats
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
 from django_graphile_worker.worker.ledger import ReleaseLedger
 from django_graphile_worker.worker.listener import Listener
@@ -62,7 +62,6 @@ class Assembly:
         self._version = version
         self._started_at = time.monotonic()
         self._is_stopping = False
-        self._is_draining = False
         self._build()
 
     def _build(self) -> None:
@@ -72,7 +71,9 @@ class Assembly:
         self.tally = Tally()
         self.claiming = claiming = self._database("fetcher")
         self.claimer = Claimer(claiming, settings, self.tasks, worker_id=self._worker_id, notify=settings.notify)
-        self.executor = Executor(settings=settings, using=self.using, tasks=self.claimer.task_of)
+        self.executor = Executor(
+            settings=settings, using=self.using, tasks=self.claimer.task_of, may_begin=self._may_begin
+        )
         self.news = self._build_news()
         self.releaser = self._build_releaser()
         self.slots = Slots(
@@ -115,7 +116,7 @@ class Assembly:
 
     def _build_heartbeat(self) -> Heartbeat:
         return Heartbeat(
-            database=self._database("heartbeat"),
+            database=self._build_heartbeat_database(),
             worker_id=self._worker_id,
             metadata=self._metadata,
             channel=lambda: self._channel() if self.settings.listen and self.settings.notify else None,
@@ -125,6 +126,10 @@ class Assembly:
             timeout=self.settings.worker_timeout,
             on_trouble=self.news.trouble,
         )
+
+    def _build_heartbeat_database(self) -> Database:
+        deadline = deadline_of_beats(self.settings.statement_timeout, self.settings.worker_timeout)
+        return self._database("heartbeat", deadline=deadline)
 
     def _build_fetcher(self) -> Fetcher:
         return Fetcher(
@@ -156,10 +161,13 @@ class Assembly:
         return Recovery(
             database=self._database("recovery"),
             timeout=self.settings.worker_timeout,
-            may_judge=lambda: self._is_draining or self.heartbeat.is_steady,
+            heartbeat_interval=self.settings.heartbeat_interval,
+            in_contact_since=lambda: self.heartbeat.in_contact_since,
             on_recovered=self.news.recovered,
             on_stale=self.news.stale_locks,
             on_indexes_missed=self.news.indexes_missed,
+            worker_id=self._worker_id,
+            spared_job_ids=self._atomic_job_ids,
             statistics_retention=self.settings.statistics_retention,
             now=self.claimer.now,
             notify=self.settings.notify,
@@ -186,6 +194,14 @@ class Assembly:
 
     def _may_claim(self) -> bool:
         return bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
+
+    def _may_begin(self, claim: Claim) -> bool:
+        """Is the claim certainly still ours? After a freeze its lease may be over, and nobody here knows yet."""
+        return self.heartbeat.holds_lease and claim.holder.startswith(self.worker_id)
+
+    def _atomic_job_ids(self) -> list[int]:
+        running = (job.claim for job in self.executor.running())
+        return [claim.id for claim in running if (task := self.claimer.task_of(claim.task_id)) and task.atomic]
 
     def _give_back(self, stretches: Sequence[Stretch]) -> None:
         queues = [stretch.queue for stretch in stretches if stretch.queue is not None]
@@ -233,7 +249,7 @@ class Assembly:
 
     def _lose_lease(self) -> None:
         lost, self.worker_id = self.worker_id, new_worker_id()
-        # What has not begun is somebody else's by now: not to be run, and the releaser says so.
+        # What has not begun is somebody else's by now, and is not to be run.
         with self.slots.taking_back:
             self._give_back(self.slots.take_back())
         # And so is what a claim under way still brings.
@@ -255,5 +271,5 @@ class Assembly:
             ],
         }
 
-    def _database(self, part: str) -> Database:
-        return database_of(self.using, self.settings, part=part)
+    def _database(self, part: str, *, deadline: float | None = None) -> Database:
+        return database_of(self.using, self.settings, part=part, deadline=deadline)

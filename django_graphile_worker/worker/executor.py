@@ -34,10 +34,12 @@ class Executor:
         settings: conf.Settings,
         using: str,
         tasks: Callable[[int], Task[Any, Any] | None],
+        may_begin: Callable[[Claim], bool] = lambda claim: True,
     ) -> None:
         self._settings = settings
         self._using = using
         self._tasks = tasks
+        self._may_begin = may_begin
         self._abort = Abort()
         self._event_loop = EventLoop()
         self._performer = Performer(settings=settings, using=using, event_loop=self._event_loop, abort=self._abort)
@@ -97,8 +99,8 @@ class Executor:
         run = Run(claim, monotonic())
         self._running.add(run)
         try:
-            if self._is_cancelled:
-                return Interrupted(claim, 0.0)
+            if self._is_cancelled or not self._may_begin(claim):
+                return Interrupted(claim, 0.0, has_begun=False)
             run.task = self._tasks(claim.task_id)
             return self._run(run)
         except BaseException as error:  # a mistake of ours must cost neither the slot nor the job

@@ -97,7 +97,7 @@ class Runner(Assembly):
             service.start()
         self._tell_started()
         # Where only this ever runs, nobody else frees what a run that died has left.
-        self._is_draining = True
+        self.recovery.judges_at_once = True
         self.recovery.attempt()
         failures = 0
         while not should_stop() and failures < ATTEMPTS_TO_CLAIM:

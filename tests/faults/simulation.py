@@ -95,6 +95,7 @@ class SimulatedWorker:
         self.number = number
         self.generation = 0
         self.is_paused = False
+        self.next_beat = 0.0
         self.waiting: list[tuple[HeldQueue | None, list[Claim]]] = []
         self.running: list[tuple[HeldQueue | None, list[Claim], Running]] = []
         settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema, "HEARTBEAT_INTERVAL": BEAT})
@@ -122,7 +123,8 @@ class SimulatedWorker:
         self.recovery = Recovery(
             database=database,
             timeout=TIMEOUT,
-            may_judge=lambda: self.heartbeat.is_steady,
+            heartbeat_interval=BEAT,
+            in_contact_since=lambda: self.heartbeat.in_contact_since,
             on_recovered=lambda recovered: None,
             on_stale=lambda unlocked: None,
             statistics_retention=1e6,
@@ -184,7 +186,13 @@ class SimulatedWorker:
         self.releaser.step()
 
     def beat(self) -> None:
+        self.next_beat = self.simulation.seconds + BEAT / 5
         self.heartbeat.step()
+        self.next_beat = self.simulation.seconds + BEAT
+
+    @property
+    def is_beat_due(self) -> bool:
+        return not self.is_paused and self.simulation.seconds >= self.next_beat
 
     def sweep(self) -> None:
         self.recovery.step()
@@ -195,10 +203,17 @@ class SimulatedWorker:
         self.running, self.waiting = [], []
 
     def _begin(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
+        if not self.may_begin(claims[-1]):
+            self.releaser.put_back([Interrupted(claim, 0.0) for claim in claims], [] if queue is None else [queue])
+            return
         # The next one is the last of the list.
         running = Running(claims.pop())
         self.simulation.note_start(running)
         self.running.append((queue, claims, running))
+
+    def may_begin(self, claim: Claim) -> bool:
+        """What the executor asks before every job."""
+        return self.heartbeat.holds_lease and claim.worker_id == self.worker_id()
 
     def _lose_lease(self) -> None:
         self.generation += 1
@@ -243,6 +258,9 @@ class Simulation:
             self._do_late()
         if self.sets_clock and self.chance.random() < 0.1:
             self.offset += self.chance.choice([-1, 1]) * self.chance.choice([20.0, 90.0, 3_600.0, 86_400.0])
+        for each in self.workers:
+            if each.is_beat_due:
+                self._attempt(each.beat)
         place = self.chance.randrange(len(self.workers))
         worker = self.workers[place]
         action = self.chance.random()
@@ -306,8 +324,8 @@ class Simulation:
             self._do_late()
         # Jobs are due by the clock by which they were added: it has caught up.
         self.offset = max(self.offset, 0.0) + (1e6 if self.sets_clock else 0.0)
-        for _ in range(60):
-            self.seconds += 30.0
+        for _ in range(180):
+            self.seconds += BEAT
             for worker in self.workers:
                 worker.is_paused = False
                 worker.beat()

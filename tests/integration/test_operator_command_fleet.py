@@ -163,9 +163,9 @@ def test_sweep__watches_the_silent_for_as_long_as_the_living_need_to_say_so(
     dead_worker: int, fake_time: FakeTime
 ) -> None:
     said = operate("sweep", "--json")
-    assert said.err == "Watching 1 silent worker for 30 s, in case of a beat after all ...\n"
+    assert said.err == "Watching 1 silent worker for 20 s, in case of a beat after all ...\n"
     assert said.json["dead_worker_ids"] == [DEAD]
-    assert fake_time.now == 30
+    assert fake_time.now == 20
 
 
 def test_sweep__spares_one_who_was_only_silent_by_a_clock_that_was_set(dead_worker: int, fake_time: FakeTime) -> None:
@@ -176,11 +176,11 @@ def test_sweep__spares_one_who_was_only_silent_by_a_clock_that_was_set(dead_work
     assert job_row(dead_worker, "locked_by", "attempts") == (DEAD, 2)
 
 
-def test_sweep__watches_anew_when_the_clock_is_set_meanwhile(dead_worker: int, fake_time: FakeTime) -> None:
-    """A clock that is set, as seen from here: it and ours do not go on together."""
-    fake_time.happenings[20.0] = lambda: setattr(fake_time, "now", fake_time.now + 3600)
+def test_sweep__watches_anew_when_it_was_stopped_meanwhile(dead_worker: int, fake_time: FakeTime) -> None:
+    """The command's own process was stopped: what happened meanwhile it has not seen."""
+    fake_time.happenings[15.0] = lambda: setattr(fake_time, "now", fake_time.now + 3600)
     operate("sweep")
-    assert fake_time.now == 3600 + 20 + 30
+    assert fake_time.now == 3600 + 15 + 20
     assert job_row(dead_worker, "locked_by") == (None,)
 
 
