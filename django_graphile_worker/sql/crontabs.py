@@ -26,13 +26,19 @@ def _microseconds(moment: str) -> str:
     return f"(extract(epoch from {moment}) * 1000000)::bigint"
 
 
-CLOCK = f"/* gw:cron:clock */ select {_microseconds('coalesce(%(now)s::timestamptz, clock_timestamp())')}"
+CLOCK = f"/* gw:cron:clock */ select {_microseconds('coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())')}"
 
-KNOWN = f"""/* gw:cron:known */
+_KNOWN = f"""
 select identifier, {_microseconds(readable("known_since"))}, {_microseconds(readable("last_execution"))},
     coalesce(last_execution = 'infinity', false)
-from :SCHEMA._private_known_crontabs
-where %(identifiers)s::text[] is null or identifier = any (%(identifiers)s::text[])
+from :SCHEMA._private_known_crontabs"""
+
+KNOWN = f"""/* gw:cron:known */ {_KNOWN}
+order by identifier"""
+
+# Joined, as `= any` looks at every name for every row.
+KNOWN_NAMED = f"""/* gw:cron:known-named */ {_KNOWN}
+join pg_catalog.unnest(%(identifiers)s::text[]) as name(identifier) using (identifier)
 order by identifier"""
 
 # How long a statement here may wait for a lock while it holds others: less than PostgreSQL waits before it looks for
@@ -180,8 +186,10 @@ def database_now(cursor: Any, *, now: datetime | None = None) -> datetime:
 
 def known_crontabs(cursor: Any, identifiers: Iterable[str] | None = None, *, schema: str) -> dict[str, KnownCrontab]:
     """The known items, by identifier: those named, or all."""
-    names = None if identifiers is None else list(identifiers)
-    cursor.execute(statement(KNOWN, schema), {"identifiers": names})
+    if identifiers is None:
+        cursor.execute(statement(KNOWN, schema), {})
+    else:
+        cursor.execute(statement(KNOWN_NAMED, schema), {"identifiers": list(identifiers)})
     return {
         name: KnownCrontab(name, _moment(since), None if last is None else _moment(last), is_paused)
         for name, since, last, is_paused in cursor.fetchall()

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -97,7 +98,7 @@ class Rivals:
         with self.connect(options="-c deadlock_timeout=1ms") as connection:
             for tick in ticks:
                 self.together.wait(60)
-                self.attempt(lambda tick=tick: node_fires(connection, self.schema, self.names[::-1], tick))
+                self.attempt(partial(node_fires, connection, self.schema, self.names[::-1], tick))
 
     def django(self, ticks: list[datetime]) -> None:
         world = CronWorld(self.connect, self.schema, TICK)
