@@ -146,8 +146,9 @@ def test_sqlmigrate_prints_what_can_be_run_as_it_is(site: Site, worker: WorkerSq
         forwards = [site.sqlmigrate(name) for name in MIGRATIONS]
         backwards = [site.sqlmigrate(name, backwards=True) for name in reversed(MIGRATIONS)]
     assert all(":SCHEMA" not in text for text in (*forwards, *backwards))
-    # The last one, going back, has nothing to do.
-    assert all(f'"{CUSTOM}".' in text for text in (*forwards, *backwards[1:]))
+    # One that builds indexes has nothing to do, going back.
+    undone = [text for name, text in zip(reversed(MIGRATIONS), backwards, strict=True) if name != "0004_indexes"]
+    assert all(f'"{CUSTOM}".' in text for text in (*forwards, *undone))
 
     for text in forwards:
         worker.connection.execute(text.encode())
