@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import prerequisites
+
 SOURCE = Path(__file__).parent / "clock.c"
-COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+COMPILER = prerequisites.find_compiler()
 IS_POSSIBLE = sys.platform == "linux" and COMPILER is not None
 
 
