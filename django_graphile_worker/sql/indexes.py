@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from django_graphile_worker.sql.installation import Run
 from django_graphile_worker.sql.jobs import Cursor
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import ddl, quoted, statement
 
 # What is smaller than this is indexed before anybody has waited long: tens of milliseconds for each.
@@ -69,7 +70,7 @@ where namespace.nspname = %s and class.relname in ('_private_jobs', '_private_jo
 
 def is_any_table_large(cursor: Cursor, *, schema: str) -> bool:
     """Tell whether building an index would keep others waiting."""
-    cursor.execute(_SIZE, (schema,))
+    cursor.execute(qualified(_SIZE), (schema,))
     return bool(cursor.fetchone()[0] >= LARGE)
 
 
@@ -85,7 +86,7 @@ where namespace.nspname = %s
 
 def existing_indexes(cursor: Cursor, *, schema: str) -> dict[str, bool]:
     """The names of the indexes that are there, and whether each is complete."""
-    cursor.execute(_INDEXES, (schema,))
+    cursor.execute(qualified(_INDEXES), (schema,))
     return dict(cursor.fetchall())
 
 
@@ -119,7 +120,7 @@ select exists (
 
 def is_somebody_building(cursor: Cursor, *, schema: str) -> bool:
     """Tell whether an index of the schema is just being built: another migrate, or a person."""
-    cursor.execute(_IS_BUILDING, (schema,))
+    cursor.execute(qualified(_IS_BUILDING), (schema,))
     return bool(cursor.fetchone()[0])
 
 

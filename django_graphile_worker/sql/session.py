@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.values import Value
 
 # Settings that no extension has declared (app.tenant) are in no catalogue: they are asked for by name.
@@ -84,7 +85,7 @@ SessionState = frozenset[tuple[str, str, str | None]]
 
 def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionState:
     """Everything of this session that a new one would not have, and what its own setting-up left."""
-    cursor.execute(SESSION_STATE, {"custom_settings": list(custom_settings)})
+    cursor.execute(qualified(SESSION_STATE), {"custom_settings": list(custom_settings)})
     return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
 
 
