@@ -12,6 +12,7 @@ from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
 from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.workers import worker_of
 
 Row = tuple[Any, ...]
 
@@ -279,7 +280,7 @@ def _job(row: Row, names: dict[tuple[str, int], str]) -> Job:
         updated_at=row[10],
         key=row[11],
         locked_at=row[12],
-        locked_by=row[13],
+        locked_by=row[13] and worker_of(row[13]),
         revision=row[14],
         flags=flags_from(row[15]),
     )

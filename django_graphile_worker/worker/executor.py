@@ -33,12 +33,10 @@ class Executor:
         *,
         settings: conf.Settings,
         using: str,
-        holder: Callable[[], str],
         tasks: Callable[[int], Task[Any, Any] | None],
     ) -> None:
         self._settings = settings
         self._using = using
-        self._holder = holder
         self._tasks = tasks
         self._abort = Abort()
         self._event_loop = EventLoop()
@@ -77,7 +75,7 @@ class Executor:
 
     def job_of(self, claim: Claim) -> Job:
         """The job as people see it, whatever its payload."""
-        run = Run(claim, self._holder, monotonic())
+        run = Run(claim, monotonic())
         run.task = self._tasks(claim.task_id)
         return run.job
 
@@ -96,7 +94,7 @@ class Executor:
 
     def run(self, claim: Claim) -> Outcome:
         """Run one job on this thread and say how it ended; never raises."""
-        run = Run(claim, self._holder, monotonic())
+        run = Run(claim, monotonic())
         self._running.add(run)
         try:
             if self._is_cancelled:
@@ -193,7 +191,7 @@ class Executor:
         if not signal.is_heard(**arguments):
             return
         try:
-            about = {"worker_id": run.holder(), "database": self._using, "job": run.job}
+            about = {"worker_id": run.claim.worker_id, "database": self._using, "job": run.job}
             signal.send_robust(sender=type(self), **about, **arguments)
         except BaseException:  # send_robust lets SystemExit through
             logger.exception("A receiver tried to end the worker.")

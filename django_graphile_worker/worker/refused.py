@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.hand import Hand
 from django_graphile_worker.worker.outcome import Outcome
 
@@ -21,7 +22,7 @@ class Refused:
         self._hands: list[Hand] = []
         self._is_hurried = False
 
-    def set_aside(self, item: Outcome | int, *, is_in_doubt: bool, spent: float) -> float:
+    def set_aside(self, item: Outcome | HeldQueue, *, is_in_doubt: bool, spent: float) -> float:
         """Keep it for later; in how many seconds, after so many were spent on the refusal."""
         delay = max(REFUSED_DELAY, spent * (len(self._hands) + 1) / SHARE_OF_THE_REFUSED)
         if self._is_hurried:

@@ -42,9 +42,8 @@ class Run:
     item_count: int | None = None
     _job: Job | None = None
 
-    def __init__(self, claim: Claim, holder: Callable[[], str], started: float) -> None:
+    def __init__(self, claim: Claim, started: float) -> None:
         self.claim = claim
-        self.holder = holder
         self.started = started
 
     def decode(self) -> Any:
@@ -96,7 +95,6 @@ class Run:
         details: dict[str, Any] = {
             "task_identifier": self.identifier,
             "payload": payload,
-            "locked_by": self.holder(),
             "locked_at_epoch": time() - self.duration,
         }
         try:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcome import Interrupted, Outcome
 from django_graphile_worker.worker.stretches import Stretch
 
@@ -34,7 +35,7 @@ class Slots:
         *,
         run: Run,
         on_outcome: Callable[[Outcome], None],
-        on_queue_done: Callable[[int], None],
+        on_queue_done: Callable[[HeldQueue], None],
         on_hungry: Callable[[], None],
         on_thread_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -186,12 +187,12 @@ class Slots:
         for _ in self._threads:
             self._calls.put(True)
 
-    def abandon(self, claims: Iterable[Claim]) -> list[Outcome | int]:
+    def abandon(self, claims: Iterable[Claim]) -> list[Outcome | HeldQueue]:
         """Stop listening to jobs that would not end: they go back as if they had not begun."""
         self._is_abandoned = True
-        queue_ids = {stretch.queue_id for stretch in self._current if stretch is not None}
+        queues = {stretch.queue for stretch in self._current if stretch is not None}
         outcomes = [Interrupted(claim, 0.0) for claim in claims]
-        return [*outcomes, *(queue_id for queue_id in queue_ids if queue_id is not None)]
+        return [*outcomes, *(queue for queue in queues if queue is not None)]
 
     def wait_for_change(self, timeout: float) -> None:
         """Wait until a slot has finished something, this long at most."""
@@ -292,6 +293,6 @@ class Slots:
             self._on_outcome(outcome)
             # Only now: who sees it finished must find its outcome handed over.
             self._finished[place] += 1
-        if stretch.queue_id is not None:
+        if stretch.queue is not None:
             with self.taking_back:
-                self._on_queue_done(stretch.queue_id)
+                self._on_queue_done(stretch.queue)

@@ -17,6 +17,7 @@ import psycopg
 
 from django_graphile_worker import conf
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.claimer import Claimer
 from django_graphile_worker.worker.heartbeat import Heartbeat
 from django_graphile_worker.worker.ledger import ReleaseLedger
@@ -84,7 +85,6 @@ class Running:
     """A job under way on a simulated worker."""
 
     claim: Claim
-    holder: str
 
 
 class SimulatedWorker:
@@ -95,12 +95,12 @@ class SimulatedWorker:
         self.number = number
         self.generation = 0
         self.is_paused = False
-        self.waiting: list[tuple[int | None, list[Claim]]] = []
-        self.running: list[tuple[int | None, list[Claim], Running]] = []
+        self.waiting: list[tuple[HeldQueue | None, list[Claim]]] = []
+        self.running: list[tuple[HeldQueue | None, list[Claim], Running]] = []
         settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema, "HEARTBEAT_INTERVAL": BEAT})
         database = cast(Any, FaultyDatabase(simulation))
-        self.claimer = Claimer(database, settings, {TASK: make_task(print)}, holder=self.holder, notify=False)
-        ledger = ReleaseLedger(database, holder=self.holder, now=lambda: None, notify=False)
+        self.claimer = Claimer(database, settings, {TASK: make_task(print)}, worker_id=self.worker_id, notify=False)
+        ledger = ReleaseLedger(database, now=lambda: None, notify=False)
         self.releaser = Releaser(
             ledger=ledger,
             on_released=lambda outcomes: None,
@@ -111,7 +111,7 @@ class SimulatedWorker:
         )
         self.heartbeat = Heartbeat(
             database=database,
-            worker_id=self.holder,
+            worker_id=self.worker_id,
             metadata=dict,
             channel=lambda: None,
             on_lost=self._lose_lease,
@@ -130,7 +130,7 @@ class SimulatedWorker:
             clock=lambda: simulation.seconds,
         )
 
-    def holder(self) -> str:
+    def worker_id(self) -> str:
         return f"django-worker-{self.number}-{self.generation}"
 
     def start(self) -> None:
@@ -138,26 +138,26 @@ class SimulatedWorker:
 
     def claim(self) -> None:
         """What the fetcher does, with the rules of the runner."""
-        if not self.heartbeat.holds_lease or self.releaser.is_returning or len(self.running) > 2:
+        if not self.heartbeat.holds_lease or len(self.running) > 2:
             return
         chance = self.simulation.chance
         # A real worker looks for lost claims every second; simulated seconds pass faster.
         self.claimer._look_for_lost_at = 0.0
         claimed = self.claimer(max_jobs=chance.randint(1, 4), max_queues=2, stretch=chance.randint(1, 3))
         for stretch in stretches(claimed.claims):
-            self.waiting.append((stretch.queue_id, stretch.claims))
+            self.waiting.append((stretch.queue, stretch.claims))
 
     def begin(self) -> None:
         if self.waiting:
-            queue_id, claims = self.waiting.pop(0)
-            self._begin(queue_id, claims)
+            queue, claims = self.waiting.pop(0)
+            self._begin(queue, claims)
 
     def end(self) -> None:
         """One job ends, well or not; the next of its stretch begins."""
         if not self.running:
             return
         chance = self.simulation.chance
-        queue_id, rest, running = self.running.pop(chance.randrange(len(self.running)))
+        queue, rest, running = self.running.pop(chance.randrange(len(self.running)))
         is_well = chance.random() < 0.8
         self.simulation.note_end(running, is_well=is_well)
         outcome: Outcome = (
@@ -165,20 +165,20 @@ class SimulatedWorker:
         )
         self.releaser.put(outcome)
         if rest:
-            self._begin(queue_id, rest)
-        elif queue_id is not None:
-            self.releaser.put(queue_id)
+            self._begin(queue, rest)
+        elif queue is not None:
+            self.releaser.put(queue)
 
     def give_back(self) -> None:
         """What has not begun goes back: waiting stretches whole, of running ones the rest."""
         returned = [Interrupted(claim, 0.0) for _, claims in self.waiting for claim in claims]
-        queue_ids = [queue_id for queue_id, _ in self.waiting if queue_id is not None]
+        queues = [queue for queue, _ in self.waiting if queue is not None]
         self.waiting = []
         for _, rest, _running in self.running:
             returned += [Interrupted(claim, 0.0) for claim in rest]
             rest.clear()
         if returned:
-            self.releaser.put_back(returned, queue_ids)
+            self.releaser.put_back(returned, queues)
 
     def release(self) -> None:
         self.releaser.step()
@@ -194,11 +194,11 @@ class SimulatedWorker:
             self.simulation.note_end(running, is_well=None)
         self.running, self.waiting = [], []
 
-    def _begin(self, queue_id: int | None, claims: list[Claim]) -> None:
+    def _begin(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
         # The next one is the last of the list.
-        running = Running(claims.pop(), self.holder())
+        running = Running(claims.pop())
         self.simulation.note_start(running)
-        self.running.append((queue_id, claims, running))
+        self.running.append((queue, claims, running))
 
     def _lose_lease(self) -> None:
         self.generation += 1
@@ -264,11 +264,11 @@ class Simulation:
         alive = {row[0] for row in self.query("select id from {schema}._private_workers")}
         claim = running.claim
         for other in self.under_way:
-            if other.holder in alive:
+            if other.claim.worker_id in alive:
                 assert other.claim.id != claim.id, f"seed {self.seed}: job {claim.id} runs twice at once"
                 is_same_queue = claim.queue_id is not None and other.claim.queue_id == claim.queue_id
                 assert not is_same_queue, f"seed {self.seed}: queue {claim.queue_id} runs twice at once"
-        assert claim.id not in self.ended_well or running.holder not in alive or self._may_repeat(claim), (
+        assert claim.id not in self.ended_well or running.claim.worker_id not in alive or self._may_repeat(claim), (
             f"seed {self.seed}: job {claim.id} was done already"
         )
         assert claim.attempts <= claim.max_attempts

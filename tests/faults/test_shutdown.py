@@ -77,7 +77,7 @@ def test_heartbeat__goes_on_while_the_worker_drains(world: World, fleet: Fleet, 
         before = _last_beat(world, stopping)
         wait_until(lambda: _last_beat(world, stopping) > before)  # noqa: B023
     assert world.times("start") == 1
-    assert world.job(job_id).locked_by in stopping.worker_ids()
+    assert world.holder_of(job_id) in stopping.worker_ids()
     world.go("go")
     assert stopping.wait() == 0
     assert world.count() == 0

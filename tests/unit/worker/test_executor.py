@@ -22,7 +22,7 @@ from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.worker.outcome import Failed, Interrupted, Succeeded
-from tests.slot import HOLDER, Slot, make_claim, make_task
+from tests.slot import WORKER_ID, Slot, make_claim, make_task
 
 
 class MutedError(Exception):
@@ -338,7 +338,7 @@ def test_signals__tell_a_success(slot: Slot, recorder: Recorder) -> None:
     slot.run(lambda payload: None, '{"a": 1}', id=7)
     assert [name for name, _ in recorder.events] == ["job_started", "job_succeeded"]
     for _, arguments in recorder.events:
-        assert arguments["worker_id"] == HOLDER
+        assert arguments["worker_id"] == WORKER_ID
         assert (arguments["job"].id, arguments["job"].payload) == (7, {"a": 1})
     assert recorder.events[1][1]["duration"] >= 0
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcome import Outcome, Succeeded
 from django_graphile_worker.worker.slots import Slots
 from django_graphile_worker.worker.stretches import Stretch
@@ -18,7 +19,7 @@ Wait = Callable[..., None]
 
 
 def claim(number: int) -> Claim:
-    return Claim(number, 1, 1, "{}", None, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None)
+    return Claim(number, 1, 1, "{}", None, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None, "w/1")
 
 
 def stretch(number: int) -> Stretch:
@@ -169,7 +170,7 @@ def test_a_thread_whose_duty_is_over_runs_no_jobs(site: Callable[..., Site], wai
 def test_vacant__is_nothing_while_somebody_waits(site: Callable[..., Site], wait_until: Wait) -> None:
     here = site(3)
     assert here.slots.vacant == 3
-    queue = Stretch([claim(2), claim(1)], 7, time.monotonic())
+    queue = Stretch([claim(2), claim(1)], HeldQueue(7, "w/1"), time.monotonic())
     here.slots.submit([queue], callers=1)
     wait_until(lambda: 1 in here.began)
     assert here.slots.vacant == 0
