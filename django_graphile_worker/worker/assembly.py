@@ -82,6 +82,7 @@ class Assembly:
             on_queue_done=self.releaser.put,
             on_hungry=self._wake_fetcher,
             on_thread_end=self.executor.thread_finished,
+            may_begin=lambda: self.heartbeat.holds_lease,
         )
         self.heartbeat = self._build_heartbeat()
         self.listener = self._build_listener(claiming) if settings.listen else None
