@@ -20,6 +20,7 @@ from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.headstart import database_of
 from django_graphile_worker.worker.heartbeat import Heartbeat, OpenCursor
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
+from django_graphile_worker.worker.lease_clock import lease_clock
 from django_graphile_worker.worker.ledger import ReleaseLedger
 from django_graphile_worker.worker.listener import Listener
 from django_graphile_worker.worker.news import News
@@ -124,6 +125,7 @@ class Assembly:
             on_beat=self._record_statistics,
             interval=self.settings.heartbeat_interval,
             timeout=self.settings.worker_timeout,
+            clock=lease_clock,
             on_trouble=self.news.trouble,
         )
 

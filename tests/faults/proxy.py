@@ -149,7 +149,7 @@ class Link:
         return self.proxy.rule_for(tag, self.part)
 
     async def _deliver_late(self, rule: Rule, kind: bytes, message: bytes) -> None:
-        """Take the whole statement, tell the client that it is lost, and give it to the server when the test says so."""
+        """Take the whole statement, tell the client that it is lost, and give it to the server at ``release()``."""
         assert self.server is not None
         statement = kind + message
         # A simple query is one message; any other ends with a Sync.

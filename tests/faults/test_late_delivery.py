@@ -80,7 +80,7 @@ def test_end__that_arrives_after_its_worker_died__leaves_the_next_run_alone(
     world.tell("death", pid=victim.pid)
     # The next run waits for a word.
     world.query(
-        "update {schema}._private_jobs set payload = '{\"word\": \"go\"}',"
+        'update {schema}._private_jobs set payload = \'{"word": "go"}\','
         " task_id = (select id from {schema}._private_tasks where identifier = 'until')"
     )
     fleet.start(settings=SHORT_LEASE)
