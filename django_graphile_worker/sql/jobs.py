@@ -182,6 +182,18 @@ def remove_job(cursor: Cursor, job_key: str, *, schema: str, notify: bool = True
     return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
 
 
+_FROM_JOBS = f"select {JOB_COLUMNS} from :SCHEMA._private_jobs as job where job."
+GET_JOB_BY_ID = f"/* gw:get_job */ {_FROM_JOBS}id = %s::bigint"
+GET_JOB_BY_KEY = f"/* gw:get_job */ {_FROM_JOBS}key = %s::text"
+
+
+def get_job(cursor: Cursor, id_or_key: int | str, *, schema: str) -> Job | None:
+    """The job with this id, or with this key."""
+    text = GET_JOB_BY_KEY if isinstance(id_or_key, str) else GET_JOB_BY_ID
+    cursor.execute(statement(text, schema), [id_or_key])
+    return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
+
+
 COMPLETE_JOBS = f"/* gw:complete_jobs */ select {JOB_COLUMNS} from :SCHEMA.complete_jobs(%s::bigint[]) as job"
 
 

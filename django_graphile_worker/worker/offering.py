@@ -55,7 +55,13 @@ class Offering:
                 raise
             if len(some) == 1:
                 spent = self._clock() - began
-                self._tell(error, self._refused.set_aside(items.pop(0), is_in_doubt=hand.is_in_doubt, spent=spent))
+                delay = self._refused.set_aside(
+                    items.pop(0),
+                    is_in_doubt=hand.is_in_doubt,
+                    spent=spent,
+                    is_plain=not isinstance(error, TOO_MUCH),
+                )
+                self._tell(error, delay)
             elif isinstance(error, TOO_MUCH):
                 self._tell(error, 0.0)
             return None

@@ -294,6 +294,8 @@ class Slots:
                 return
             self._busy_seconds[place] += outcome.duration
             self._on_outcome(outcome)
+            # Not kept while the next job runs: it has the result, which may be large.
+            del outcome
             # Only now: who sees it finished must find its outcome handed over.
             self._finished[place] += 1
         if stretch.queue is not None:

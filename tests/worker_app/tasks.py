@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import multiprocessing
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection
 
 from django_graphile_worker import RetryLater, task
@@ -213,3 +215,48 @@ async def forbidden_async() -> list[str]:
 
 def forbidden_wrongly() -> list[str]:
     raise SystemExit("a callable that wants to end the worker")
+
+
+@task
+def forks_and_returns(payload: Any, helpers: Helpers) -> None:
+    """Makes a process that does not end itself, in one of several ways."""
+    if os.fork() == 0:
+        if payload.get("how") == "exit":
+            raise SystemExit(0)
+        if payload.get("how") == "error":
+            raise ValueError("in the child")
+        return
+    history.tell("forked", helpers.job)
+
+
+@task(atomic=True)
+def forks_and_returns_atomically(payload: Any, helpers: Helpers) -> None:
+    """The same inside the worker's own transaction."""
+    if os.fork() != 0:
+        history.tell("forked", helpers.job)
+
+
+@task
+async def forks_and_awaits(payload: Any, helpers: Helpers) -> None:
+    """Makes a process on the event loop, and goes on in both."""
+    pid = os.fork()
+    await asyncio.sleep(0)
+    if pid != 0:
+        await sync_to_async(history.tell)("forked", helpers.job)
+
+
+@task
+async def forks_in_a_synchronous_part(payload: Any, helpers: Helpers) -> None:
+    """Makes a process on the thread that serves the coroutine."""
+    if await sync_to_async(os.fork)() != 0:
+        await sync_to_async(history.tell)("forked", helpers.job)
+
+
+@task
+def has_a_child(payload: Any, helpers: Helpers) -> None:
+    """Starts a process by fork, as multiprocessing does, and waits for its end."""
+    child = multiprocessing.get_context("fork").Process(target=_never.wait)
+    child.start()
+    history.tell("child", helpers.job, str(child.pid))
+    child.join()
+    history.tell("child ended", helpers.job, str(child.exitcode))
