@@ -20,6 +20,7 @@ from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.headstart import database_of
 from django_graphile_worker.worker.heartbeat import Heartbeat
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
+from django_graphile_worker.worker.lease_clock import lease_clock
 from django_graphile_worker.worker.ledger import ReleaseLedger
 from django_graphile_worker.worker.listener import Listener
 from django_graphile_worker.worker.news import News
@@ -83,6 +84,7 @@ class Assembly:
             on_queue_done=self.releaser.put,
             on_hungry=self._wake_fetcher,
             on_thread_end=self.executor.thread_finished,
+            may_begin=lambda: self.heartbeat.holds_lease,
         )
         self.heartbeat = self._build_heartbeat()
         self.listener = self._build_listener(claiming) if settings.listen else None
@@ -129,6 +131,7 @@ class Assembly:
             on_lost=self._lose_lease,
             interval=self.settings.heartbeat_interval,
             timeout=self.settings.worker_timeout,
+            clock=lease_clock,
             on_trouble=self.news.trouble,
         )
 

@@ -38,9 +38,11 @@ class Slots:
         on_queue_done: Callable[[HeldQueue], None],
         on_hungry: Callable[[], None],
         on_thread_end: Callable[[], None] = lambda: None,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
         self.concurrency = concurrency
         self._run = run
+        self._may_begin = may_begin
         self._on_outcome = on_outcome
         self._on_queue_done = on_queue_done
         self._on_hungry = on_hungry
@@ -286,7 +288,8 @@ class Slots:
                 claim = claims.pop()
             except IndexError:
                 break
-            outcome = self._run(claim)
+            # A worker that was suspended holds claims that another worker may have by now.
+            outcome = self._run(claim) if self._may_begin() else Interrupted(claim, 0.0)
             if self._is_abandoned:
                 return
             self._busy_seconds[place] += outcome.duration
