@@ -10,9 +10,9 @@ from django_graphile_worker.exceptions import RetryLater
 _LONGEST_CHAIN = 20
 
 
-def worth_logging(error: BaseException | None) -> BaseException | None:
-    """The exception for a record's ``exc_info``; None for a retry asked for, and for what cannot be written."""
-    if error is None or isinstance(error, RetryLater):
+def worth_logging(error: BaseException, *, is_final: bool) -> BaseException | None:
+    """The exception for a record's ``exc_info``; None for a retry that will come, and for what cannot be written."""
+    if isinstance(error, RetryLater) and not is_final:
         return None
     return error if all(map(_is_writable, _chain(error))) else None
 

@@ -7,12 +7,17 @@ import logging
 import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from django_graphile_worker.jobs import Job, JobSpec
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from django_graphile_worker.jobs import JobOptions, TaskLike
 
 logger = logging.getLogger("django_graphile_worker.task")
 
@@ -126,7 +131,7 @@ class Helpers:
         """The same from async code."""
         return await sync_to_async(self.query)(sql, params)
 
-    def add_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
+    def add_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job where this one lives; joins the transaction that is open there."""
         job: Job = _api().add_job(identifier, payload, **{"using": self.using, **options})
         return job
@@ -134,7 +139,7 @@ class Helpers:
     def add_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
         return _api().add_jobs(specs, **{"using": self.using, **options})
 
-    async def aadd_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
+    async def aadd_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         job: Job = await _api().aadd_job(identifier, payload, **{"using": self.using, **options})
         return job
 
