@@ -18,8 +18,9 @@ from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.headstart import database_of
-from django_graphile_worker.worker.heartbeat import Heartbeat, OpenCursor, deadline_of_beats
+from django_graphile_worker.worker.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
+from django_graphile_worker.worker.lease_clock import lease_clock
 from django_graphile_worker.worker.ledger import ReleaseLedger
 from django_graphile_worker.worker.listener import Listener
 from django_graphile_worker.worker.news import News
@@ -29,6 +30,7 @@ from django_graphile_worker.worker.releaser import Releaser
 from django_graphile_worker.worker.run import Run
 from django_graphile_worker.worker.selection import selected_tasks
 from django_graphile_worker.worker.slots import Slots
+from django_graphile_worker.worker.statistics import StatisticsRecorder
 from django_graphile_worker.worker.stretches import Stretch, interrupted
 from django_graphile_worker.worker.tally import Tally
 
@@ -71,9 +73,7 @@ class Assembly:
         self.tally = Tally()
         self.claiming = claiming = self._database("fetcher")
         self.claimer = Claimer(claiming, settings, self.tasks, worker_id=self._worker_id, notify=settings.notify)
-        self.executor = Executor(
-            settings=settings, using=self.using, tasks=self.claimer.task_of, may_begin=self._may_begin
-        )
+        self.executor = Executor(settings=settings, using=self.using, tasks=self.claimer.task_of)
         self.news = self._build_news()
         self.releaser = self._build_releaser()
         self.slots = Slots(
@@ -83,11 +83,18 @@ class Assembly:
             on_queue_done=self.releaser.put,
             on_hungry=self._wake_fetcher,
             on_thread_end=self.executor.thread_finished,
+            may_begin=self._may_begin,
         )
         self.heartbeat = self._build_heartbeat()
         self.listener = self._build_listener(claiming) if settings.listen else None
         self.fetcher = self._build_fetcher()
         self.recovery = self._build_recovery()
+        self.statistics = StatisticsRecorder(
+            database=self._database("statistics"),
+            tally=self.tally,
+            interval=settings.heartbeat_interval,
+            on_trouble=self.news.trouble,
+        )
         self.cron = self._build_cron() if self.cron_items else None
 
     def _build_news(self) -> News:
@@ -121,9 +128,9 @@ class Assembly:
             metadata=self._metadata,
             channel=lambda: self._channel() if self.settings.listen and self.settings.notify else None,
             on_lost=self._lose_lease,
-            on_beat=self._record_statistics,
             interval=self.settings.heartbeat_interval,
             timeout=self.settings.worker_timeout,
+            clock=lease_clock,
             on_trouble=self.news.trouble,
         )
 
@@ -189,7 +196,7 @@ class Assembly:
         )
 
     def _troubles(self) -> list[BaseException | None]:
-        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
+        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics, self.cron)
         return [part.trouble for part in parts if part is not None]
 
     def _may_claim(self) -> bool:
@@ -210,20 +217,6 @@ class Assembly:
     def _note_released(self, outcomes: Sequence[Outcome]) -> None:
         self.tally.add(outcomes, self.claimer.identifier_of)
         self.news.released(outcomes)
-
-    def _record_statistics(self, open_cursor: OpenCursor) -> None:
-        rows = self.tally.drain()
-        if not rows:
-            return
-        # Here, as the first beat has nothing to record.
-        from django_graphile_worker.sql import statistics
-
-        try:
-            with open_cursor() as cursor:
-                statistics.record(cursor, rows, schema=self.settings.schema)
-        except Exception:
-            self.tally.restore(rows)
-            raise
 
     def _look_every(self) -> float:
         interval = self.settings.poll_interval

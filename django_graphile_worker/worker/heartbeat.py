@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import psycopg
 
 from django_graphile_worker.sql import workers
 from django_graphile_worker.worker.database import Database
+from django_graphile_worker.worker.lease_clock import lease_clock
 from django_graphile_worker.worker.service import Service, Trouble, jittered
-from django_graphile_worker.worker.uptime import uptime
-
-OpenCursor = Callable[[], AbstractContextManager[Any]]
 
 # Beats that are further apart than this, in intervals, may have an outage between them.
 LONGEST_GAP = 2.0
@@ -41,10 +38,9 @@ class Heartbeat(Service):
         metadata: Callable[[], Mapping[str, Any]],
         channel: Callable[[], str | None],
         on_lost: Callable[[], None],
-        on_beat: Callable[[OpenCursor], None] = lambda open_cursor: None,
         interval: float,
         timeout: float,
-        clock: Callable[[], float] = uptime,
+        clock: Callable[[], float] = lease_clock,
         on_trouble: Trouble | None = None,
     ) -> None:
         super().__init__(on_trouble=on_trouble)
@@ -53,8 +49,6 @@ class Heartbeat(Service):
         self._metadata = metadata
         self._channel = channel
         self._on_lost = on_lost
-        # What else is worth writing down now and then, on the same way; mostly nothing, so no cursor is open yet.
-        self._on_beat = on_beat
         self._interval = interval
         self._timeout = timeout
         self._clock = clock
@@ -84,7 +78,6 @@ class Heartbeat(Service):
         if self._beat():
             self._note_beat(began)
             self._send_proof()
-            self._on_beat(self._database.cursor)
         else:
             self._on_lost()
             self.register()
@@ -102,7 +95,6 @@ class Heartbeat(Service):
         return math.inf if is_late else self._contact_since
 
     def deregister(self) -> None:
-        self._on_beat(self._database.cursor)
         with self._database.cursor() as cursor:
             workers.deregister_worker(cursor, self._worker_id(), schema=self._database.schema)
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from django_graphile_worker.worker.uptime import uptime
+from django_graphile_worker.worker.lease_clock import lease_clock
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.rescue import LateWorker
@@ -23,7 +23,7 @@ BEATS_WATCHED = 2
 class Judge:
     """Watches late workers from look to look."""
 
-    def __init__(self, clock: Callable[[], float] = uptime, *, longest_gap: float = math.inf) -> None:
+    def __init__(self, clock: Callable[[], float] = lease_clock, *, longest_gap: float = math.inf) -> None:
         self._clock = clock
         # A look that comes later than this after the last one sees nothing of what was between them.
         self._longest_gap = longest_gap

@@ -55,8 +55,8 @@ class Offering:
                 raise
             if len(some) == 1:
                 spent = self._clock() - began
-                item, is_in_doubt = items.pop(0), hand.is_in_doubt
-                self._tell(error, self._refused.set_aside(item, is_in_doubt=is_in_doubt, spent=spent, hand=hand))
+                is_plain = not isinstance(error, TOO_MUCH)
+                self._tell(error, self._refused.set_aside(items.pop(0), hand, spent=spent, is_plain=is_plain))
             elif isinstance(error, TOO_MUCH):
                 self._tell(error, 0.0)
             return None

@@ -12,8 +12,8 @@ from psycopg.errors import ProgramLimitExceeded
 
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.judgement import BEATS_WATCHED, Judge
+from django_graphile_worker.worker.lease_clock import lease_clock
 from django_graphile_worker.worker.service import Service, Trouble, jittered
-from django_graphile_worker.worker.uptime import uptime
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql import rescue
@@ -52,7 +52,7 @@ class Recovery(Service):
         statistics_retention: float,
         now: Callable[[], datetime | None] = lambda: None,
         notify: bool = True,
-        clock: Callable[[], float] = uptime,
+        clock: Callable[[], float] = lease_clock,
         on_trouble: Trouble | None = None,
     ) -> None:
         super().__init__(on_trouble=on_trouble)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from django_graphile_worker.sql.releases import HeldQueue
@@ -14,6 +15,9 @@ REFUSED_DELAY = 5.0
 # may take this share of the time, but none waits longer than the longest delay: what kept it may be over.
 SHARE_OF_THE_REFUSED = 0.1
 LONGEST_DELAY = 30.0
+# A worker that stops waits for them: it offers each so many times more, soon after each other, and then gives up.
+HURRIED_DELAY = 0.5
+LAST_OFFERS = 3
 
 
 class Refused:
@@ -25,25 +29,26 @@ class Refused:
         self._is_hurried = False
         # How many statements were answered well so far.
         self._successes = 0
+        # How often each was refused since, for good reason: time was not what the database lacked.
+        self._last_refusals: Counter[tuple[str, int]] = Counter()
 
-    def set_aside(
-        self, item: Outcome | HeldQueue, *, is_in_doubt: bool, spent: float, hand: Hand | None = None
-    ) -> float:
-        """Keep it for later; return in how many seconds, after so many were spent on the refusal.
+    def set_aside(self, item: Outcome | HeldQueue, refused: Hand, *, spent: float, is_plain: bool = False) -> float:
+        """Keep what was refused out of a hand; return in how many seconds it is offered again.
 
-        ``hand`` is the one it was in, where it was refused before.
+        ``spent`` are the seconds that the refusal took; it is plain when time was not what the database lacked.
         """
-        delay = self._delay(spent, hand)
-        kept = Hand(is_in_doubt=is_in_doubt, offer_at=self._clock() + delay)
-        kept.put(item)
-        kept.successes_before = self._successes
-        self._hands.append(kept)
+        delay = self._delay(refused, spent=spent, is_plain=is_plain)
+        self._last_refusals[_name(item)] += self._is_hurried and is_plain
+        hand = Hand(is_in_doubt=refused.is_in_doubt, offer_at=self._clock() + delay)
+        hand.put(item)
+        hand.successes_before = self._successes
+        self._hands.append(hand)
         return delay
 
     def note_success(self, hand: Hand) -> None:
         """A statement was answered well. If it took what was refused before, the others may be taken too."""
         self._successes += 1
-        if hand in self._hands:
+        if self._hands and hand in self._hands:
             for each in self._hands:
                 each.offer_at = min(each.offer_at, self._clock())
                 each.successes_before = None
@@ -63,13 +68,28 @@ class Refused:
         """From another thread: the worker that stops waits for them, so none is put off for long any more."""
         self._is_hurried = True
         for hand in list(self._hands):
-            hand.offer_at = min(hand.offer_at, self._clock() + REFUSED_DELAY)
+            hand.offer_at = self._clock()
 
-    def _delay(self, spent: float, hand: Hand | None) -> float:
-        is_the_trouble = (
-            hand is not None and hand.successes_before is not None and self._successes > hand.successes_before
+    @property
+    def is_hopeless(self) -> bool:
+        """Has the database refused each of them again and again since somebody waits for them?"""
+        hands = [hand for hand in list(self._hands) if hand]
+        return bool(hands) and all(
+            self._last_refusals[_name(item)] >= LAST_OFFERS
+            for hand in hands
+            # The queue of a job goes when the job does.
+            for item in hand.outcomes() or hand.queues
         )
-        if self._is_hurried or not is_the_trouble:
+
+    def job_ids(self) -> list[int]:
+        return [outcome.claim.id for hand in list(self._hands) for outcome in hand.outcomes()]
+
+    def _delay(self, refused: Hand, *, spent: float, is_plain: bool) -> float:
+        if self._is_hurried:
+            return HURRIED_DELAY if is_plain else REFUSED_DELAY
+        before = refused.successes_before
+        if before is None or self._successes == before:
+            # Nothing was taken since it was last refused: the database is the trouble.
             return REFUSED_DELAY
         return min(max(REFUSED_DELAY, spent * len(self._hands) / SHARE_OF_THE_REFUSED), LONGEST_DELAY)
 
@@ -78,3 +98,7 @@ class Refused:
 
     def __len__(self) -> int:
         return sum(map(len, self._hands))
+
+
+def _name(item: Outcome | HeldQueue) -> tuple[str, int]:
+    return ("queue", item.id) if isinstance(item, HeldQueue) else ("job", item.claim.id)

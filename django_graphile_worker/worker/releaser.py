@@ -116,6 +116,13 @@ class Releaser(Service):
     def in_hand(self) -> int:
         return len(self._inbox) + len(self._hand) + len(self._refused)
 
+    @property
+    def refused_for_good(self) -> list[int]:
+        """The jobs whose results the database keeps refusing, once nothing else is in hand."""
+        if self._inbox or self._hand or not self._refused.is_hopeless:
+            return []
+        return self._refused.job_ids()
+
     def close(self) -> None:
         self._on_close()
 

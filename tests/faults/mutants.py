@@ -162,12 +162,12 @@ def _lost_claims() -> None:
 
 @mistake("signal handler that raises")
 def _raising_handler() -> None:
-    from django_graphile_worker.worker.process import StopRequest
+    from django_graphile_worker.worker.stopping import StopState
 
-    def handle(self: StopRequest, number: int, frame: Any) -> None:
+    def handle(self: StopState, number: int, frame: Any) -> None:
         raise SystemExit(1)
 
-    StopRequest.handle_signal = handle  # type: ignore[method-assign]
+    StopState.handle_signal = handle  # type: ignore[method-assign]
 
 
 @mistake("no end to poison")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from django_graphile_worker import api, registry
+from django_graphile_worker.api.adding import told_names
 from django_graphile_worker.jobs import Job, JobKeyMode
 from django_graphile_worker.management.operator import values
 from django_graphile_worker.management.operator.desk import Desk
@@ -45,6 +46,8 @@ class Add(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         name = options["task"]
         known = registry.tasks.get(name)
+        # Said below, to the person who asked, and not in the log as well.
+        told_names.add(name)
         job = self._add(desk, options)
         if known is None:
             hint = values.did_you_mean(name, registry.tasks.identifiers())

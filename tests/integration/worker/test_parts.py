@@ -377,20 +377,6 @@ class TestHeartbeat:
         assert taken
         assert ran == []
 
-    def test_carries_the_statistics(
-        self, runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
-    ) -> None:
-        make_job("quick", {"n": 1})
-        make_job("failing")
-        worker = runner()
-        run_all(worker, wait_until)
-        worker.heartbeat.step()
-        rows = raw_connection().execute(
-            f"""select task_identifier, sum(succeeded), sum(failed) from "{worker_schema}"._private_statistics
-            where period_seconds = 60 and task_identifier <> '' group by 1 order by 1""".encode()
-        )
-        assert rows.fetchall() == [("failing", 0, 1), ("quick", 1, 0)]
-
 
 class TestRecovery:
     def test_frees_what_a_dead_worker_held_and_wakes_the_others(

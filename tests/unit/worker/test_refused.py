@@ -15,7 +15,7 @@ class Trial:
         self.refused = Refused(lambda: self.now)
 
     def refuse(self, number: int, *, spent: float, hand: Hand | None = None) -> Hand:
-        self.delay = self.refused.set_aside(HeldQueue(number, "w/1"), is_in_doubt=False, spent=spent, hand=hand)
+        self.delay = self.refused.set_aside(HeldQueue(number, "w/1"), hand or Hand(), spent=spent)
         if hand is not None:
             hand.queues.clear()
             self.refused.forget_taken()
