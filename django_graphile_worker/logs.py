@@ -292,6 +292,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_lost_lease": _event(
         _worker, logging.WARNING, "worker {worker_id} lost its lease and goes on as {new_worker_id}"
     ),
+    "schema_refused": _event(_worker, logging.ERROR, "worker {worker_id} stops: {error}"),
     "listening_started": _event(_worker, logging.DEBUG, "worker {worker_id} is listening"),
     "listening_lost": _repeated(_worker, "worker {worker_id} stopped listening, tries again in {retry_in} s: {error}"),
     "job_started": _job_started,
@@ -311,7 +312,6 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
         _database,
         logging.WARNING,
         "where jobs are many they are found slowly, as the worker schema has not all its indexes (missing: {missing}; "
-        'incomplete: {incomplete}): run "manage.py migrate graphile_worker"; if it has nothing to do, run '
-        '"manage.py migrate graphile_worker 0003" first, which drops nothing',
+        'incomplete: {incomplete}): run "manage.py graphile_worker repair"',
     ),
 }

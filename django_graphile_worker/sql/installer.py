@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql import installation, migration_locks
-from django_graphile_worker.sql.installation import LEDGER, Ledger, Part, Run
+from django_graphile_worker.sql.installation import Function, Ledger, Part, Run
 from django_graphile_worker.sql.jobs import Cursor
-from django_graphile_worker.sql.schema import ddl
+from django_graphile_worker.sql.ledger import LEDGER, error_of
+from django_graphile_worker.sql.schema import ddl, quoted
 
 WORKER_SCHEMA = "worker_schema.sql"
 FUNCTION_FILES = ("job_rules.sql", "add_job.sql", "add_jobs.sql", "job_management.sql")
+# What puts the public functions back as they are to be now, in this order. A migration that replaces them adds its file
+# here, one that holds nothing but `create or replace function`; a file counts when its migration has been run.
+CURRENT_FUNCTION_FILES = FUNCTION_FILES
 
 
 def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
@@ -42,6 +47,30 @@ def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
     installation.record_part(run, part, schema=schema)
 
 
+def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
+    """The public functions that somebody else has put there, in the place of ours or beside them."""
+    return [function for function in installation.functions(cursor, schema=schema) if not function.is_ours]
+
+
+def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
+    """The names of the public functions of ours that are not there."""
+    ours = {function.name for function in installation.functions(cursor, schema=schema) if function.is_ours}
+    return [name for name in installation.FUNCTIONS if name not in ours]
+
+
+def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
+    """Put our public functions back. Fails with 42P13 where another's of the same arguments cannot be replaced."""
+    for filename in CURRENT_FUNCTION_FILES:
+        if filename in FUNCTION_FILES or installation.part(cursor, filename, schema=schema) is not None:
+            run(ddl(filename, schema), None)
+
+
+def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> None:
+    """Drop these, unless something that somebody made depends on them."""
+    for function in functions:
+        run(f"/* gw:uninstall */ drop function {quoted(schema)}.{quoted(function.name)}({function.arguments});", None)
+
+
 def give_back(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
     """Leave an adopted schema as it was found, except for what a newer graphile-worker has replaced since."""
     for function in installation.functions(cursor, schema=schema):
@@ -66,11 +95,7 @@ def check_ledger(ledger: Ledger, schema: str) -> None:
             f"npx graphile-worker@0.18 --schema-only --schema {schema} --connection postgres://..."
         )
     if ledger.latest_breaking > LEDGER:
-        raise SchemaError(
-            f"The schema {schema!r} belongs to a newer graphile-worker: expected no breaking migration after "
-            f"{LEDGER}, got {ledger.latest_breaking}. Upgrade django-graphile-worker to a version that knows it, or "
-            f'choose another name with GRAPHILE_WORKER["SCHEMA"].'
-        )
+        raise error_of(ledger.latest_breaking, schema)
     if ledger.latest > LEDGER:
         warnings.warn(
             f"The schema {schema!r} is at migration {ledger.latest} of graphile-worker; this version of "

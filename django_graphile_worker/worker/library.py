@@ -12,6 +12,7 @@ from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeEr
 from django_graphile_worker.routing import queue_aliases
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.process import (
+    REFUSED,
     StopRequest,
     handled_signals,
     run_until_drained,
@@ -72,6 +73,8 @@ class Worker:
                 )
             self._ask_django(self._databases)
             self.runners = build_runners(self._databases, self._settings)
+            for runner in self.runners:
+                runner.on_refused = self._stop_soon
         try:
             start_all(self.runners)
         except BaseException:
@@ -89,6 +92,10 @@ class Worker:
             runners, self.runners = self.runners, []
         ending = shut_down(runners, reason)
         return ending.was_released and not ending.was_cut_off
+
+    def _stop_soon(self, error: GraphileWorkerError) -> None:
+        """On a thread of its own: a part of the worker is calling, which the stop waits for."""
+        threading.Thread(target=self.stop, args=[REFUSED], daemon=True).start()
 
     def __enter__(self) -> Worker:
         self.start()

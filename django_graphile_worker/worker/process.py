@@ -18,6 +18,8 @@ from django_graphile_worker import logs
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.worker.runner import LOOK_INTERVAL, Ending, Question, Runner, never
 
+# Why a worker stops whose schema was changed by a newer graphile-worker; the error says the rest.
+REFUSED = "the schema is too new"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -33,6 +35,8 @@ class StopRequest:
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.signal_number: int | None = None
+        # Why the worker cannot go on, if it is that what stops it.
+        self.refusal: GraphileWorkerError | None = None
         # Called when the worker has started.
         self.on_started: Callable[[], None] = lambda: None
         # How the worker's life ended, once it is over.
@@ -46,6 +50,11 @@ class StopRequest:
         self.reasons.append(reason)
         with contextlib.suppress(OSError):
             os.write(self._writer, b".")
+
+    def refuse(self, error: GraphileWorkerError) -> None:
+        """Ask because the worker cannot go on."""
+        self.refusal = error
+        self(REFUSED)
 
     def be_woken_by_signals(self) -> int:
         """Have each signal write a byte; what did so until now is the answer."""
@@ -148,6 +157,8 @@ def _tell_apart(runners: Sequence[Runner]) -> None:
 
 def run_until_stopped(runners: Sequence[Runner], request: StopRequest) -> int:
     """Work until asked to stop; the exit code."""
+    for runner in runners:
+        runner.on_refused = request.refuse
     try:
         start_all(runners, lambda: request.is_made)
         request.on_started()
@@ -183,6 +194,8 @@ def _end(runners: Sequence[Runner], request: StopRequest) -> Ending:
 
 def exit_code(request: StopRequest, was_clean: bool) -> int:
     """0 when everything ended well; 128 + the signal, as shells say it, when it was cut short."""
+    if request.refusal is not None and request.signal_number is None:
+        return request.refusal.exit_code
     if was_clean and not request.is_urgent:
         return 0
     return 128 + request.signal_number if request.signal_number else 1

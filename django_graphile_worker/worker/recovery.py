@@ -36,6 +36,7 @@ class Recovery(Service):
         on_recovered: Callable[[rescue.Recovered], None],
         on_stale: Callable[[rescue.Unlocked], None],
         on_indexes_missed: Callable[[Sequence[str], Sequence[str]], None] | None = None,
+        before_sweep: Callable[[Database], None] = lambda database: None,
         statistics_retention: float,
         now: Callable[[], datetime | None] = lambda: None,
         notify: bool = True,
@@ -50,6 +51,8 @@ class Recovery(Service):
         self._on_recovered = on_recovered
         self._on_stale = on_stale
         self._on_indexes_missed = on_indexes_missed
+        # What else is to be looked at now and then.
+        self._before_sweep = before_sweep
         self._statistics_retention = statistics_retention
         self._now = now
         self._notify = notify
@@ -58,6 +61,7 @@ class Recovery(Service):
 
     def step(self) -> float:
         """One sweep."""
+        self._before_sweep(self._database)
         if not self._may_judge():
             return self._timeout / SWEEPS_PER_TIMEOUT / 2
         suspicion = self._suspect()
