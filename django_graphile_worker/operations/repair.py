@@ -52,6 +52,9 @@ def _repair_functions(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> t
         foreign = installer.foreign_functions(cursor, schema=schema)
         if not missing and not foreign:
             return (), ()
+        # Those in the place of ours are what migrating an adopted schema back to zero is to leave.
+        replaced = {function.name: function.definition for function in foreign if function.name in missing}
+        installation.add_found_functions(schema_editor.execute, installer.WORKER_SCHEMA, replaced, schema=schema)
         try:
             with transaction.atomic(using=schema_editor.connection.alias):
                 installer.restore_functions(schema_editor.execute, cursor, schema=schema)

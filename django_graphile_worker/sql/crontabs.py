@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 
@@ -180,7 +181,7 @@ class _Open(NamedTuple):
 
 def database_now(cursor: Any, *, now: datetime | None = None) -> datetime:
     """The database's clock, as it is now and not as it was when a transaction began."""
-    cursor.execute(CLOCK, {"now": now})
+    cursor.execute(qualified(CLOCK), {"now": now})
     return _moment(cursor.fetchone()[0])
 
 

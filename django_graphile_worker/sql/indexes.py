@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from django_graphile_worker.sql.installation import Run
 from django_graphile_worker.sql.jobs import Cursor
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import ddl, quoted, statement
 
 # What is smaller than this is indexed before anybody has waited long: tens of milliseconds for each.
 LARGE = 16 * 1024 * 1024
 
 # The files whose indexes a finished migrate has built.
-FILES = ("workers.sql", "claims.sql", "statistics.sql")
+FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql")
 REMEDY = 'Run "manage.py graphile_worker repair". Jobs can be added and run meanwhile.'
 
 # A statement of its own, at the beginning of a line.
@@ -76,7 +77,7 @@ def has_any_table_rows(cursor: Cursor, *, schema: str) -> bool:
 
 
 def _largest(cursor: Cursor, schema: str) -> int:
-    cursor.execute(_SIZE, (schema,))
+    cursor.execute(qualified(_SIZE), (schema,))
     return int(cursor.fetchone()[0])
 
 
@@ -92,7 +93,7 @@ where namespace.nspname = %s
 
 def existing_indexes(cursor: Cursor, *, schema: str) -> dict[str, bool]:
     """The names of the indexes that are there, and whether each is complete."""
-    cursor.execute(_INDEXES, (schema,))
+    cursor.execute(qualified(_INDEXES), (schema,))
     return dict(cursor.fetchall())
 
 
@@ -126,7 +127,7 @@ select exists (
 
 def is_somebody_building(cursor: Cursor, *, schema: str) -> bool:
     """Tell whether an index of the schema is just being built: another migrate, or a person."""
-    cursor.execute(_IS_BUILDING, (schema,))
+    cursor.execute(qualified(_IS_BUILDING), (schema,))
     return bool(cursor.fetchone()[0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 
@@ -14,9 +15,13 @@ from django_graphile_worker.sql.schema import ddl, quoted
 
 WORKER_SCHEMA = "worker_schema.sql"
 FUNCTION_FILES = ("job_rules.sql", "add_job.sql", "add_jobs.sql", "job_management.sql")
-# What puts the public functions back as they are to be now, in this order. A migration that replaces them adds its file
-# here, one that holds nothing but `create or replace function`; a file counts when its migration has been run.
-CURRENT_FUNCTION_FILES = FUNCTION_FILES
+# The files that make the public functions, by the part that they are, oldest first: a migration that replaces the
+# functions adds its own, which hold nothing but functions. The last part that is installed is what repairs are made of.
+FUNCTION_SETS = (
+    (WORKER_SCHEMA, FUNCTION_FILES),
+    ("functions_v2", ("job_rules_v2.sql", "add_job_v2.sql", "add_jobs_v2.sql", "job_management_v2.sql")),
+)
+_CREATE_FUNCTION = re.compile(r"^create function", re.MULTILINE)
 
 
 def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
@@ -60,9 +65,9 @@ def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
 
 def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
     """Put our public functions back. Fails with 42P13 where another's of the same arguments cannot be replaced."""
-    for filename in CURRENT_FUNCTION_FILES:
-        if filename in FUNCTION_FILES or installation.part(cursor, filename, schema=schema) is not None:
-            run(ddl(filename, schema), None)
+    installed = [files for part, files in FUNCTION_SETS if installation.part(cursor, part, schema=schema) is not None]
+    for filename in installed[-1] if installed else ():
+        run(_CREATE_FUNCTION.sub("create or replace function", ddl(filename, schema)), None)
 
 
 def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> None:
@@ -78,6 +83,13 @@ def give_back(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
             run(part.found_functions[function.name], None)
     run(ddl("job_rules_drop.sql", schema), None)
     run(ddl("installation_drop.sql", schema), None)
+
+
+def keep_foreign_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
+    """Before ours replace them: keep their texts, so that giving the schema back puts them there again."""
+    found = {function.name: function.definition for function in foreign_functions(cursor, schema=schema)}
+    if found:
+        installation.add_found_functions(run, WORKER_SCHEMA, found, schema=schema)
 
 
 def drop(run: Run, *, schema: str) -> None:

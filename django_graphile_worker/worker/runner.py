@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from psycopg.errors import UniqueViolation
 
 from django_graphile_worker import signals
-from django_graphile_worker.values import Value
 from django_graphile_worker.worker.assembly import Assembly
 from django_graphile_worker.worker.database import POOLER_CONFUSION
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.run import RunningJob
 from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.statistics import LAST_RECORD_TIMEOUT
+from django_graphile_worker.worker.stopping import Ending
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.beginning import Beginning
@@ -35,15 +35,6 @@ Question = Callable[[], bool]
 
 def never() -> bool:
     return False
-
-
-class Ending(Value):
-    """How a worker's life ended."""
-
-    # Does the database know the outcome of every job, if only that it was given back?
-    was_released: bool
-    # Did a job still run when the grace period was over?
-    was_cut_off: bool
 
 
 class Runner(Assembly):
@@ -224,7 +215,10 @@ class Runner(Assembly):
         while not self.releaser.wait_until_empty(LOOK_INTERVAL):
             if is_forced():
                 deadline = min(deadline, time.monotonic() + LAST_WORDS)
-            if time.monotonic() > deadline:
+            refused = self.releaser.refused_for_good
+            if refused:
+                self.news.tell(signals.results_refused, job_ids=refused)
+            if refused or time.monotonic() > deadline:
                 return False
         return True
 

@@ -84,7 +84,7 @@ class TestAWorkerFromCode:
         worker.start()
         break_schema()
         execute("select pg_notify('worker:migrate', '{}')")
-        wait_until(lambda: not worker.runners)
+        wait_until(lambda: not worker.is_running)
         wait_until(lambda: execute("select count(*) from {schema}._private_workers") == [(0,)])
 
     def test_does_not_start(self) -> None:

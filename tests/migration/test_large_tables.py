@@ -171,7 +171,7 @@ def test_inside_a_transaction__they_are_built_all_the_same(site: Site, adopted: 
 
 def test_every_index_of_the_files__is_recognised(site: Site) -> None:
     """One that is written otherwise would be built in the transaction, however large the table."""
-    for filename in ("workers.sql", "claims.sql", "statistics.sql"):
+    for filename in indexes.FILES:
         text = ddl(filename, site.schema)
         names = [index.name for index in indexes.indexes_of([filename], schema=site.schema)]
         assert "create index" not in indexes.without_indexes(text, names).lower()
