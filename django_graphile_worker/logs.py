@@ -294,6 +294,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "listening_lost": _repeated(
         _worker, "worker %(worker_id)s stopped listening, tries again in %(retry_in)s: %(error)s"
     ),
+    "schema_refused": _event(_worker, logging.ERROR, "worker %(worker_id)s stops: %(error)s"),
     "job_started": _job_started,
     "job_succeeded": _job_succeeded,
     "job_failed": _job_failed,
@@ -318,7 +319,6 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
         _database,
         logging.WARNING,
         "where jobs are many they are found slowly, as the worker schema has not all its indexes (missing: "
-        '%(missing)s; incomplete: %(incomplete)s): run "manage.py migrate graphile_worker"; if it has nothing to '
-        'do, run "manage.py migrate graphile_worker 0003" first, which drops nothing',
+        '%(missing)s; incomplete: %(incomplete)s): run "manage.py graphile_worker repair"',
     ),
 }

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from psycopg import errors
 
 from django_graphile_worker import signals
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.claimer import Claimer
 from django_graphile_worker.worker.database import Database
@@ -64,6 +68,9 @@ class Assembly:
         self._version = version
         self._started_at = time.monotonic()
         self._is_stopping = False
+        self._is_refused = False
+        # Called once, when this worker cannot go on with the schema: whoever started it is to stop it.
+        self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         self._build()
 
     def _build(self) -> None:
@@ -162,6 +169,7 @@ class Assembly:
             on_lost=self.news.deaf,
             request_proof=self.heartbeat.wake,
             proof_within=BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None,
+            on_migration=lambda: self.recovery.wake(),
         )
 
     def _build_recovery(self) -> Recovery:
@@ -175,6 +183,7 @@ class Assembly:
             on_indexes_missed=self.news.indexes_missed,
             worker_id=self._worker_id,
             spared_job_ids=self._atomic_job_ids,
+            before_sweep=self._look_at_ledger,
             statistics_retention=self.settings.statistics_retention,
             now=self.claimer.now,
             notify=self.settings.notify,
@@ -217,6 +226,22 @@ class Assembly:
     def _note_released(self, outcomes: Sequence[Outcome]) -> None:
         self.tally.add(outcomes, self.claimer.identifier_of)
         self.news.released(outcomes)
+
+    def _look_at_ledger(self, database: Database) -> None:
+        """Stop, as graphile-worker does, when the schema has become one that this version does not know."""
+        error = self._breaking_migration(database)
+        if error is not None and not self._is_refused:
+            self._is_refused = True
+            self.news.tell(signals.schema_refused, error=error)
+            self.on_refused(error)
+
+    def _breaking_migration(self, database: Database) -> BreakingMigrationError | None:
+        try:
+            with database.cursor() as cursor:
+                return breaking_migration(cursor, schema=self.settings.schema)
+        except (errors.InsufficientPrivilege, errors.UndefinedTable):
+            # Nothing that this worker needs, but for this.
+            return None
 
     def _look_every(self) -> float:
         interval = self.settings.poll_interval

@@ -356,3 +356,48 @@ def test_check__does_not_mistake_future_jobs_for_late_ones() -> None:
     make_worker(LIVE)
     make_job("a", run_at=datetime.now(UTC) + timedelta(days=400))
     assert _ailments() == ""
+
+
+class TestPausing:
+    LAST = datetime(2026, 1, 5, 19, 0, tzinfo=UTC)
+
+    @pytest.fixture(autouse=True)
+    def _known_item(self, settings: Any) -> None:
+        settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"CRONTAB": CRONTAB}
+        execute("insert into {schema}._private_known_crontabs values ('receipts', %s, %s)", [minutes_ago(9), self.LAST])
+
+    def item(self) -> dict[str, Any]:
+        (item,) = [each for each in operate("crontab", "--json").json["items"] if each["identifier"] == "receipts"]
+        return dict(item)
+
+    def test_crontab__pauses_an_item_and_keeps_its_last_run(self) -> None:
+        assert operate("crontab", "--pause", "receipts").out == "receipts is paused.\n"
+        item = self.item()
+        assert (item["is_paused"], item["next"]) == (True, [])
+        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
+        shown = operate("crontab").out
+        assert "2026-01-05" in shown
+        assert "paused; --resume receipts has it fired again" in shown
+        assert execute("select last_execution = 'infinity' from {schema}._private_known_crontabs") == [(True,)]
+        assert operate("crontab", "--pause", "receipts").err == "receipts was paused already.\n"
+        assert datetime.fromisoformat(self.item()["last_execution"]) == self.LAST
+
+    def test_crontab__resumes_an_item_from_now_on(self) -> None:
+        operate("crontab", "--pause", "receipts")
+        assert operate("crontab", "--resume", "receipts").out == "receipts is fired again, from now on.\n"
+        item = self.item()
+        assert (item["is_paused"], len(item["next"])) == (False, 5)
+        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
+        assert datetime.fromisoformat(item["known_since"]) > minutes_ago(1)
+        assert operate("crontab", "--resume", "receipts").err == "receipts was not paused.\n"
+
+    def test_crontab__resumes_what_was_paused_by_hand(self) -> None:
+        execute("update {schema}._private_known_crontabs set last_execution = 'infinity'")
+        assert "not known any more" in operate("crontab").out
+        said = operate("crontab", "--resume", "receipts", "--json").json
+        assert said == {"identifier": "receipts", "is_paused": False, "was_changed": True}
+        assert self.item()["last_execution"] is None
+
+    def test_crontab__knows_no_such_item(self) -> None:
+        with pytest.raises(CommandError, match=r"got 'reciepts'\. Did you mean 'receipts'\?"):
+            operate("crontab", "--pause", "reciepts")
