@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from django_graphile_worker import signals
+from django_graphile_worker import conf, signals
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.repetition import Repetitions
 
@@ -177,8 +177,11 @@ def _tell_job(
 
 
 def _place(about: Mapping[str, Any]) -> str:
-    """Which database a line is about, where that is a question."""
-    return f"[{shown(about['database'])}] " if served_databases.are_several and about.get("database") else ""
+    """Which database, or installation where these are named, a line is about, where that is a question."""
+    if not served_databases.are_several:
+        return ""
+    name = about.get("installation" if conf.are_installations_named() else "database")
+    return f"[{shown(name)}] " if name else ""
 
 
 def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
@@ -191,6 +194,7 @@ def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object
         "outcome": outcome,
         "worker_id": about.get("worker_id", ""),
         "database": about.get("database", ""),
+        "installation": about.get("installation", ""),
     }
 
 

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
 
 
-def is_any_written(settings: conf.Settings) -> bool:
+def is_any_written(settings: conf.Settings, *, with_tasks: bool = True) -> bool:
     """Is there any crontab at all, right or wrong? Most projects have none."""
-    return bool(settings.crontab or settings.crontab_file or any(task.cron for task in registry.tasks))
+    beside_tasks = with_tasks and any(task.cron for task in registry.tasks)
+    return bool(settings.crontab or settings.crontab_file or beside_tasks)
 
 
-def draft_schedule(settings: conf.Settings) -> Draft:
-    """Everything written in CRONTAB, in CRONTAB_FILE and beside tasks; raises OSError for the file."""
+def draft_schedule(settings: conf.Settings, *, with_tasks: bool = True) -> Draft:
+    """Everything written in CRONTAB, in CRONTAB_FILE and beside tasks; raises OSError for the file.
+
+    What is written beside tasks belongs to the installation "default": several would fire it once each.
+    """
     # Here, as a worker without a crontab need not read its parser: 12 ms.
     from django_graphile_worker.crontab import Draft
 
@@ -30,19 +34,19 @@ def draft_schedule(settings: conf.Settings) -> Draft:
     _add_setting(draft, settings.crontab)
     if settings.crontab_file is not None:
         _add_bytes(draft, settings.crontab_file.read_bytes(), str(settings.crontab_file))
-    for task in registry.tasks:
+    for task in registry.tasks if with_tasks else ():
         source = f"@task(cron=...) of {task.identifier}"
         draft.add_schedules(task.identifier, task.cron, source, partial(_with_defaults, draft, task, source))
     return draft
 
 
-def collect(settings: conf.Settings | None = None) -> tuple[CronItem, ...]:
+def collect(settings: conf.Settings | None = None, *, with_tasks: bool = True) -> tuple[CronItem, ...]:
     """All recurring tasks, or one CrontabError with every mistake in them."""
     settings = conf.current() if settings is None else settings
-    if not is_any_written(settings):
+    if not is_any_written(settings, with_tasks=with_tasks):
         return ()
     try:
-        draft = draft_schedule(settings)
+        draft = draft_schedule(settings, with_tasks=with_tasks)
     except OSError as error:
         raise ConfigurationError(
             f'{conf.SETTING}["CRONTAB_FILE"]: expected a file that can be read, '

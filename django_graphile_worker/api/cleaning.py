@@ -24,6 +24,7 @@ def cleanup(
     unused_queues: bool = True,
     unused_tasks: bool = True,
     using: str | None = None,
+    installation: str | None = None,
 ) -> CleanupResult:
     """Delete old permanently failed jobs (when an age is given), and the names that no job uses.
 
@@ -31,7 +32,7 @@ def cleanup(
     do not tell theirs: where they run too, leave ``unused_tasks`` out.
     """
     age = _valid_age(failed_jobs_older_than)
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         queue.refuse_blindness()
         jobs = 0
         if age is not None:

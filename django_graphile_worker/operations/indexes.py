@@ -36,7 +36,7 @@ class BuildIndexes(SchemaOperation):
         self._wait_for_others(connection, schema)
         super().run_install(schema_editor, schema)
         for index in self._missing(connection, schema):
-            with explained(connection):
+            with explained(connection, schema):
                 # Inside somebody's transaction (a test's, say) only the quick way is open.
                 is_hurried = connection.in_atomic_block
                 schema_editor.execute(index.statement if is_hurried else index.unhurried_statement, params=None)

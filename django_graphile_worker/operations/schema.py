@@ -18,6 +18,8 @@ from django_graphile_worker.sql.schema import ddl
 class InstallWorkerSchema(SchemaOperation):
     """Make the worker schema, or adopt the one that graphile-worker has made."""
 
+    part = WORKER_SCHEMA
+
     def describe(self) -> str:
         return "Install or adopt the worker schema"
 
@@ -60,7 +62,7 @@ class RunSchemaFile(SchemaOperation):
     """Run a file of sql/ddl, and another one to undo it."""
 
     def __init__(self, forwards: str, backwards: str) -> None:
-        self.forwards = forwards
+        self.forwards = self.part = forwards
         self.backwards = backwards
 
     def describe(self) -> str:

@@ -65,7 +65,7 @@ class Add(Verb):
             job_key_mode=options["key_mode"],
             priority=options["priority"],
             flags=options["flag"],
-            using=desk.using,
+            **desk.place,
         )
 
 

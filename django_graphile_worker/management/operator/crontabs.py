@@ -17,6 +17,7 @@ from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
+from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
@@ -48,10 +49,11 @@ class Crontab(Verb):
         )
 
     def run(self, desk: Desk, options: Options) -> None:
-        settings = conf.current()
+        place = place_of(**desk.place)
+        settings = place.settings
         if options["crontab_file"] is not None:
             settings = settings.replace(crontab_file=options["crontab_file"])
-        items = collect(settings)
+        items = collect(settings, with_tasks=place.installation == conf.DEFAULT)
         with desk.reading() as (cursor, schema, now):
             known = crontabs.known_crontabs(cursor, schema=schema)
         strangers = [known[name] for name in sorted(set(known) - {item.name for item in items})]

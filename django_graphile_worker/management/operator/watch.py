@@ -21,7 +21,13 @@ monotonic = time.monotonic
 pause = time.sleep
 
 
-def watch_the_silent(using: str | None, *, timeout: float, on_begin: Callable[[int, float], None]) -> None:
+def watch_the_silent(
+    using: str | None,
+    installation: str | None = None,
+    *,
+    timeout: float,
+    on_begin: Callable[[int, float], None],
+) -> None:
     """Look on until nobody is silent any more, or everybody who lives must have beaten by a steady clock.
 
     ``on_begin`` is told how many are silent, and for how many seconds they are watched, if there are any.
@@ -30,7 +36,7 @@ def watch_the_silent(using: str | None, *, timeout: float, on_begin: Callable[[i
     database_clock = WatchedClock(monotonic, tolerance=timeout / SWEEPS_PER_TIMEOUT)
     is_begun = False
     while True:
-        suspicion = _suspect(using, timeout)
+        suspicion = _suspect(using, installation, timeout)
         database_clock.look(suspicion.moment)
         remaining = needed - min(database_clock.watched_for, database_clock.steady_for)
         if not suspicion.worker_ids or remaining <= 0:
@@ -41,7 +47,7 @@ def watch_the_silent(using: str | None, *, timeout: float, on_begin: Callable[[i
         pause(min(remaining, LOOK_INTERVAL))
 
 
-def _suspect(using: str | None, timeout: float) -> rescue.Suspicion:
-    with open_queue(using) as queue:
+def _suspect(using: str | None, installation: str | None, timeout: float) -> rescue.Suspicion:
+    with open_queue(using, installation) as queue:
         queue.refuse_blindness()
         return rescue.suspect(queue.cursor, schema=queue.schema, timeout=timeout)
