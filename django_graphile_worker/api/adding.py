@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Literal, overload
+from typing import Any, Literal, Never, overload
 
 from django.db import transaction
 
@@ -19,6 +20,8 @@ from django_graphile_worker.payloads import encode
 from django_graphile_worker.sql import batches as sql_batches
 from django_graphile_worker.sql import jobs as sql_jobs
 from django_graphile_worker.sql.batches import Batch, Entry
+
+logger = logging.getLogger("django_graphile_worker.jobs")
 
 # One statement of a stream: large enough to be fast, small enough to be forgotten.
 STREAMED_SPECS, STREAMED_CHARACTERS = 5_000, 4 * 1024 * 1024
@@ -38,6 +41,7 @@ def add_job(
     priority: int | None = None,
     flags: Iterable[str] | None = None,
     using: str | None = None,
+    **mistaken: Never,
 ) -> Job:
     """Add a job in the current transaction, and return it."""
     spec = JobSpec(
@@ -50,6 +54,7 @@ def add_job(
         job_key_mode=job_key_mode,
         priority=priority,
         flags=flags,
+        **mistaken,
     )
     entry = _entry(spec, conf.current().max_payload_size)
     with open_queue(using) as (cursor, _, schema, notify):
@@ -109,12 +114,35 @@ def _numbered_entry(index: int, spec: JobSpec, max_payload_size: int) -> Entry:
 
 
 def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
+    if spec.identifier not in registry.tasks and spec.identifier not in told_names:
+        _tell_unknown_name(spec.identifier)
     payload = None if spec.payload is None else encode(spec.payload, max_size=max_payload_size)
     if isinstance(spec.run_at, datetime):
         run_at = aware(spec.run_at)
         if run_at is not spec.run_at:
             spec = dataclasses.replace(spec, run_at=run_at)
     return Entry(spec, payload)
+
+
+# Names of tasks that this project does not have, told once each.
+told_names: set[str] = set()
+MOST_TOLD_NAMES = 1_000
+
+
+def _tell_unknown_name(name: str) -> None:
+    """A job for a worker of another project, or a mistyped name: nobody but a reader of the log can tell."""
+    if len(told_names) >= MOST_TOLD_NAMES:
+        return
+    told_names.add(name)
+    from django_graphile_worker.suggestions import did_you_mean
+
+    hint = did_you_mean(name, registry.tasks.identifiers())
+    logger.warning(
+        "job added for %r, a task that this project does not have: it waits for a worker that has it.%s",
+        name,
+        f" {hint}" if hint else "",
+        extra={"task_identifier": name},
+    )
 
 
 aadd_job = asynchronous(add_job)

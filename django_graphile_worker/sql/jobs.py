@@ -83,14 +83,20 @@ def add_job(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, 
     return added_job(spec, payload, row, row.now)
 
 
-ADD_JOB_UNLESS_KNOWN = either_way("add_job", JOB_COLUMNS, "add_job", first="%s::text", rest=_ADD_JOB_ARGUMENTS)
+# A role that may only add jobs cannot read which names a job has that was there before.
+_CAN_READ_NAMES = "has_table_privilege(':SCHEMA._private_tasks'::regclass, 'select')"
+_CAN_READ_NAMES_PLACE = _REVISION + 2
+
+ADD_JOB_UNLESS_KNOWN = either_way(
+    "add_job", f"{JOB_COLUMNS}, {_CAN_READ_NAMES}", "add_job", first="%s::text", rest=_ADD_JOB_ARGUMENTS
+)
 
 
 def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, notify: bool) -> Job:
     cursor.execute(statement(ADD_JOB_UNLESS_KNOWN[notify], schema), _add_job_parameters(spec, payload))
     row = cursor.fetchone()
     _require(row[0], schema)
-    if row[_REVISION] > 0:
+    if row[_REVISION] > 0 and row[_CAN_READ_NAMES_PLACE]:
         return jobs_from(cursor, [row], schema=schema)[0]
     return _job(row, {("task", row[1]): spec.identifier, ("queue", row[2]): spec.queue_name or ""})
 
@@ -169,7 +175,7 @@ def _require(job_id: int | None, schema: str) -> None:
     if job_id is None:
         raise SchemaError(
             f"add_job: expected the job back, got nothing: the functions in the schema {schema!r} are "
-            'not those of django-graphile-worker. Run "manage.py migrate graphile_worker".'
+            'not those of django-graphile-worker. Run "manage.py graphile_worker repair".'
         )
 
 

@@ -16,6 +16,9 @@ from django.db import connections
 from django_graphile_worker.jobs import Job, JobSpec
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from django_graphile_worker.jobs import JobOptions, TaskLike
     from django_graphile_worker.worker.run import Run
 
 logger = logging.getLogger("django_graphile_worker.task")
@@ -168,7 +171,7 @@ class Helpers:
         """The same from async code."""
         return await sync_to_async(self.query)(sql, params)
 
-    def add_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
+    def add_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job where this one lives; joins the transaction that is open there."""
         job: Job = _api().add_job(identifier, payload, **{"using": self.using, **options})
         return job
@@ -176,7 +179,7 @@ class Helpers:
     def add_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
         return _api().add_jobs(specs, **{"using": self.using, **options})
 
-    async def aadd_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
+    async def aadd_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         job: Job = await _api().aadd_job(identifier, payload, **{"using": self.using, **options})
         return job
 

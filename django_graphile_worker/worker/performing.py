@@ -96,8 +96,15 @@ class Performer:
             _current_run.set(run)
             job = run.job
             if chain.is_async:
-                return self._settled(run, self._event_loop.run(lambda: _awaited(chain.call(job))))
-            return self._settled(run, chain.call(job))
+                result = self._event_loop.run(lambda: _awaited(chain.call(job)))
+            else:
+                result = self._finished(chain.call(job))
+            # The task's own result was judged inside the chain; this is what the outermost middleware returned.
+            if type(result) not in _SAYS_NOTHING:
+                from django_graphile_worker.worker import results
+
+                results.raise_failures(run, result)
+            return result
 
         return perform
 
@@ -122,13 +129,13 @@ class Performer:
         return perform_atomically
 
     # The innermost handlers, inside all middleware, which may look at results, or drop them: so what is still to be
-    # awaited is, and what belongs to no item is raised, as if by the task itself.
+    # awaited is awaited here, and the failures that a result holds are raised, as if by the task itself.
 
     def _call(self, job: Job) -> Any:
-        return _without_misplaced(self._finished(self._call_task(job)))
+        return _judged(self._finished(self._call_task(job)))
 
     async def _acall(self, job: Job) -> Any:
-        return _without_misplaced(await _awaited(self._call_task(job)))
+        return _judged(await _awaited(self._call_task(job)))
 
     def _call_task(self, job: Job) -> Any:
         run = _run_in_hand()
@@ -159,11 +166,11 @@ class Performer:
         return judge
 
 
-def _without_misplaced(result: Any) -> Any:
+def _judged(result: Any) -> Any:
     if type(result) not in _SAYS_NOTHING:
         from django_graphile_worker.worker import results
 
-        results.raise_misplaced(_run_in_hand(), result)
+        results.judge(_run_in_hand(), result)
     return result
 
 

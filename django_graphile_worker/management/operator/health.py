@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker.crontab.phrases import format_phrase
+from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.fleet import running_jobs, worker_state
@@ -19,6 +20,9 @@ from django_graphile_worker.sql.inspection import counts
 from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.holders import Holder, holders
+from django_graphile_worker.sql.installer import foreign_functions
+from django_graphile_worker.sql.jobs import Cursor
+from django_graphile_worker.sql.ledger import refuse_breaking_migration
 
 DEFAULT_AGE = timedelta(minutes=5)
 # Nobody acts differently on eleven thousand than on ten.
@@ -33,6 +37,8 @@ class Status:
     counts: dict[State, Count]
     earliest: dict[State, datetime | None]
     holders: Sequence[Holder]
+    # What is wrong with the schema itself, None when nothing is.
+    schema_problem: str | None
 
     @property
     def waiting_seconds(self) -> float:
@@ -59,7 +65,19 @@ def read_status(desk: Desk) -> Status:
             counts=counts.count_states(cursor, Criteria(), schema=schema, most=CAP),
             earliest={state: counts.earliest(cursor, state, schema=schema) for state in STATES},
             holders=holders(cursor, schema=schema),
+            schema_problem=_schema_problem(cursor, schema),
         )
+
+
+def _schema_problem(cursor: Cursor, schema: str) -> str | None:
+    try:
+        refuse_breaking_migration(cursor, schema=schema)
+    except BreakingMigrationError as error:
+        return str(error)
+    replaced = sorted({function.name for function in foreign_functions(cursor, schema=schema)})
+    if replaced:
+        return f"{', '.join(replaced)} of another program (manage.py graphile_worker repair puts ours back)"
+    return None
 
 
 class ShowStatus(Verb):
@@ -69,7 +87,8 @@ class ShowStatus(Verb):
     description = (
         f"Counts jobs by state (up to {CAP:,} each), and workers. With --check it fails, and says why, when "
         "fewer workers are alive than --min-workers, when a job has been ready for longer than --max-age, when "
-        "more jobs than --max-failed have failed for good, or when a silent worker still holds jobs."
+        "more jobs than --max-failed have failed for good, when a silent worker still holds jobs, or when another "
+        "program has changed the schema so that this one cannot work on it."
     )
     examples = ("", "--check", "--check --max-age 15m --max-failed 100 --min-workers 2", "--json")
 
@@ -109,7 +128,7 @@ class ShowStatus(Verb):
 
 def find_problems(status: Status, options: Options) -> list[str]:
     """What is wrong, in words."""
-    problems = []
+    problems = [] if status.schema_problem is None else [f"the schema: {status.schema_problem.rstrip('.')}"]
     alive, wanted = len(status.workers("alive")), options["min_workers"]
     if alive < wanted:
         problems.append(f"{alive} workers alive instead of {wanted}")
@@ -135,8 +154,12 @@ def _as_text(desk: Desk, status: Status) -> str:
     ready, scheduled, running, retrying, failed = (_shown(found[state]) for state in _ORDER)
     oldest = f", the oldest for {times.span(status.waiting_seconds)}" if found[State.READY].number else ""
     following = status.earliest[State.SCHEDULED]
+    problem: list[tuple[str, Cell | str]] = []
+    if status.schema_problem is not None:
+        problem = [("schema", Cell(status.schema_problem, style.ERROR))]
     return tables.facts(
         [
+            *problem,
             ("ready", f"{ready}{oldest}"),
             ("scheduled", f"{scheduled}{f', the next {times.both(following, status.now)}' if following else ''}"),
             ("running", f"{running} held by workers; {status.running} say they run"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_graphile_worker import suggestions
 from django_graphile_worker.management.operator import times
 
 LARGEST_ID = 2**63 - 1
@@ -95,6 +95,6 @@ def _beginning(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion for a mistyped name, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    """A suggestion for a mistyped name, to be appended to a sentence, or nothing."""
+    hint = suggestions.did_you_mean(name, known)
+    return f" {hint}" if hint else ""
