@@ -112,12 +112,14 @@ def build_runners(databases: Sequence[str], settings: conf.Settings, *, with_cro
     ]
 
 
-def supervised(runners: Sequence[Runner], stop: StopRequest | None, *, once: bool) -> int:
+def supervised(runners: Sequence[Runner], stop: StopRequest | None, *, once: bool, waits: bool = False) -> int:
     """Run them with signals handled, where this thread may."""
     request = StopRequest() if stop is None else stop
     try:
         with handled_signals(request):
-            return run_until_drained(runners, request) if once else run_until_stopped(runners, request)
+            if once:
+                return run_until_drained(runners, request)
+            return run_until_stopped(runners, request, waits=waits)
     finally:
         if stop is None:
             request.close()
