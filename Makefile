@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test check lint types imports tests coverage demo bench chaos docs format build clean
+.PHONY: help test check lint types imports tests prerequisites coverage demo bench chaos docs format build clean
 
 help:
 	@echo 'make demo    a web site with the admin, a worker, and jobs flowing (ARGS=--once: a short tour)'
@@ -20,6 +20,7 @@ help:
 	@echo 'make format  let ruff rewrite what it can'
 	@echo 'make docs    the documentation, in docs/_build/html'
 	@echo 'make bench   the benchmarks        make chaos     the fault tests'
+	@echo 'make prerequisites  PostgreSQL 15 to 18 and PgBouncer for the tests, where apt-get and root can install them'
 	@echo 'make build   wheel and sdist       make coverage  the suite, with a report of what it misses'
 
 # The suite comes last: its closing line is the last thing to read.
@@ -52,6 +53,10 @@ imports: $(STAMP)
 
 tests: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# The suite runs without these, and says at its end what it skipped.
+prerequisites: $(STAMP)
+	@$(BIN)/python -m tests.install_prerequisites || true
 
 coverage: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term $(ARGS)

@@ -125,6 +125,15 @@ def _path(value: Any) -> Path | None:
     return Path(value)
 
 
+def _one_of(*choices: str) -> Convert:
+    def convert(value: Any) -> str:
+        if value not in choices:
+            raise _ExpectationError(" or ".join(map(repr, choices)))
+        return str(value)
+
+    return convert
+
+
 def _patterns(value: Any) -> tuple[re.Pattern[str], ...]:
     expected = "a list of regular expressions"
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
@@ -181,6 +190,7 @@ class Settings(Value):
     exclude_tasks: tuple[str, ...] = _setting((), _strings)
     forbidden_flags: ForbiddenFlags = _setting((), _forbidden_flags)
     middleware: tuple[str, ...] = _setting((), _dotted_paths)
+    leftover_state: str = _setting("warn", _one_of("warn", "fail"))
     crontab: str | tuple[Any, ...] = _setting("", _crontab)
     crontab_file: Path | None = _setting(None, _path)
     # What adding a job does.
@@ -188,6 +198,7 @@ class Settings(Value):
     max_payload_size: int = _setting(16 * 1_048_576, _whole_number(2))
     # What is told.
     max_error_length: int = _setting(65_536, _whole_number(200))
+    redact_errors: bool = _setting(True, _boolean)
     log_success: bool = _setting(True, _boolean)
     redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, _patterns)
     statistics_retention: float = _setting(timedelta(days=8), _duration())

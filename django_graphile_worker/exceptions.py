@@ -70,10 +70,6 @@ class CrontabError(GraphileWorkerError, ValueError):
         super().__init__(message or "\n".join(str(mistake) for mistake in self.mistakes))
 
 
-class DuplicateTaskError(GraphileWorkerError):
-    """Two functions were registered under one task identifier."""
-
-
 class UnknownTaskError(GraphileWorkerError, LookupError):
     """No task is registered under this identifier."""
 

@@ -59,6 +59,24 @@ class JobOptions(TypedDict, total=False):
     using: str | None
 
 
+class RemovedJob(Job):
+    """A job that ``remove_job`` has removed, or, while it was running, only marked."""
+
+    @property
+    def was_running(self) -> bool:
+        """A worker was running it: it goes on to its end there, without its key, and is not tried again.
+
+        False: the row is deleted, and the job will not run.
+        """
+        return self.locked_at is not None
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the job itself, too."""
+        return isinstance(other, Job) and Job(**vars(self)) == Job(**vars(other))
+
+    __hash__ = Job.__hash__
+
+
 class JobDefaults(Value):
     """What a task's jobs get unless the call that adds one says otherwise."""
 

@@ -111,6 +111,17 @@ def _job_started(*, job: Job, **about: Any) -> None:
         _jobs.debug(template, *place, *_name(job), *_attempt(job), extra=_facts(job, "started", about))
 
 
+def _leftover_state_found(*, job: Job, leftovers: Sequence[str] = (), **about: Any) -> None:
+    if _jobs.isEnabledFor(logging.WARNING):
+        line = (
+            "%s #%s is done, but left its connections changed, which were closed (%s). Use SET LOCAL, or undo it in a "
+            "finally block."
+        )
+        template, place = _placed(line, about)
+        left = shown("; ".join(leftovers))
+        _jobs.warning(template, *place, *_name(job), left, extra=_facts(job, "leftover state", about))
+
+
 def _claim_lost(*, job: Job, **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
         line = "%s #%s was no longer ours when it ended (attempt %s of %s): its result is not written"
@@ -302,7 +313,14 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "job_failed": _job_failed,
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
+    "leftover_state_found": _leftover_state_found,
     "claim_lost": _claim_lost,
+    "results_refused": _event(
+        _worker,
+        logging.ERROR,
+        "worker {worker_id} stops without the results of the jobs {job_ids}, which the database refuses to take: they "
+        "stay locked until the worker's lease is over, and run again then",
+    ),
     "jobs_recovered": _jobs_recovered,
     "tasks_unserved": _tasks_unserved,
     "stale_locks_released": _event(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),

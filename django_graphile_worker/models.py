@@ -18,6 +18,7 @@ from django_graphile_worker.exceptions import ReadOnlyModelError
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql import schema
 from django_graphile_worker.sql.reading import as_text, within_python_years
+from django_graphile_worker.sql.workers import worker_of_column
 
 
 def table(name: str) -> str:
@@ -45,6 +46,36 @@ class TimestampField(models.DateTimeField):  # type: ignore[type-arg]
 
     def select_format(self, compiler: SQLCompiler, sql: str, params: Any) -> tuple[str, Any]:
         return within_python_years(sql), tuple(params) * 3
+
+
+class WorkerField(models.TextField):  # type: ignore[type-arg]
+    """A ``locked_by``: read and matched as the worker's id, without the number of the claim behind it."""
+
+    def select_format(self, compiler: SQLCompiler, sql: str, params: Any) -> tuple[str, Any]:
+        return worker_of_column(sql, schema=conf.schema_of_models()), params
+
+    def deconstruct(self) -> Any:
+        """For migrations it is a text, as the column is."""
+        name, _path, args, kwargs = super().deconstruct()
+        return name, "django.db.models.TextField", args, kwargs
+
+
+class _OfWorker:
+    """A lookup that compares the worker's id with what is on the right."""
+
+    def process_lhs(self, *args: Any, **kwargs: Any) -> tuple[str, Any]:
+        sql, params = super().process_lhs(*args, **kwargs)  # type: ignore[misc]
+        return worker_of_column(sql, schema=conf.schema_of_models()), params
+
+
+@WorkerField.register_lookup
+class _IsWorker(_OfWorker, models.lookups.Exact):
+    pass
+
+
+@WorkerField.register_lookup
+class _InWorkers(_OfWorker, models.lookups.In):
+    pass
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
@@ -104,7 +135,7 @@ class JobQueue(ReadOnlyModel):
     id = models.IntegerField(primary_key=True)
     queue_name = models.TextField(unique=True)
     locked_at = TimestampField(null=True)
-    locked_by = models.TextField(null=True)  # noqa: DJ001 - the column is null when nobody has it
+    locked_by = WorkerField(null=True)
     is_available = models.BooleanField()
 
     class Meta:
@@ -140,7 +171,7 @@ class Job(ReadOnlyModel):
     updated_at = TimestampField()
     key = models.TextField(null=True, unique=True)  # noqa: DJ001 - the column is null without a key
     locked_at = TimestampField(null=True)
-    locked_by = models.TextField(null=True)  # noqa: DJ001 - the column is null when nobody has it
+    locked_by = WorkerField(null=True)
     revision = models.IntegerField()
     flags = models.JSONField(null=True)
     is_available = models.BooleanField()

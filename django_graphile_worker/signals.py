@@ -70,9 +70,14 @@ job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
 job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
 job_permanently_failed = Event("worker_id", "database", "job", "duration", "error")
 job_interrupted = Event("worker_id", "database", "job", "duration", "reason")
+# The task succeeded, and left a changed session (SET, a lock, a temporary table): its connection was closed.
+leftover_state_found = Event("worker_id", "database", "job", "leftovers")
 job_released = Event("worker_id", "database", "job", "outcome")
 # The job was no longer ours when its result was to be written.
 claim_lost = Event("worker_id", "database", "job", "outcome")
+
+# The worker stops, and the database refuses to take the results of these jobs: they will run again.
+results_refused = Event("worker_id", "database", "job_ids")
 
 # Cleaning up after workers that died.
 jobs_recovered = Event("worker_id", "database", "job_ids", "dead_worker_ids")

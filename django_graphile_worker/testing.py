@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from django_graphile_worker.api.queue import open_queue
-from django_graphile_worker.sql import cleanup
+from django_graphile_worker.sql import cleanup, unused_names
 
 
 def clear_queue(*, using: str | None = None) -> int:
@@ -16,5 +16,5 @@ def clear_queue(*, using: str | None = None) -> int:
     """
     with open_queue(using) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_blindness()
-        cleanup.wait_for_names_lock(queue.cursor, schema=queue.schema)
+        unused_names.lock_names(queue.cursor, schema=queue.schema)
         return cleanup.delete_everything(queue.cursor, schema=queue.schema)

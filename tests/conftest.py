@@ -17,7 +17,9 @@ from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
 from testproject import databases
+from tests import postgres_versions, prerequisites, versioned_servers
 from tests.database_server import DatabaseServer
+from tests.versioned_servers import VersionedServer
 
 RawConnection = psycopg.Connection[tuple[Any, ...]]
 
@@ -30,6 +32,21 @@ hypothesis.settings.load_profile("patient")
 
 # A test that asks for one of these may leave committed rows behind.
 COMMITTING_FIXTURES = {"transactional_db", "live_server", "raw_connection", "database_url"}
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which tests this machine cannot run, and what makes them run."""
+    lines = list(prerequisites.missing())
+    if lines:
+        terminalreporter.section("skipped on this machine; `make prerequisites` installs it where it can")
+        for line in lines:
+            terminalreporter.line(line)
+
+
+def pytest_unconfigure() -> None:
+    """Stop the servers of this run, once, in the process that began it."""
+    if os.environ.get("TEST_RUN_PID") == str(os.getpid()):
+        versioned_servers.stop_all(str(os.getpid()))
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +114,42 @@ def fresh_database(database_server: DatabaseServer) -> Iterator[Callable[[], str
     yield create
     for name in made:
         database_server.drop_database(name)
+
+
+@pytest.fixture(scope="session", params=postgres_versions.SUPPORTED, ids=lambda version: f"pg{version}")
+def server_version(request: pytest.FixtureRequest) -> int:
+    """Each supported version of PostgreSQL in turn; skipped, with the reason, where it is not installed."""
+    version = int(request.param)
+    if postgres_versions.programs(version) is None:
+        pytest.skip(postgres_versions.advice(version))
+    return version
+
+
+@pytest.fixture(scope="session")
+def versioned_server(server_version: int) -> VersionedServer:
+    """The run's server of each supported version: started on first use, stopped at the end of the run."""
+    versioned_servers.stop_those_of_dead_runs()
+    programs = postgres_versions.programs(server_version)
+    assert programs is not None
+    return versioned_servers.ensure_running(server_version, programs)
+
+
+@pytest.fixture
+def versioned_database(versioned_server: VersionedServer) -> Iterator[str]:
+    """The address of a migrated database of the test's own, on each supported version of PostgreSQL.
+
+    A test that uses it runs once for each version. Nothing vacuums or analyzes there unless the test does.
+    """
+    url = versioned_server.create_database()
+    yield url
+    versioned_server.drop_database(url)
+
+
+@pytest.fixture
+def versioned_connection(versioned_database: str) -> Iterator[RawConnection]:
+    """An autocommit connection to `versioned_database`."""
+    with psycopg.connect(versioned_database, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture

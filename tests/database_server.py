@@ -47,14 +47,14 @@ class DatabaseServer:
         """Drop what a killed test run left behind in the embedded cluster."""
         found = self.connection.execute("select datname from pg_database where datname ~ '^test_[0-9]+(_|$)'")
         for (name,) in found.fetchall():
-            if not _is_alive(int(name.split("_")[1])):
+            if not is_alive(int(name.split("_")[1])):
                 self.drop_database(name)
 
     def _execute(self, statement: Any, name: str) -> None:
         self.connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
 
-def _is_alive(process_id: int) -> bool:
+def is_alive(process_id: int) -> bool:
     try:
         os.kill(process_id, 0)
     except ProcessLookupError:

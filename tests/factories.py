@@ -76,6 +76,21 @@ def make_failed_job(task_identifier: str = "task", *, error: str = "It broke.", 
     return make_job(task_identifier, **(failed | columns))
 
 
+def cancel_claimed(job_id: int, kind: str, *, using: str = "default") -> None:
+    """Cancel a job that a worker has claimed, as removing it or replacing it under its key does."""
+    _execute(
+        "insert into {schema}._private_cancellations (job_id, locked_by, kind, attempts, job_key)"
+        " select id, locked_by, %(kind)s, attempts, key from {schema}._private_jobs where id = %(id)s",
+        {"id": job_id, "kind": kind},
+        using,
+    )
+    _execute(
+        "update {schema}._private_jobs set key = null, attempts = max_attempts, updated_at = now() where id = %(id)s",
+        {"id": job_id},
+        using,
+    )
+
+
 def unique(word: str) -> str:
     """A name that no other test of this process has used."""
     return f"{word}_{next(_numbers)}"

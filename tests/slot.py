@@ -14,7 +14,8 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.outcome import Failed, Outcome
 
-HOLDER = "worker-of-the-test"
+WORKER_ID = "django-worker-of-the-test"
+HOLDER = f"{WORKER_ID}/1"
 DEADLINE = 30.0
 
 
@@ -36,6 +37,7 @@ def make_claim(payload_text: str = "{}", **columns: Any) -> Claim:
         created_at_epoch=1_700_000_000.0,
         updated_at_epoch=1_700_000_000.0,
         queue_name=None,
+        holder=HOLDER,
     )
     return claim._replace(**columns)
 
@@ -54,7 +56,6 @@ class Slot:
         self.executor = Executor(
             settings=conf.current().replace(**settings),
             using="default",
-            holder=lambda: HOLDER,
             tasks=self._tasks.get,
         )
         self.executor.start()

@@ -13,6 +13,7 @@ from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,
     Job,
+    RemovedJob,
     storable_text,
     valid_job_key,
     valid_max_attempts,
@@ -25,17 +26,34 @@ from django_graphile_worker.sql import jobs as sql_jobs
 LARGEST_ID = 2**63 - 1
 
 
-def remove_job(job_key: str, *, using: str | None = None) -> Job | None:
+def get_job(id_or_key: int | str, *, using: str | None = None) -> Job | None:
+    """Return the job with this id (an int) or this key (a str); None when there is none.
+
+    A job that was completed has no row any more.
+    """
+    wanted = id_or_key
+    if not isinstance(wanted, str):
+        wanted = whole_number("id_or_key", wanted, 1, LARGEST_ID)
+    else:
+        wanted = valid_job_key(wanted) or ""
+    with open_queue(using) as queue:
+        job = sql_jobs.get_job(queue.cursor, wanted, schema=queue.schema)
+        return next(iter(queue.found([job] if job else [])), None)
+
+
+def remove_job(job_key: str, *, using: str | None = None) -> RemovedJob | None:
     """Remove the job with this key, and return it; None when there is none.
 
-    A job that is running is not stopped: it loses its key, and is not tried again.
+    A job that is running is not stopped: it loses its key, and is not tried again. The
+    result's ``was_running`` says which of the two has happened.
     """
     key = valid_job_key(job_key)
     if key is None:
         raise InvalidTypeError("job_key: expected a string, got None.")
     with open_queue(using) as queue:
         job = sql_jobs.remove_job(queue.cursor, key, schema=queue.schema, notify=queue.notify)
-        return next(iter(queue.found([job] if job else [])), None)
+        found = next(iter(queue.found([job] if job else [])), None)
+        return None if found is None else RemovedJob(**vars(found))
 
 
 def complete_jobs(job_ids: Iterable[int], *, using: str | None = None) -> list[Job]:
@@ -114,6 +132,7 @@ def _valid_list(name: str, things: str, values: Iterable[Any]) -> list[Any]:
     return list(values)
 
 
+aget_job = asynchronous(get_job)
 aremove_job = asynchronous(remove_job)
 acomplete_jobs = asynchronous(complete_jobs)
 apermanently_fail_jobs = asynchronous(permanently_fail_jobs)

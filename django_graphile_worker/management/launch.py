@@ -14,18 +14,15 @@ from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management import terminal
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.worker.library import build_runners, supervised
-from django_graphile_worker.worker.process import (
-    StopRequest,
-    handled_signals,
-    run_until_drained,
-    run_until_stopped,
-)
+from django_graphile_worker.worker.process import run_until_drained, run_until_stopped
 from django_graphile_worker.worker.runner import Runner
+from django_graphile_worker.worker.signal_handling import handled_signals
+from django_graphile_worker.worker.stopping import StopState
 
 Say = Callable[[str], None]
 
 
-def run(plan: Plan, *, say: Say, stop: StopRequest) -> int:
+def run(plan: Plan, *, say: Say, stop: StopState) -> int:
     """Run a worker, or several under a supervisor; the exit code."""
     runners = _build(plan)
     terminal.set_up_logging(plan)
@@ -37,7 +34,7 @@ def run(plan: Plan, *, say: Say, stop: StopRequest) -> int:
     return _supervise(plan, stop)
 
 
-def _supervise(plan: Plan, request: StopRequest) -> int:
+def _supervise(plan: Plan, request: StopState) -> int:
     # Here, as it brings multiprocessing along: 5 ms that one process alone need not spend.
     from django_graphile_worker.worker.supervisor import Supervisor
 
@@ -46,7 +43,7 @@ def _supervise(plan: Plan, request: StopRequest) -> int:
         return supervisor.run(request)
 
 
-def run_in_child(request: StopRequest, arguments: dict[str, Any]) -> int:
+def run_in_child(request: StopState, arguments: dict[str, Any]) -> int:
     """What each process of a supervisor does; raises GraphileWorkerError when it cannot."""
     overrides = arguments["plan"]
     settings = conf.current().replace(**overrides.pop("settings")).forbidding(overrides["also_forbidden"])

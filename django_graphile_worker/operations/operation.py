@@ -19,6 +19,7 @@ from django_graphile_worker.sql.errors import sqlstate
 
 LOCK_NOT_AVAILABLE = "55P03"
 INSUFFICIENT_PRIVILEGE = "42501"
+SEARCH_PATH = "pg_catalog, pg_temp"
 
 OnSchema = Callable[[BaseDatabaseSchemaEditor, str], None]
 
@@ -51,9 +52,16 @@ class SchemaOperation(ABC, Operation):
         self._perform(app_label, schema_editor, self.run_uninstall, self.write_uninstall)
 
     def _perform(self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, run: OnSchema, write: OnSchema) -> None:
-        if concerns(app_label, schema_editor.connection):
-            act = write if schema_editor.collect_sql else run
-            act(schema_editor, conf.current().schema)
+        if not concerns(app_label, schema_editor.connection):
+            return
+        schema = conf.current().schema
+        if not schema_editor.collect_sql:
+            run(schema_editor, schema)
+            return
+        # Outside a transaction there is nothing that this setting could be local to.
+        if schema_editor.atomic_migration:
+            schema_editor.execute(f"/* gw:install */ set local search_path = {SEARCH_PATH};", params=None)
+        write(schema_editor, schema)
 
     def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with all_or_nothing(schema_editor.connection):
@@ -86,14 +94,21 @@ def concerns(app_label: str, connection: BaseDatabaseWrapper) -> bool:
 
 @contextmanager
 def all_or_nothing(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Let one migrate at a time work on the schema, waiting for no lock longer than the setting says."""
+    """Let one migrate at a time work on the schema, waiting for no lock longer than the setting says.
+
+    What is created meanwhile refers to PostgreSQL's own functions and operators, whatever other roles have put into
+    the schemas of the site's search_path.
+    """
     settings = conf.current()
     with explained(connection), transaction.atomic(using=connection.alias):
         with connection.cursor() as cursor:
+            path = migration_locks.set_search_path(cursor, SEARCH_PATH)
             migration_locks.lock_installation(
                 cursor, schema=settings.schema, lock_timeout=settings.migration_lock_timeout
             )
         yield
+        with connection.cursor() as cursor:
+            migration_locks.set_search_path(cursor, path)
 
 
 @contextmanager

@@ -91,13 +91,13 @@ def take_few(
             now.isoformat().encode() if now else None,
         )
     )
-    found = [_claim(rows, number) for number in range(rows.ntuples)]
+    found = [_claim(rows, number, holder) for number in range(rows.ntuples)]
     if len(found) > 1:
         found.sort(key=in_order)
     return found
 
 
-def _claim(rows: Rows, number: int) -> Claim:
+def _claim(rows: Rows, number: int, holder: str) -> Claim:
     value: Callable[[int, int], Any] = rows.get_value
     key, flags, error = value(number, 7), value(number, 9), value(number, 10)
     return Claim(
@@ -116,4 +116,5 @@ def _claim(rows: Rows, number: int) -> Claim:
         float(value(number, 11)),
         float(value(number, 12)),
         None,
+        holder,
     )

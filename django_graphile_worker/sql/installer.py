@@ -6,7 +6,7 @@ import warnings
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql import installation, migration_locks
-from django_graphile_worker.sql.installation import LEDGER, Ledger, Part, Run
+from django_graphile_worker.sql.installation import LEDGER, Function, Ledger, Part, Run
 from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.schema import ddl
 
@@ -49,6 +49,18 @@ def give_back(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
             run(part.found_functions[function.name], None)
     run(ddl("job_rules_drop.sql", schema), None)
     run(ddl("installation_drop.sql", schema), None)
+
+
+def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
+    """The public functions that a newer graphile-worker, or a person, has replaced since."""
+    return [function for function in installation.functions(cursor, schema=schema) if not function.is_ours]
+
+
+def keep_foreign_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
+    """Before ours replace them: keep their texts, so that giving the schema back puts them there again."""
+    found = {function.name: function.definition for function in foreign_functions(cursor, schema=schema)}
+    if found:
+        installation.add_found_functions(run, WORKER_SCHEMA, found, schema=schema)
 
 
 def drop(run: Run, *, schema: str) -> None:

@@ -5,30 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.arrays import int_array
+from django_graphile_worker.sql.arrays import int_array, text_array
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.schema import statement
 
 # The attempt is given back, as to every job whose run the worker itself cut short.
 RETURN_REMAINS = """/* gw:return-remains */
-with returning_job as materialized (
-    select job.ctid as tid, ended.payload,
-        job.attempts = job.max_attempts and job.updated_at > job.locked_at as was_cancelled
-    from unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(payloads)s::text[]) as ended(id, attempts, payload)
-    join :SCHEMA._private_jobs as job on job.id = ended.id
-    where job.locked_by = %(holder)s and (
-        job.attempts = ended.attempts
-        or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))
-    for update of job skip locked
-)
-update :SCHEMA._private_jobs as job
-set payload = returning_job.payload::json,
-    attempts = case when returning_job.was_cancelled then job.attempts else greatest(job.attempts - 1, 0) end,
-    locked_by = null,
-    locked_at = null
-from returning_job
-where job.ctid = returning_job.tid
-returning job.id"""
+select id from :SCHEMA._private_return_claims_v2(
+    %(ids)s::bigint[], %(holders)s::text[], %(payloads)s::text[]) as id"""
 
 
 class Remains(NamedTuple):
@@ -38,12 +22,11 @@ class Remains(NamedTuple):
     payload_text: str
 
 
-def return_remains(cursor: Any, remains: Sequence[Remains], *, schema: str, holder: str) -> set[int]:
-    """Give jobs back with what is left to do; the ids of those that were still ours."""
+def return_remains(cursor: Any, remains: Sequence[Remains], *, schema: str) -> set[int]:
+    """Give jobs back with what is left to do; return the ids of those that were still claimed."""
     parameters = {
-        "holder": holder,
         "ids": int_array(each.claim.id for each in remains),
-        "attempts": int_array(each.claim.attempts for each in remains),
+        "holders": text_array(each.claim.holder for each in remains),
         "payloads": [each.payload_text for each in remains],
     }
     cursor.execute(statement(RETURN_REMAINS, schema), parameters)

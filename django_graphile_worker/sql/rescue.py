@@ -33,7 +33,7 @@ select coalesce(%(moment)s::timestamptz, now()), array(
     select id from :SCHEMA._private_workers
     where {_IS_SILENT}
     union
-    select holder.locked_by
+    select :SCHEMA._private_worker_of(holder.locked_by)
     from (
         select locked_by, locked_at from :SCHEMA._private_jobs where locked_at is not null
         union all
@@ -41,7 +41,9 @@ select coalesce(%(moment)s::timestamptz, now()), array(
     ) as holder
     where holder.locked_by like %(prefix)s::text
         and holder.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(timeout)s::float8
-        and not exists (select from :SCHEMA._private_workers as worker where worker.id = holder.locked_by))"""
+        and not exists (
+            select from :SCHEMA._private_workers as worker
+            where worker.id = :SCHEMA._private_worker_of(holder.locked_by)))"""
 
 # A worker may beat again between being found silent and being swept: its row is
 # taken first and looked at once more.
@@ -62,7 +64,7 @@ with orphan as materialized (
         job.attempts = job.max_attempts and job.updated_at > job.locked_at as was_cancelled
     from :SCHEMA._private_jobs as job
     left join :SCHEMA._private_job_recoveries as earlier on earlier.job_id = job.id
-    where job.locked_at is not null and job.locked_by = any (%(worker_ids)s::text[])
+    where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = any (%(worker_ids)s::text[])
     order by job.id
     limit %(limit)s::int
     for update of job skip locked
@@ -81,7 +83,7 @@ set attempts = case
         else greatest(job.run_at, coalesce(%(now)s::timestamptz, now()))
             + interval '1 second' * exp(least(orphan.recoveries, 10)) * (0.5 + random()) end,
     last_error = format(
-        'The worker %%s died while it held this job (%%s).', job.locked_by,
+        'The worker %%s died while it held this job (%%s).', :SCHEMA._private_worker_of(job.locked_by),
         case when orphan.recoveries = 1 then 'the first time'
         else orphan.recoveries || ' times; from ' || %(poison_limit)s || ' on the attempt counts' end),
     locked_by = null,
@@ -89,7 +91,7 @@ set attempts = case
 from orphan
 where job.ctid = orphan.tid
 returning job.id, not orphan.was_cancelled and job.attempts >= job.max_attempts as is_exhausted,
-    orphan.locked_by, orphan.locked_at,
+    :SCHEMA._private_worker_of(orphan.locked_by), orphan.locked_at,
     extract(epoch from coalesce(%(now)s::timestamptz, now()) - orphan.locked_at)::float8"""
 
 RECOVER_QUEUES = """/* gw:recover-queues */
@@ -97,7 +99,7 @@ update :SCHEMA._private_job_queues
 set locked_by = null, locked_at = null
 where id = any (array(
     select id from :SCHEMA._private_job_queues
-    where locked_at is not null and locked_by = any (%(worker_ids)s::text[])
+    where locked_at is not null and :SCHEMA._private_worker_of(locked_by) = any (%(worker_ids)s::text[])
     for update skip locked))
 returning id"""
 
@@ -110,7 +112,8 @@ with stale as materialized (
         job.attempts = job.max_attempts and job.updated_at > job.locked_at as was_cancelled
     from :SCHEMA._private_jobs as job
     where job.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(stale)s::float8
-        and not exists (select from :SCHEMA._private_workers as worker where worker.id = job.locked_by)
+        and not exists (
+            select from :SCHEMA._private_workers as worker where worker.id = :SCHEMA._private_worker_of(job.locked_by))
     for update of job skip locked
 )
 update :SCHEMA._private_jobs as job
@@ -131,7 +134,9 @@ set locked_by = null, locked_at = null
 where id = any (array(
     select queue.id from :SCHEMA._private_job_queues as queue
     where queue.locked_at < coalesce(%(now)s::timestamptz, now()) - interval '1 second' * %(stale)s::float8
-        and not exists (select from :SCHEMA._private_workers as worker where worker.id = queue.locked_by)
+        and not exists (
+            select from :SCHEMA._private_workers as worker
+            where worker.id = :SCHEMA._private_worker_of(queue.locked_by))
     for update skip locked))
 returning id"""
 

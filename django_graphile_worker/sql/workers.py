@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.schema import quoted, statement
 
 # Every holder of ours begins like this, so a claim that commits after its worker
 # was swept is still known for what it is.
@@ -35,21 +35,33 @@ RENEW_CLAIMS = """/* gw:renew */
 with renewed_queue as (
     update :SCHEMA._private_job_queues
     set locked_at = now()
-    where locked_by = %(worker_id)s and locked_at < now() - interval '1 second' * %(older_than)s::float8
+    where :SCHEMA._private_worker_of(locked_by) = %(worker_id)s
+    and locked_at < now() - interval '1 second' * %(older_than)s::float8
 )
 update :SCHEMA._private_jobs
 set locked_at = now(),
     updated_at = case when updated_at > locked_at then now() + interval '1 microsecond' else updated_at end
-where locked_by = %(worker_id)s and locked_at < now() - interval '1 second' * %(older_than)s::float8"""
+where :SCHEMA._private_worker_of(locked_by) = %(worker_id)s
+    and locked_at < now() - interval '1 second' * %(older_than)s::float8"""
 
 DEREGISTER_WORKER = """/* gw:deregister-worker */
 delete from :SCHEMA._private_workers as worker
 where worker.id = %(worker_id)s and not exists (
     select from :SCHEMA._private_jobs as job
-    where job.locked_at is not null and job.locked_by = worker.id)"""
+    where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = worker.id)"""
 
 LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
+
+
+def worker_of(locked_by: str) -> str:
+    """The worker of a lock: a worker of ours writes its id, a slash and the number of its claim into locked_by."""
+    return locked_by.partition("/")[0] if locked_by.startswith(WORKER_PREFIX) else locked_by
+
+
+def worker_of_column(column: str, *, schema: str) -> str:
+    """The same, as an expression over a column, for statements whose text somebody else makes."""
+    return f"{quoted(schema)}._private_worker_of({column})"
 
 
 def register_worker(

@@ -18,8 +18,9 @@ from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.headstart import database_of
-from django_graphile_worker.worker.heartbeat import Heartbeat, OpenCursor
+from django_graphile_worker.worker.heartbeat import Heartbeat
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
+from django_graphile_worker.worker.lease_clock import lease_clock
 from django_graphile_worker.worker.ledger import ReleaseLedger
 from django_graphile_worker.worker.listener import Listener
 from django_graphile_worker.worker.news import News
@@ -29,6 +30,7 @@ from django_graphile_worker.worker.releaser import Releaser
 from django_graphile_worker.worker.run import Run
 from django_graphile_worker.worker.selection import selected_tasks
 from django_graphile_worker.worker.slots import Slots
+from django_graphile_worker.worker.statistics import StatisticsRecorder
 from django_graphile_worker.worker.stretches import Stretch, interrupted
 from django_graphile_worker.worker.tally import Tally
 from django_graphile_worker.worker.unserved import FIRST_LOOK, UnservedTasks
@@ -72,8 +74,8 @@ class Assembly:
         self.announcer = Announcer(type(self), look=lambda: self.news.look())
         self.tally = Tally()
         self.claiming = claiming = self._database("fetcher")
-        self.claimer = Claimer(claiming, settings, self.tasks, holder=self._holder, notify=settings.notify)
-        self.executor = Executor(settings=settings, using=self.using, holder=self._holder, tasks=self.claimer.task_of)
+        self.claimer = Claimer(claiming, settings, self.tasks, worker_id=self._worker_id, notify=settings.notify)
+        self.executor = Executor(settings=settings, using=self.using, tasks=self.claimer.task_of)
         self.news = self._build_news()
         self.releaser = self._build_releaser()
         self.slots = Slots(
@@ -83,11 +85,18 @@ class Assembly:
             on_queue_done=self.releaser.put,
             on_hungry=self._wake_fetcher,
             on_thread_end=self.executor.thread_finished,
+            may_begin=lambda: self.heartbeat.holds_lease,
         )
         self.heartbeat = self._build_heartbeat()
         self.listener = self._build_listener(claiming) if settings.listen else None
         self.fetcher = self._build_fetcher()
         self.recovery = self._build_recovery()
+        self.statistics = StatisticsRecorder(
+            database=self._database("statistics"),
+            tally=self.tally,
+            interval=settings.heartbeat_interval,
+            on_trouble=self.news.trouble,
+        )
         self.cron = self._build_cron() if self.cron_items else None
         self.unserved = UnservedTasks(
             database=self._database("unserved-tasks"),
@@ -104,7 +113,7 @@ class Assembly:
     def _build_news(self) -> News:
         return News(
             self.announcer,
-            worker_id=self._holder,
+            worker_id=self._worker_id,
             database=self.using,
             job_of=self._job_of,
             troubles=self._troubles,
@@ -112,7 +121,7 @@ class Assembly:
 
     def _build_releaser(self) -> Releaser:
         database = self._database("releaser")
-        ledger = ReleaseLedger(database, holder=self._holder, now=self.claimer.now, notify=self.settings.notify)
+        ledger = ReleaseLedger(database, now=self.claimer.now, notify=self.settings.notify)
         return Releaser(
             ledger=ledger,
             on_released=self._note_released,
@@ -128,13 +137,13 @@ class Assembly:
     def _build_heartbeat(self) -> Heartbeat:
         return Heartbeat(
             database=self._database("heartbeat"),
-            worker_id=self._holder,
+            worker_id=self._worker_id,
             metadata=self._metadata,
             channel=lambda: self._channel() if self.settings.listen and self.settings.notify else None,
             on_lost=self._lose_lease,
-            on_beat=self._record_statistics,
             interval=self.settings.heartbeat_interval,
             timeout=self.settings.worker_timeout,
+            clock=lease_clock,
             on_trouble=self.news.trouble,
         )
 
@@ -193,34 +202,19 @@ class Assembly:
         )
 
     def _troubles(self) -> list[BaseException | None]:
-        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
+        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics, self.cron)
         return [part.trouble for part in parts if part is not None]
 
     def _may_claim(self) -> bool:
-        is_able = bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
-        return is_able and not self.releaser.is_returning
+        return bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
 
     def _give_back(self, stretches: Sequence[Stretch]) -> None:
-        queue_ids = [stretch.queue_id for stretch in stretches if stretch.queue_id is not None]
-        self.releaser.put_back(list(interrupted(stretches)), queue_ids)
+        queues = [stretch.queue for stretch in stretches if stretch.queue is not None]
+        self.releaser.put_back(list(interrupted(stretches)), queues)
 
     def _note_released(self, outcomes: Sequence[Outcome]) -> None:
         self.tally.add(outcomes, self.claimer.identifier_of)
         self.news.released(outcomes)
-
-    def _record_statistics(self, open_cursor: OpenCursor) -> None:
-        rows = self.tally.drain()
-        if not rows:
-            return
-        # Here, as the first beat has nothing to record.
-        from django_graphile_worker.sql import statistics
-
-        try:
-            with open_cursor() as cursor:
-                statistics.record(cursor, rows, schema=self.settings.schema)
-        except Exception:
-            self.tally.restore(rows)
-            raise
 
     def _look_every(self) -> float:
         interval = self.settings.poll_interval
@@ -233,11 +227,11 @@ class Assembly:
         if seconds < self.settings.poll_interval:
             self.fetcher.expect(seconds)
 
-    def _holder(self) -> str:
+    def _worker_id(self) -> str:
         return self.worker_id
 
     def _job_of(self, claim: Claim) -> Job:
-        run = Run(claim, self._holder, time.monotonic())
+        run = Run(claim, time.monotonic())
         run.task = self.claimer.task_of(claim.task_id)
         return run.job
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections, transaction
 
-from django_graphile_worker.sql.claims import complete_in_transaction
+from django_graphile_worker.sql.releases import complete_in_transaction
 from django_graphile_worker.worker.run import LostAtomicClaimError, Run
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -21,8 +21,6 @@ _IN_DOUBT = (
 
 def run_atomically(run: Run, perform: Callable[[Run], Any], *, using: str, schema: str) -> Any:
     """Perform a job and delete its row; both are kept, or neither is."""
-    # Asked before the task begins: the claim is this holder's, whoever we are afterwards.
-    holder = run.holder()
     ended, committed = False, False
     result: Any = None
 
@@ -35,7 +33,7 @@ def run_atomically(run: Run, perform: Callable[[Run], Any], *, using: str, schem
             # The first hook to be registered is the first to be called.
             transaction.on_commit(note_commit, using=using)
             result = perform(run)
-            _complete(run, using=using, schema=schema, holder=holder)
+            _complete(run, using=using, schema=schema)
             ended = True
     except BaseException as error:
         if not committed:
@@ -47,7 +45,7 @@ def run_atomically(run: Run, perform: Callable[[Run], Any], *, using: str, schem
     return result
 
 
-def _complete(run: Run, *, using: str, schema: str, holder: str) -> None:
+def _complete(run: Run, *, using: str, schema: str) -> None:
     with connections[using].cursor() as cursor:
-        if not complete_in_transaction(cursor, run.claim, schema=schema, holder=holder):
+        if not complete_in_transaction(cursor, run.claim, schema=schema):
             raise LostAtomicClaimError("the claim was lost while the task ran: its effects were rolled back")

@@ -18,7 +18,7 @@ from django_graphile_worker.conf import Settings
 from django_graphile_worker.exceptions import ConfigurationError, SchemaError
 from django_graphile_worker.flags import checked_flags
 from django_graphile_worker.registry import Task
-from django_graphile_worker.sql import claims, visibility
+from django_graphile_worker.sql import claims, releases, visibility
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
@@ -43,19 +43,21 @@ class Claimer:
         settings: Settings,
         tasks: Mapping[str, Task[Any, Any]],
         *,
-        holder: Callable[[], str],
+        worker_id: Callable[[], str],
         notify: bool = True,
     ) -> None:
         self._database = database
         self._notify = notify
-        # What this process knows to have, as (job id, attempt).
-        self.in_hand: set[tuple[int, int]] = set()
-        self._lost_queues: set[int] = set()
+        # What this process knows to have, as (job id, holder).
+        self.in_hand: set[tuple[int, str]] = set()
+        self._lost_queues: set[releases.HeldQueue] = set()
         self._look_for_lost_at = time.monotonic() + REVIEW_INTERVAL
         self._in_doubt_until = 0.0
         self._settings = settings
         self._tasks = tasks
-        self._holder = holder
+        self._worker_id = worker_id
+        # Counts the claim statements: with the worker's id, what locked_by says of each.
+        self._epoch = 0
         self._by_id: dict[int, Task[Any, Any]] = {}
         self._task_ids = b"{}"
         self._glancer = Glancer(database, schema=settings.schema)
@@ -75,15 +77,15 @@ class Claimer:
         if resume_after is not None and not self._found_queues:
             # Looking for free queues among thousands that are held costs more than the claim.
             max_queues = 0
-        holder = self._holder()
+        worker_id = self._worker_id()
         try:
             claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
         except psycopg.Error:
             self._doubt()
             raise
-        if self._has_changed(holder):
+        if self._has_changed(worker_id):
             return claims.Claimed(claims=[], seconds_until_next=None, was_full=True)
-        self.in_hand.update([(claim.id, claim.attempts) for claim in claimed.claims])
+        self.in_hand.update([(claim.id, claim.holder) for claim in claimed.claims])
         self._glancer.learn_from(claimed)
         if max_queues > 0:
             self._found_queues = any(claim.queue_id is not None for claim in claimed.claims)
@@ -100,11 +102,11 @@ class Claimer:
         now = time.monotonic()
         if now > self._look_for_lost_at or now - self._reviewed_at > REVIEW_INTERVAL:
             return []
-        holder = self._holder()
+        worker_id = self._worker_id()
         try:
             found = self._glancer(
                 max_jobs,
-                holder=holder,
+                holder=self._next_holder(),
                 task_ids=self._task_ids,
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
@@ -112,15 +114,20 @@ class Claimer:
         except psycopg.Error:
             self._doubt()
             raise
-        if self._has_changed(holder):
+        if self._has_changed(worker_id):
             return []
         for claim in found:
-            self.in_hand.add((claim.id, claim.attempts))
+            self.in_hand.add((claim.id, claim.holder))
         return found
 
-    def _has_changed(self, holder: str) -> bool:
+    def _next_holder(self) -> str:
+        """What locked_by is to say after the next claim statement: never the same twice, also when no answer comes."""
+        self._epoch += 1
+        return f"{self._worker_id()}/{self._epoch}"
+
+    def _has_changed(self, worker_id: str) -> bool:
         """Was the lease lost during the claim? Then what it brought is somebody else's, or soon will be."""
-        if holder == self._holder():
+        if worker_id == self._worker_id():
             return False
         self._doubt()
         return True
@@ -141,7 +148,7 @@ class Claimer:
             return claims.claim_jobs(
                 cursor,
                 schema=self._settings.schema,
-                holder=self._holder(),
+                holder=self._next_holder(),
                 task_ids=list(self._by_id),
                 max_jobs=max_jobs,
                 max_queues=max_queues,
@@ -153,7 +160,7 @@ class Claimer:
 
     def let_go(self, ended: Iterable[claims.Claim]) -> None:
         """These are in hand no more."""
-        self.in_hand.difference_update([(claim.id, claim.attempts) for claim in ended])
+        self.in_hand.difference_update([(claim.id, claim.holder) for claim in ended])
 
     @property
     def is_in_doubt(self) -> bool:
@@ -166,27 +173,31 @@ class Claimer:
         Nobody else would. To be called by the one who claims, or in its absence: a
         claim whose answer is on its way looks just the same.
         """
-        schema, holder = self._settings.schema, self._holder()
+        schema = self._settings.schema
         # Before the look: what is let go after it was in hand when it was seen.
         in_hand = self.in_hand.copy()
         with self._database.cursor() as cursor:
-            held = claims.claims_of(cursor, schema=schema, holder=holder)
-            lost = [job for job in held if (job.id, job.attempts) not in in_hand]
-            # A cancelled job's attempts are no longer those it was claimed with.
-            known_ids = {job_id for job_id, _ in in_hand} if lost else ()
-            lost = [job for job in lost if job.id not in known_ids]
+            held = releases.claims_of(cursor, schema=schema, worker_id=self._worker_id())
+            lost = [job for job in held if (job.id, job.holder) not in in_hand]
             # Noted first: once its jobs are back, nothing tells that a queue was lost with them.
-            self._lost_queues.update(job.queue_id for job in lost if job.queue_id is not None)
+            self._lost_queues.update(
+                releases.HeldQueue(job.queue_id, job.holder) for job in lost if job.queue_id is not None
+            )
             if lost:
-                claims.return_jobs(cursor, lost, schema=schema, holder=holder)
-            if self._lost_queues:
-                queue_ids = list(self._lost_queues)
-                claims.release_queues(
-                    cursor, queue_ids, schema=schema, holder=holder, notify=self._notify, unless_in_use=True
-                )
-                self._lost_queues.clear()
+                releases.return_jobs(cursor, lost, schema=schema)
+        self._release_lost_queues()
         interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else REVIEW_INTERVAL
         self._look_for_lost_at = time.monotonic() + interval
+
+    def _release_lost_queues(self) -> None:
+        if not self._lost_queues:
+            return
+        queues, schema = list(self._lost_queues), self._settings.schema
+        with self._database.cursor() as cursor:
+            releases.release_queues(cursor, queues, schema=schema)
+        with self._database.cursor() as cursor:
+            releases.waiting_queues(cursor, [queue.id for queue in queues], schema=schema, notify=self._notify)
+        self._lost_queues.clear()
 
     def task_of(self, task_id: int) -> Task[Any, Any] | None:
         return self._by_id.get(task_id)

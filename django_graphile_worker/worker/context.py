@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from django_graphile_worker.jobs import JobOptions, TaskLike
+    from django_graphile_worker.worker.run import Run
 
 logger = logging.getLogger("django_graphile_worker.task")
 
 
 class Abort:
-    """An event that is set when the worker is about to stop; async code may also await it."""
+    """Tells one run of a job to stop now; async code may also await it. Every run has its own."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -34,7 +36,7 @@ class Abort:
         return self._event.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the worker stops, or for ``timeout`` seconds; tells which it was."""
+        """Block until the run is to stop, or for ``timeout`` seconds; True when it is to stop."""
         return self._event.wait(timeout)
 
     def set(self) -> None:
@@ -64,6 +66,39 @@ class Abort:
                 self._waiters.pop(future, None)
 
 
+class Aborts:
+    """The aborts of all runs of a worker. Each is made when its task first asks for it: most tasks never do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Weak: what a task has left running is told too, for as long as it holds the abort.
+        self._made: WeakSet[Abort] = WeakSet()
+        self._are_all_set = False
+
+    def of(self, run: Run) -> Abort:
+        """The abort of this run."""
+        if run.abort is None:
+            with self._lock:
+                if run.abort is None:
+                    abort = Abort()
+                    self._made.add(abort)
+                    if self._are_all_set:
+                        abort.set()
+                    run.abort = abort
+        return run.abort
+
+    def is_set_for(self, run: Run) -> bool:
+        return self._are_all_set or (run.abort is not None and run.abort.is_set())
+
+    def set_all(self) -> None:
+        """Every run is to stop now, and every run to come."""
+        with self._lock:
+            self._are_all_set = True
+            made = list(self._made)
+        for abort in made:
+            abort.set()
+
+
 def _resolve(future: asyncio.Future[bool]) -> None:
     if not future.done():
         future.set_result(True)
@@ -87,15 +122,20 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
 class Helpers:
     """Given to tasks that take ``(payload, helpers)``."""
 
-    __slots__ = ("_build_job", "_job", "_logger", "abort", "using")
+    __slots__ = ("_build_abort", "_build_job", "_job", "_logger", "using")
 
-    def __init__(self, build_job: Callable[[], Job], *, using: str, abort: Abort) -> None:
+    def __init__(self, build_job: Callable[[], Job], *, using: str, build_abort: Callable[[], Abort] = Abort) -> None:
         self._build_job = build_job
+        self._build_abort = build_abort
         self._job: Job | None = None
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
         # The alias of the database that the job lives in.
         self.using = using
-        self.abort = abort
+
+    @property
+    def abort(self) -> Abort:
+        """Set when this run is to stop now, because the worker is about to stop. Each run has one of its own."""
+        return self._build_abort()
 
     @property
     def job(self) -> Job:

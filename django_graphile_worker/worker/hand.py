@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcome import Failed, Interrupted, Outcome, Succeeded
 
 
@@ -15,7 +16,7 @@ class Hand:
         self.succeeded: list[Succeeded] = []
         self.failed: list[Failed] = []
         self.interrupted: list[Interrupted] = []
-        self.queue_ids: list[int] = []
+        self.queues: list[HeldQueue] = []
         # The connection broke under an earlier try: rows that are gone now may well
         # have gone then.
         self.is_in_doubt = is_in_doubt
@@ -23,17 +24,17 @@ class Hand:
         self.offer_at = offer_at
 
     def __len__(self) -> int:
-        return len(self.succeeded) + len(self.failed) + len(self.interrupted) + len(self.queue_ids)
+        return len(self.succeeded) + len(self.failed) + len(self.interrupted) + len(self.queues)
 
-    def put(self, item: Outcome | int) -> None:
+    def put(self, item: Outcome | HeldQueue) -> None:
         if type(item) is Succeeded:
             self.succeeded.append(item)
         elif type(item) is Failed:
             self.failed.append(item)
         elif type(item) is Interrupted:
             self.interrupted.append(item)
-        elif isinstance(item, int):
-            self.queue_ids.append(item)
+        elif isinstance(item, HeldQueue):
+            self.queues.append(item)
 
     def outcomes(self) -> Sequence[Outcome]:
         return [*self.succeeded, *self.failed, *self.interrupted]
@@ -44,10 +45,15 @@ def give_queues_to_their_jobs(hand: Hand, hands: Iterable[Hand]) -> int:
 
     Those that are free come first in the hand, and stay there as long as they are not let go; how many.
     """
-    holders = {outcome.claim.queue_id: each for each in hands for outcome in each.outcomes()}
-    for queue_id in hand.queue_ids:
-        if holders.get(queue_id, hand) is not hand:
-            holders[queue_id].queue_ids.append(queue_id)
-    staying = [queue_id for queue_id in hand.queue_ids if holders.get(queue_id, hand) is hand]
-    hand.queue_ids[:] = sorted(staying, key=lambda queue_id: queue_id in holders)
-    return sum(queue_id not in holders for queue_id in staying)
+    needed_by = {_queue_of(outcome): each for each in hands for outcome in each.outcomes()}
+    for queue in hand.queues:
+        if needed_by.get(queue, hand) is not hand:
+            needed_by[queue].queues.append(queue)
+    staying = [queue for queue in hand.queues if needed_by.get(queue, hand) is hand]
+    hand.queues[:] = sorted(staying, key=lambda queue: queue in needed_by)
+    return sum(queue not in needed_by for queue in staying)
+
+
+def _queue_of(outcome: Outcome) -> HeldQueue | None:
+    claim = outcome.claim
+    return None if claim.queue_id is None else HeldQueue(claim.queue_id, claim.holder)

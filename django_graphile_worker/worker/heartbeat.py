@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 from django_graphile_worker.sql import workers
@@ -13,8 +12,6 @@ from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 # How often the locks of long jobs are looked at.
 RENEWAL_INTERVAL = 600.0
-
-OpenCursor = Callable[[], AbstractContextManager[Any]]
 
 
 class Heartbeat(Service):
@@ -30,7 +27,6 @@ class Heartbeat(Service):
         metadata: Callable[[], Mapping[str, Any]],
         channel: Callable[[], str | None],
         on_lost: Callable[[], None],
-        on_beat: Callable[[OpenCursor], None] = lambda open_cursor: None,
         interval: float,
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
@@ -42,8 +38,6 @@ class Heartbeat(Service):
         self._metadata = metadata
         self._channel = channel
         self._on_lost = on_lost
-        # What else is worth writing down now and then, on the same way; mostly nothing, so no cursor is open yet.
-        self._on_beat = on_beat
         self._interval = interval
         self._timeout = timeout
         self._clock = clock
@@ -76,7 +70,6 @@ class Heartbeat(Service):
                 self._steady_since = began
             self._last_beat = began
             self._renew_long_claims()
-            self._on_beat(self._database.cursor)
         else:
             self._on_lost()
             self.register()
@@ -93,7 +86,6 @@ class Heartbeat(Service):
         return self.holds_lease and self._clock() - self._steady_since >= self._interval
 
     def deregister(self) -> None:
-        self._on_beat(self._database.cursor)
         with self._database.cursor() as cursor:
             workers.deregister_worker(cursor, self._worker_id(), schema=self._database.schema)
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
 from django_graphile_worker.routing import queue_aliases
 from django_graphile_worker.schedule import collect
-from django_graphile_worker.worker.process import (
-    StopRequest,
-    handled_signals,
-    run_until_drained,
-    run_until_stopped,
-    shut_down,
-    start_all,
-)
+from django_graphile_worker.worker.process import run_until_drained, run_until_stopped, shut_down, start_all
 from django_graphile_worker.worker.runner import Runner
+from django_graphile_worker.worker.signal_handling import handled_signals
+from django_graphile_worker.worker.stopping import StopRequest, StopState, state_of
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from django_graphile_worker.worker.options import OnceOptions, WorkerOptions
 
 
-def run_worker(*, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Any) -> int:
+def run_worker(
+    *, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Unpack[WorkerOptions]
+) -> int:
     """Work until SIGTERM or SIGINT, or until ``stop``, a ``StopRequest``, is called from another thread.
 
     ``overrides`` are settings in lower case (``concurrency=20``). Returns the exit
@@ -38,7 +40,9 @@ def run_worker(*, databases: Sequence[str] = (), stop: StopRequest | None = None
     return supervised(runners, request, once=False)
 
 
-def run_once(*, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Any) -> int:
+def run_once(
+    *, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Unpack[OnceOptions]
+) -> int:
     """Run everything that is runnable now, then return the exit code."""
     from django_graphile_worker.worker import embedding
 
@@ -52,7 +56,7 @@ def run_once(*, databases: Sequence[str] = (), stop: StopRequest | None = None, 
 class Worker:
     """A worker beside something else: ``with Worker(concurrency=5): serve()``."""
 
-    def __init__(self, *, databases: Sequence[str] = (), **overrides: Any) -> None:
+    def __init__(self, *, databases: Sequence[str] = (), **overrides: Unpack[WorkerOptions]) -> None:
         from django_graphile_worker.worker import embedding
 
         self._settings = embedding.settings("Worker", overrides)
@@ -60,20 +64,25 @@ class Worker:
         self._databases = queue_aliases(databases)
         self._lock = threading.Lock()
         # One for each database while it runs: a runner lives once.
-        self.runners: list[Runner] = []
+        self._runners: list[Runner] = []
+
+    @property
+    def is_running(self) -> bool:
+        """Was it started, and not stopped since?"""
+        return bool(self._runners)
 
     def start(self) -> None:
         """Start working, in threads of this process; a worker that was stopped may be started again."""
         with self._lock:
-            if self.runners:
+            if self._runners:
                 raise GraphileWorkerError(
                     "Worker.start(): expected a worker that does not run, got one that was started before. "
                     "Call stop() first, or make another Worker."
                 )
             self._ask_django(self._databases)
-            self.runners = build_runners(self._databases, self._settings)
+            self._runners = build_runners(self._databases, self._settings)
         try:
-            start_all(self.runners)
+            start_all(self._runners)
         except BaseException:
             self.stop("it could not start")
             raise
@@ -86,7 +95,7 @@ class Worker:
         heed ``helpers.abort`` goes on until it returns or this process ends.
         """
         with self._lock:
-            runners, self.runners = self.runners, []
+            runners, self._runners = self._runners, []
         ending = shut_down(runners, reason)
         return ending.was_released and not ending.was_cut_off
 
@@ -112,9 +121,9 @@ def build_runners(databases: Sequence[str], settings: conf.Settings, *, with_cro
     ]
 
 
-def supervised(runners: Sequence[Runner], stop: StopRequest | None, *, once: bool, waits: bool = False) -> int:
+def supervised(runners: Sequence[Runner], stop: StopState | None, *, once: bool, waits: bool = False) -> int:
     """Run them with signals handled, where this thread may."""
-    request = StopRequest() if stop is None else stop
+    request = StopState() if stop is None else stop
     try:
         with handled_signals(request):
             if once:
@@ -125,10 +134,10 @@ def supervised(runners: Sequence[Runner], stop: StopRequest | None, *, once: boo
             request.close()
 
 
-def _checked_stop(stop: Any) -> StopRequest | None:
+def _checked_stop(stop: Any) -> StopState | None:
     if stop is not None and not isinstance(stop, StopRequest):
         raise InvalidTypeError(
             f"stop: expected a StopRequest, got {stop!r}. Make one with django_graphile_worker.StopRequest(), "
             "and call it to stop the worker."
         )
-    return stop
+    return None if stop is None else state_of(stop)

@@ -8,6 +8,7 @@ from typing import TypeVar
 import psycopg
 from psycopg import errors
 
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database import WRONG_SERVER
 from django_graphile_worker.worker.hand import Hand
 from django_graphile_worker.worker.outcome import Outcome
@@ -23,7 +24,7 @@ CONNECTION_TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, *WRONG_S
 # An answer, and a plain one: nothing was done. Fewer may do.
 TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceeded)
 
-AnyItem = TypeVar("AnyItem", bound=Outcome | int)
+AnyItem = TypeVar("AnyItem", bound=Outcome | HeldQueue)
 Answer = TypeVar("Answer")
 
 
@@ -54,7 +55,13 @@ class Offering:
                 raise
             if len(some) == 1:
                 spent = self._clock() - began
-                self._tell(error, self._refused.set_aside(items.pop(0), is_in_doubt=hand.is_in_doubt, spent=spent))
+                delay = self._refused.set_aside(
+                    items.pop(0),
+                    is_in_doubt=hand.is_in_doubt,
+                    spent=spent,
+                    is_plain=not isinstance(error, TOO_MUCH),
+                )
+                self._tell(error, delay)
             elif isinstance(error, TOO_MUCH):
                 self._tell(error, 0.0)
             return None

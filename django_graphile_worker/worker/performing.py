@@ -11,8 +11,9 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError, UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
+from django_graphile_worker.worker import forking
 from django_graphile_worker.worker.binding import Binding, bind
-from django_graphile_worker.worker.context import Abort, Helpers
+from django_graphile_worker.worker.context import Aborts, Helpers
 from django_graphile_worker.worker.eventloop import EventLoop
 from django_graphile_worker.worker.run import Run
 
@@ -30,11 +31,11 @@ _current_run: ContextVar[Run] = ContextVar("graphile_worker_run")
 class Performer:
     """Makes, for each task, the function that performs its jobs."""
 
-    def __init__(self, *, settings: conf.Settings, using: str, event_loop: EventLoop, abort: Abort) -> None:
+    def __init__(self, *, settings: conf.Settings, using: str, event_loop: EventLoop, aborts: Aborts) -> None:
         self._settings = settings
         self._using = using
         self._event_loop = event_loop
-        self._abort = abort
+        self._aborts = aborts
         self._performs: dict[Task[Any, Any] | None, Perform] = {None: _unknown}
         self._bindings: dict[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
@@ -72,21 +73,20 @@ class Performer:
     def _plainly(self, function: Callable[[Any], Any]) -> Perform:
         def perform(run: Run) -> Any:
             result = function(run.decode())
-            if result is not None:
-                self._settle(run, result)
+            return None if result is None else self._settled(run, result)
 
         return perform
 
     def _bound(self, binding: Binding) -> Perform:
         def perform(run: Run) -> Any:
-            self._settle(run, binding.call(run.decode(), self._helpers(run)))
+            return self._settled(run, binding.call(run.decode(), self._helpers(run)))
 
         return perform
 
     def _on_the_loop(self, binding: Binding) -> Perform:
         def perform(run: Run) -> Any:
             payload, helpers = run.decode(), self._helpers(run)
-            self._settle(run, self._event_loop.run(lambda: _awaited(binding.call(payload, helpers))))
+            return self._settled(run, self._event_loop.run(lambda: _awaited(binding.call(payload, helpers))))
 
         return perform
 
@@ -104,6 +104,7 @@ class Performer:
                 from django_graphile_worker.worker import results
 
                 results.raise_failures(run, result)
+            return result
 
         return perform
 
@@ -111,7 +112,19 @@ class Performer:
         from django_graphile_worker.worker.atomic import run_atomically
 
         def perform_atomically(run: Run) -> Any:
-            return run_atomically(run, perform, using=self._using, schema=self._settings.schema)
+            return run_atomically(run, perform_here, using=self._using, schema=self._settings.schema)
+
+        def perform_here(run: Run) -> Any:
+            # A forked process shares the connection: it must end before it completes the job, or rolls it back.
+            born_in, error = forking.generation, None
+            try:
+                return perform(run)
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                forking.end_child(born_in, error)
+                error = None
 
         return perform_atomically
 
@@ -131,13 +144,14 @@ class Performer:
         return self._bindings[run.task].call(job.payload, self._helpers(run, job))
 
     def _helpers(self, run: Run, job: Job | None = None) -> Helpers:
-        return Helpers(lambda: job or run.job, using=self._using, abort=self._abort)
+        return Helpers(lambda: job or run.job, using=self._using, build_abort=lambda: self._aborts.of(run))
 
-    def _settle(self, run: Run, result: Any) -> None:
-        """Await what a task returned instead of awaiting it, and raise what its results say went wrong."""
+    def _settled(self, run: Run, result: Any) -> Any:
+        """Await what a task returned instead of awaiting it, raise what its results say went wrong; the result."""
         if type(result) not in _SAYS_NOTHING:
             result = self._finished(result)
             (self._judge or self._load_judge())(run, result)
+        return result
 
     def _finished(self, result: Any) -> Any:
         if inspect.isawaitable(result) or _holds_awaitables(result):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.hand import Hand
 from django_graphile_worker.worker.offering import BATCH, CONNECTION_TROUBLE, Offering
 from django_graphile_worker.worker.outcome import CompletedAtomically, Interrupted, Outcome, Succeeded
@@ -53,9 +54,8 @@ class Releaser(Service):
         super().__init__(on_trouble=on_trouble)
         self._on_released = on_released
         self._on_settled = on_settled
-        self._on_returned = on_returned
         self._on_close = on_close
-        self._inbox: deque[Outcome | int] = deque()
+        self._inbox: deque[Outcome | HeldQueue] = deque()
         self._hand = Hand()
         self._refused = Refused(clock)
         self._settlement = Settlement(
@@ -65,39 +65,27 @@ class Releaser(Service):
             on_settled=on_settled,
             on_lost=on_lost,
             on_retry=on_retry,
-            on_given_back=self._note_given_back,
+            on_returned=on_returned,
             on_queues_free=on_queues_free,
         )
         self._is_empty = threading.Event()
         self._is_empty.set()
         self._is_resting = True
-        self._being_returned: set[int] = set()
 
-    def put(self, outcome: Outcome | int) -> None:
-        """Take an outcome, or the id of a queue whose stretch is over."""
+    def put(self, outcome: Outcome | HeldQueue) -> None:
+        """Take an outcome, or a queue whose stretch is over."""
         self._inbox.append(outcome)
         if self._is_resting:
             self._is_resting = False
             self._is_empty.clear()
             self.wake()
 
-    def put_back(self, outcomes: Sequence[Interrupted], queue_ids: Sequence[int]) -> None:
+    def put_back(self, outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
         """Take jobs that never began, and the queues that go with them."""
-        self._being_returned.update(outcome.claim.id for outcome in outcomes)
         for outcome in outcomes:
             self.put(outcome)
-        for queue_id in queue_ids:
-            self.put(queue_id)
-
-    @property
-    def is_returning(self) -> bool:
-        """Are jobs on their way back?
-
-        A job that is given back has its attempt again. Were it claimed by the same
-        worker before the answer is here, and the answer lost, then the second try
-        to give it back would take the new claim for the old one.
-        """
-        return bool(self._being_returned)
+        for queue in queues:
+            self.put(queue)
 
     def step(self) -> float:
         """Release everything that has come in."""
@@ -125,6 +113,13 @@ class Releaser(Service):
     @property
     def in_hand(self) -> int:
         return len(self._inbox) + len(self._hand) + len(self._refused)
+
+    @property
+    def refused_for_good(self) -> list[int]:
+        """The jobs whose results the database keeps refusing, once nothing else is in hand."""
+        if self._inbox or self._hand or not self._refused.is_hopeless:
+            return []
+        return self._refused.job_ids()
 
     def close(self) -> None:
         self._on_close()
@@ -158,17 +153,8 @@ class Releaser(Service):
             self._settlement.release_queues(hand, (self._hand, *self._refused))
         except CONNECTION_TROUBLE:
             hand.is_in_doubt = True
-            if hand is not self._hand:
-                # Claims have gone on meanwhile: giving one back again could take a new
-                # claim for the old. It is swept when this worker is gone.
-                hand.interrupted.clear()
             raise
         hand.is_in_doubt = False
-
-    def _note_given_back(self, outcomes: Sequence[Interrupted]) -> None:
-        self._being_returned.difference_update(outcome.claim.id for outcome in outcomes)
-        if not self._being_returned:
-            self._on_returned()
 
     def _tell(self, error: psycopg.Error, delay: float) -> None:
         if self._on_trouble is not None:

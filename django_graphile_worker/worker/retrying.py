@@ -18,16 +18,19 @@ LONGEST_DELAY = timedelta(days=36_525).total_seconds()
 _MOST_TRACEBACKS = 10
 
 
-def failed(run: Run, error: BaseException, *, limit: int, leftovers: Sequence[str] = ()) -> Failed:
+def failed(
+    run: Run, error: BaseException, *, limit: int, is_redacted: bool = True, leftovers: Sequence[str] = ()
+) -> Failed:
     """The outcome of a run that ended with an exception."""
     delay, remark = _delay(run, error)
     is_permanent = _is_permanent(error)
     final = final_remark(run.claim.attempts, run.claim.max_attempts) if is_permanent else ""
     remarks = [final, remark, *(f"The task also left {leftover}." for leftover in leftovers)]
+    text = _text(error, limit, "\n".join(filter(None, remarks)))
     return Failed(
         run.claim,
         run.duration,
-        error=_text(error, limit, "\n".join(filter(None, remarks))),
+        error=failure.redacted(text, limit) if is_redacted else text,
         delay=delay,
         permanent=is_permanent,
         payload_text=remaining_payload(run, error),

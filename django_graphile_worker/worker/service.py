@@ -8,6 +8,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from django_graphile_worker.worker import forking
+
 Trouble = Callable[[str, BaseException, float], None]
 
 FIRST_RETRY = 0.1
@@ -106,9 +108,12 @@ class Service(ABC):
         return self._thread is not None and not self._thread.is_alive() and not self.is_stopping
 
     def _run(self) -> None:
+        born_in = forking.generation
         try:
             while not self._stopping.is_set():
                 self._was_told = self.rest(self.round())
+                # A step may have called code of the site.
+                forking.end_child(born_in)
         finally:
             self.close()
 

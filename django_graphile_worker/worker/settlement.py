@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
-from django_graphile_worker.sql.claims import Claim, Failure
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.worker.hand import Hand, give_queues_to_their_jobs
 from django_graphile_worker.worker.offering import Offering
 from django_graphile_worker.worker.outcome import Failed, Interrupted, Outcome, Succeeded
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         def give_back(self, claims: Sequence[Claim]) -> set[int]: ...
         def give_back_remains(self, ended: Sequence[tuple[Claim, str]]) -> set[int]: ...
         def still_claimed(self, claims: Sequence[Claim]) -> set[int]: ...
-        def release_queues(self, queue_ids: Sequence[int], *, unless_in_use: bool) -> set[int]: ...
+        def release_queues(self, queues: Sequence[HeldQueue]) -> set[int]: ...
 
 
 UNSTORABLE = "The error of this job could not be stored: {error}"
@@ -45,7 +45,7 @@ class Settlement:
         on_settled: Callable[[Sequence[Outcome]], None],
         on_lost: Callable[[Outcome], None],
         on_retry: Callable[[float], None],
-        on_given_back: Callable[[Sequence[Interrupted]], None],
+        on_returned: Callable[[], None],
         on_queues_free: Callable[[set[int]], None],
     ) -> None:
         self._ledger = ledger
@@ -55,7 +55,8 @@ class Settlement:
         self._on_settled = on_settled
         self._on_lost = on_lost
         self._on_retry = on_retry
-        self._on_given_back = on_given_back
+        # Called when jobs are back, for whoever may claim them again.
+        self._on_returned = on_returned
         self._on_queues_free = on_queues_free
 
     def settle(self, hand: Hand) -> None:
@@ -85,15 +86,9 @@ class Settlement:
             return self._ledger.give_back([claim for claim, _ in remains])
 
     def _return_interrupted(self, hand: Hand) -> None:
-        before = list(hand.interrupted)
-        if not before:
-            return
-        try:
+        if hand.interrupted:
             self._settle(hand, hand.interrupted, self._give_back)
-        finally:
-            # Also when the connection breaks: those that are back by then are in no hand to be asked for again.
-            kept = {outcome.claim.id for outcome in hand.interrupted}
-            self._on_given_back([outcome for outcome in before if outcome.claim.id not in kept])
+            self._on_returned()
 
     def _fail(self, outcomes: Sequence[Failed]) -> Container[int]:
         try:
@@ -142,18 +137,16 @@ class Settlement:
 
     def release_queues(self, hand: Hand, hands: Iterable[Hand]) -> None:
         """Let go of the queues in a hand, but those that jobs in any of the hands still need."""
-        if not hand.queue_ids:
+        if not hand.queues:
             return
         free = give_queues_to_their_jobs(hand, hands)
-        # In doubt: it may be free since the last try, and ours again with other jobs.
-        release = partial(self._ledger.release_queues, unless_in_use=hand.is_in_doubt)
-        waiting = len(hand.queue_ids) - free
-        while len(hand.queue_ids) > waiting:
+        waiting = len(hand.queues) - free
+        while len(hand.queues) > waiting:
             # In the hand until they are let go: who drains the queue must see that something is left to do.
-            some = hand.queue_ids[: min(self._offering.portion, len(hand.queue_ids) - waiting)]
-            wanted = self._offering.offer(hand, hand.queue_ids, some, release)
+            some = hand.queues[: min(self._offering.portion, len(hand.queues) - waiting)]
+            wanted = self._offering.offer(hand, hand.queues, some, self._ledger.release_queues)
             if wanted is not None:
-                del hand.queue_ids[: len(some)]
+                del hand.queues[: len(some)]
             if wanted:
                 self._on_queues_free(wanted)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcome import Interrupted, Outcome
 from django_graphile_worker.worker.stretches import Stretch
 
@@ -34,12 +35,14 @@ class Slots:
         *,
         run: Run,
         on_outcome: Callable[[Outcome], None],
-        on_queue_done: Callable[[int], None],
+        on_queue_done: Callable[[HeldQueue], None],
         on_hungry: Callable[[], None],
         on_thread_end: Callable[[], None] = lambda: None,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
         self.concurrency = concurrency
         self._run = run
+        self._may_begin = may_begin
         self._on_outcome = on_outcome
         self._on_queue_done = on_queue_done
         self._on_hungry = on_hungry
@@ -186,12 +189,12 @@ class Slots:
         for _ in self._threads:
             self._calls.put(True)
 
-    def abandon(self, claims: Iterable[Claim]) -> list[Outcome | int]:
+    def abandon(self, claims: Iterable[Claim]) -> list[Outcome | HeldQueue]:
         """Stop listening to jobs that would not end: they go back as if they had not begun."""
         self._is_abandoned = True
-        queue_ids = {stretch.queue_id for stretch in self._current if stretch is not None}
+        queues = {stretch.queue for stretch in self._current if stretch is not None}
         outcomes = [Interrupted(claim, 0.0) for claim in claims]
-        return [*outcomes, *(queue_id for queue_id in queue_ids if queue_id is not None)]
+        return [*outcomes, *(queue for queue in queues if queue is not None)]
 
     def wait_for_change(self, timeout: float) -> None:
         """Wait until a slot has finished something, this long at most."""
@@ -285,13 +288,16 @@ class Slots:
                 claim = claims.pop()
             except IndexError:
                 break
-            outcome = self._run(claim)
+            # A worker that was suspended holds claims that another worker may have by now.
+            outcome = self._run(claim) if self._may_begin() else Interrupted(claim, 0.0)
             if self._is_abandoned:
                 return
             self._busy_seconds[place] += outcome.duration
             self._on_outcome(outcome)
+            # Not kept while the next job runs: it has the result, which may be large.
+            del outcome
             # Only now: who sees it finished must find its outcome handed over.
             self._finished[place] += 1
-        if stretch.queue_id is not None:
+        if stretch.queue is not None:
             with self.taking_back:
-                self._on_queue_done(stretch.queue_id)
+                self._on_queue_done(stretch.queue)

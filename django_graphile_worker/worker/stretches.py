@@ -6,18 +6,20 @@ import time
 from collections.abc import Iterable, Sequence
 
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcome import Interrupted
 
 
 class Stretch:
     """Jobs that one slot runs in order; all of one queue, or just one job."""
 
-    __slots__ = ("claims", "queue_id", "submitted_at")
+    __slots__ = ("claims", "queue", "submitted_at")
 
-    def __init__(self, claims: list[Claim], queue_id: int | None, submitted_at: float) -> None:
+    def __init__(self, claims: list[Claim], queue: HeldQueue | None, submitted_at: float) -> None:
         # The next one last: taking it is one step that no other thread can split.
         self.claims = claims
-        self.queue_id = queue_id
+        # The queue that is to be let go after the last of them.
+        self.queue = queue
         self.submitted_at = submitted_at
 
     def take_back(self) -> list[Claim]:
@@ -42,7 +44,7 @@ def stretches(claims: Sequence[Claim]) -> Iterable[Stretch]:
         if queue_id is None:
             yield Stretch([claim], None, now)
         elif queue_id in by_queue:
-            yield Stretch(by_queue.pop(queue_id), queue_id, now)
+            yield Stretch(by_queue.pop(queue_id), HeldQueue(queue_id, claim.holder), now)
 
 
 def interrupted(stretches: Iterable[Stretch]) -> Iterable[Interrupted]:

@@ -9,7 +9,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -18,7 +19,9 @@ import django
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.worker.leaving import end_in_time, leave
-from django_graphile_worker.worker.process import StopRequest, exit_code, handled_signals
+from django_graphile_worker.worker.process import exit_code
+from django_graphile_worker.worker.signal_handling import DUMP_SIGNAL, handled_signals
+from django_graphile_worker.worker.stopping import StopState
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -33,7 +36,7 @@ CANNOT_START = 70
 # What a child says when it has begun to work; anything else is what keeps it from that.
 STARTED = "started"
 
-ChildMain = Callable[[StopRequest, dict[str, Any]], int]
+ChildMain = Callable[[StopState, dict[str, Any]], int]
 
 
 class Child:
@@ -112,10 +115,26 @@ class Supervisor:
         # What keeps all of them from working.
         self._problem = ""
 
-    def run(self, request: StopRequest) -> int:
+    def run(self, request: StopState) -> int:
         """Keep the children going until asked to stop; the exit code. Raises what keeps them from working at all."""
         for child in self.children:
             self._start(child)
+        with self._passing_on(DUMP_SIGNAL):
+            return self._run(request)
+
+    @contextmanager
+    def _passing_on(self, number: signal.Signals) -> Iterator[None]:
+        """Give a signal that stops nothing to the children, too; only the main thread may."""
+        if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) != signal.SIG_DFL:
+            yield
+            return
+        before = signal.signal(number, lambda *_: self._signal_all(number))
+        try:
+            yield
+        finally:
+            signal.signal(number, before)
+
+    def _run(self, request: StopState) -> int:
         while not request.is_made and not self._has_given_up and any(self._is_wanted(c) for c in self.children):
             self._watch(request)
         code = self._stop(request)
@@ -127,7 +146,7 @@ class Supervisor:
         # Until it is buried, not just dead: it may have said what keeps it from working.
         return child.process is not None or self._replaces
 
-    def _watch(self, request: StopRequest) -> None:
+    def _watch(self, request: StopState) -> None:
         """Wait for a death, a stop request, or the time to start a child again."""
         # One that died a moment ago has a sentinel, too, which does not let us wait.
         sentinels = [child.process.sentinel for child in self.children if child.process]
@@ -181,7 +200,7 @@ class Supervisor:
         tells_start.close()
         child.started_at = self._clock()
 
-    def _stop(self, request: StopRequest) -> int:
+    def _stop(self, request: StopState) -> int:
         number = request.signal_number or signal.SIGTERM
         self._signal_all(number)
         was_urgent = False
@@ -209,7 +228,7 @@ class Supervisor:
 def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connection) -> None:
     """In the new process: apart from the terminal's signals, which the parent passes on."""
     os.setpgid(0, 0)
-    request = StopRequest()
+    request = StopState()
     request.on_started = lambda: _tell(tells_start, STARTED)
     with handled_signals(request):
         django.setup()
@@ -232,7 +251,7 @@ def _tell(connection: Connection, message: str) -> None:
         connection.send(message)
 
 
-def _stop_with_parent(request: StopRequest) -> None:
+def _stop_with_parent(request: StopState) -> None:
     """A supervisor that is killed passes no signal on; its children end by themselves."""
     parent = multiprocessing.parent_process()
     if parent is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
+from tests import prerequisites
 from tests.browser import showcase
 
 # Nothing inline, nothing from elsewhere.
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def browser() -> Iterator[Any]:
     """Chromium, or a reason why not."""
     playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    executable = shutil.which("chromium") or shutil.which("google-chrome")
+    executable = prerequisites.find_browser()
     if executable is None:
         pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
     # Playwright runs an event loop in this thread; Django's ORM is used beside it, not inside it.

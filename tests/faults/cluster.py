@@ -30,21 +30,35 @@ BACKUP = ("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "
 class Cluster:
     """A data directory, and the server on it."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        programs: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """``programs``: the directory of a version's programs; None means those of the embedded server."""
         self.directory = directory
+        self._programs = programs
         self._environment = os.environ | dict(environment or {})
+        self._own_settings = dict(settings or {})
         self._is_running = False
 
     @classmethod
     @contextmanager
-    def create(cls, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    def create(
+        cls,
+        environment: Mapping[str, str] | None = None,
+        *,
+        programs: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Iterator[Cluster]:
         # A short path: that of a socket may not be long.
         directory = Path(tempfile.mkdtemp(prefix="dgw-faults-"))
-        cluster = cls(directory / "data", environment)
+        cluster = cls(directory / "data", environment, programs=programs, settings=settings)
         try:
-            embedded_account.open_path_to(directory)
-            embedded_account.make_private_directory(cluster.directory)
-            cluster._initialise()
+            cluster.initialise()
             cluster.start()
             yield cluster
         finally:
@@ -54,7 +68,7 @@ class Cluster:
     @contextmanager
     def standby(self) -> Iterator[Cluster]:
         """A server that follows this one by streaming; made now, and gone before this one."""
-        standby = type(self)(self.directory.parent / "standby")
+        standby = type(self)(self.directory.parent / "standby", programs=self._programs, settings=self._own_settings)
         embedded_account.make_private_directory(standby.directory)
         self._run("pg_basebackup", f"--dbname={self.url()}", f"--pgdata={standby.directory}", *BACKUP)
         # Copied along: the lock on this one's socket, which lies in its data directory.
@@ -69,8 +83,8 @@ class Cluster:
         """From now on this one is the primary."""
         self._pg_ctl("promote")
 
-    def url(self) -> str:
-        return f"postgresql://{embedded.SUPERUSER}@/postgres?host={self.directory}"
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://{embedded.SUPERUSER}@/{database}?host={self.directory}"
 
     def start(self) -> None:
         options = " ".join(f"-c {name}='{value}'" for name, value in self._settings().items())
@@ -80,7 +94,11 @@ class Cluster:
     def stop(self, mode: str = "immediate") -> None:
         if self._is_running:
             self._is_running = False
-            self._pg_ctl("stop", f"--mode={mode}")
+            self.end(mode)
+
+    def end(self, mode: str = "immediate") -> None:
+        """Stop the server on the directory, also one that another process started."""
+        self._pg_ctl("stop", f"--mode={mode}")
 
     def restart(self, mode: str = "immediate") -> None:
         """``immediate`` is what a crash looks like: no goodbye, recovery at the next start."""
@@ -103,9 +121,12 @@ class Cluster:
             connection.execute("select pg_reload_conf()")
 
     def _settings(self) -> dict[str, str]:
-        return SETTINGS | {"unix_socket_directories": str(self.directory)}
+        return SETTINGS | self._own_settings | {"unix_socket_directories": str(self.directory)}
 
-    def _initialise(self) -> None:
+    def initialise(self) -> None:
+        """Make the data directory."""
+        embedded_account.open_path_to(self.directory.parent)
+        embedded_account.make_private_directory(self.directory)
         self._run(
             "initdb",
             f"--pgdata={self.directory}",
@@ -126,7 +147,7 @@ class Cluster:
     def _run(self, command: str, *arguments: str) -> None:
         with tempfile.TemporaryFile("w+") as output:
             finished = subprocess.run(
-                [embedded._binary(command), *arguments],
+                [self._program(command), *arguments],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -139,3 +160,6 @@ class Cluster:
             if finished.returncode:
                 output.seek(0)
                 raise embedded.EmbeddedPostgresError(f"{command} {arguments}: {output.read()}")
+
+    def _program(self, command: str) -> str:
+        return embedded._binary(command) if self._programs is None else str(self._programs / command)

@@ -12,10 +12,8 @@ _IN_PROCESS: dict[str, Callable[[], None]] = {}
 # A function of the schema, what to look for in its text, and what to put there.
 _IN_DATABASE: dict[str, tuple[str, str, str]] = {
     "unfenced complete": (
-        "_private_complete_claims",
-        """where job.locked_by = holder and (
-            job.attempts = ended.attempts
-            or (job.attempts = job.max_attempts and job.updated_at > job.locked_at))""",
+        "_private_complete_claims_v2",
+        "where job.locked_by = ended.holder",
         "where true",
     ),
     "queues that are not exclusive": (
@@ -24,9 +22,19 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "where q.id = any (chosen_queues)",
     ),
     "given back at the price of an attempt": (
-        "_private_return_claims",
-        "greatest(job.attempts - 1, 0)",
-        "job.attempts",
+        "_private_return_claims_v2",
+        "greatest(coalesce(returning_job.attempts, job.attempts) - 1, 0)",
+        "coalesce(returning_job.attempts, job.attempts)",
+    ),
+    "returns that state the worker but not its claim": (
+        "_private_return_claims_v2",
+        "where job.locked_by = ended.holder",
+        "where split_part(job.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
+    ),
+    "queue releases that state the worker but not its claim": (
+        "_private_release_queues_v2",
+        "queue.locked_by = ended.holder",
+        "split_part(queue.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
 }
 
@@ -142,20 +150,6 @@ def _no_deadline() -> None:
     Watchdog.begin = lambda self, connection, seconds: -1  # type: ignore[method-assign]
 
 
-@mistake("jobs on their way back may be claimed")
-def _returning() -> None:
-    from django_graphile_worker.worker.releaser import Releaser
-
-    Releaser.is_returning = property(lambda self: False)  # type: ignore[assignment]
-
-
-@mistake("queues let go in doubt")
-def _queues_in_doubt() -> None:
-    from django_graphile_worker.sql import claims
-
-    _replace_sql(claims, "RELEASE_QUEUES", "and not (%(unless_in_use)s and", "and not (%(unless_in_use)s and false and")
-
-
 @mistake("lost claims are not looked for")
 def _lost_claims() -> None:
     from django_graphile_worker.worker.claimer import Claimer
@@ -165,12 +159,12 @@ def _lost_claims() -> None:
 
 @mistake("signal handler that raises")
 def _raising_handler() -> None:
-    from django_graphile_worker.worker.process import StopRequest
+    from django_graphile_worker.worker.stopping import StopState
 
-    def handle(self: StopRequest, number: int, frame: Any) -> None:
+    def handle(self: StopState, number: int, frame: Any) -> None:
         raise SystemExit(1)
 
-    StopRequest.handle_signal = handle  # type: ignore[method-assign]
+    StopState.handle_signal = handle  # type: ignore[method-assign]
 
 
 @mistake("no end to poison")

@@ -17,11 +17,12 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from testproject import embedded_account
+from tests import prerequisites
 from tests.faults.conftest import environment_for
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
 
-BINARY = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+BINARY = prerequisites.find_pgbouncer()
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs pgbouncer (Debian: apt-get install pgbouncer)")
 

@@ -18,7 +18,7 @@ def test_immediate_restart__under_load_loses_nothing(
     world.add_many(150, payload={"seconds": 0.02})
     for number in range(40):
         world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 3}")
-    world.add_many(30, "exactly_once")
+    world.add_many(30, "exactly_once", {"seconds": 0.02})
     for _ in range(2):
         world.wait_for_progress(30)
         cluster.restart("immediate")
@@ -29,6 +29,27 @@ def test_immediate_restart__under_load_loses_nothing(
     assert effects == world.value("select count(distinct job_id) from fault_history.effect") == 30
     assert all(run.attempt == 1 for run in world.executions() if run.queue_name)
     assert [worker.stop() for worker in workers] == [0, 0]
+
+
+def test_immediate_restart__a_task_that_raised_runs_again_after_it_ended(
+    cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
+) -> None:
+    """Its statement fails with the server: that run is over, and the next one overlaps nothing."""
+    world = cluster_world
+    worker = cluster_fleet.start("-j", "2", settings={"WORKER_TIMEOUT": 20.0})
+    job_id = world.add("waits_in_the_database", {"seconds": 600})
+    world.wait_for("start")
+    sleeping = "select count(*) from pg_stat_activity where query like 'select pg_sleep%%' and state = 'active'"
+    world.wait_until(lambda: world.value(sleeping) == 1)
+    world.close()
+    cluster.restart("immediate")
+    world.wait_for("failed")
+    world.wait_until(lambda: world.job(job_id).locked_by is None)
+    world.query("update {schema}._private_jobs set payload = '{\"seconds\": 0}', run_at = now()")
+    world.wait_until_empty()
+    assert [run.outcome for run in world.executions()] == ["failed", "end"]
+    world.check()
+    assert worker.stop() == 0
 
 
 def test_long_outage__workers_come_back_and_keep_what_they_run(

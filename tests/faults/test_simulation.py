@@ -56,7 +56,7 @@ def test_outage__whoever_is_back_first_does_not_bury_the_others(
         simulation.seconds += BEAT
         first.beat()
         first.sweep()
-    assert simulation.query("select id from {schema}._private_workers") == [(first.holder(),)]
+    assert simulation.query("select id from {schema}._private_workers") == [(first.worker_id(),)]
 
 
 @pytest.mark.chaos
@@ -83,13 +83,13 @@ def test_database_clock_that_is_set__buries_the_dead_and_nobody_else(
                 worker.beat()
         return {row[0] for row in simulation.query("select id from {schema}._private_workers")}
 
-    everybody = {worker.holder() for worker in simulation.workers}
+    everybody = {worker.worker_id() for worker in simulation.workers}
     assert go_on(first, second, third, beats=8) == everybody
     simulation.offset += jump
     assert go_on(first, second, third, beats=8) == everybody
     # The next time somebody dies with the old clock.
     simulation.offset += jump
-    assert go_on(first, second, beats=18) == {first.holder(), second.holder()}
+    assert go_on(first, second, beats=18) == {first.worker_id(), second.worker_id()}
     assert [worker.generation for worker in simulation.workers] == [0, 0, 0]
 
 

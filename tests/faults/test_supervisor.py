@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from django_graphile_worker import probe
-from django_graphile_worker.worker.process import StopRequest
+from django_graphile_worker.worker.stopping import StopState
 from django_graphile_worker.worker.supervisor import Child, Supervisor, _tell
 from tests.faults.processes import Fleet, Wait, WorkerProcess
 from tests.faults.world import World
@@ -117,7 +117,7 @@ def test_supervisor__that_replaces_nobody_notices_every_death(monkeypatch: pytes
 
     monkeypatch.setattr(Supervisor, "_start", start)
     supervisor = Supervisor(2, lambda request, arguments: 0, {}, replaces=False)
-    request = StopRequest()
+    request = StopState()
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(supervisor.run(request)), daemon=True)
     thread.start()

@@ -96,3 +96,18 @@ def test_committed_jobs__are_gone_before_the_next_test(turn: int) -> None:
     assert not Job.objects.exists()
     make_job("left_behind", {"turn": turn}, queue_name="left", locked_by="somebody", flags={"big": True})
     assert Job.objects.get().task.identifier == "left_behind"
+
+
+def test_versioned_database__is_migrated_and_of_its_version(
+    server_version: int, versioned_connection: psycopg.Connection[tuple[Any, ...]], worker_schema: str
+) -> None:
+    version = versioned_connection.execute("select current_setting('server_version_num')::int / 10000").fetchone()
+    jobs = versioned_connection.execute("select to_regclass(%s)", [f'"{worker_schema}"._private_jobs']).fetchone()
+    assert version == (server_version,)
+    assert jobs != (None,)
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_versioned_databases__are_apart(versioned_database: str, turn: int) -> None:
+    with psycopg.connect(versioned_database) as connection:
+        connection.execute("create table public.only_here ()")

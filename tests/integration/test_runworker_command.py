@@ -20,7 +20,7 @@ from django_graphile_worker.management import launch, terminal
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.worker.library import build_runners
-from django_graphile_worker.worker.process import StopRequest
+from django_graphile_worker.worker.stopping import StopState
 
 
 @pytest.fixture
@@ -93,13 +93,13 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
         assert plans[0].settings.current_forbidden_flags() == ("site", "other")
         runners: list[Any] = []
 
-        def remember(built: list[Any], request: StopRequest, *, waits: bool) -> int:
+        def remember(built: list[Any], request: StopState, *, waits: bool) -> int:
             runners.extend(built)
             return 0
 
         monkeypatch.setattr(launch, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(launch._portable(plans[0])))
-        launch.run_in_child(StopRequest(), {"plan": sent})
+        launch.run_in_child(StopState(), {"plan": sent})
     assert runners[0].claimer.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 

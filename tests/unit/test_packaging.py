@@ -61,7 +61,7 @@ def test_wheel__contains_nothing_else(wheel: zipfile.ZipFile) -> None:
 
 def test_wheel__needs_three_packages_and_no_more(metadata: Message) -> None:
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
-    assert sorted(needed) == ["django>=5.2", "json5", "psycopg>=3.2.10"]
+    assert sorted(needed) == ["django>=5.2", "psycopg>=3.2.10"]
 
 
 def test_wheel__carries_its_license(wheel: zipfile.ZipFile, metadata: Message) -> None:

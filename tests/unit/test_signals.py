@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -78,6 +79,8 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "database_trouble",
         "database_answered",
         "indexes_missed",
+        "leftover_state_found",
+        "results_refused",
         "claim_lost",
         "tasks_unserved",
     }
@@ -392,3 +395,60 @@ def test_connecting_twice_does_not_double_the_lines(caplog: pytest.LogCaptureFix
     logs.connect()
     send("job_succeeded", job=make_job(), duration=0.5)
     assert len(caplog.records) == 1
+
+
+def _raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as raised:
+        return raised
+
+
+def _formatted(caplog: pytest.LogCaptureFixture) -> str:
+    (record,) = caplog.records
+    return logging.Formatter("%(message)s").format(record)
+
+
+def test_logged_exception__is_bounded_and_says_how_much_is_missing(caplog: pytest.LogCaptureFixture) -> None:
+    error = _raised(ValueError("x" * 5_000_000))
+    send("job_failed", job=make_job(), error=error, duration=0.1, retry_in=1.0, worker_id="w", database="default")
+    text = _formatted(caplog)
+    assert len(text) < 70_000
+    assert re.search(r"ValueError: x+.*\[\.\.\. \d+ characters left out \.\.\.\]", text, re.DOTALL)
+    assert "in _raised" in text, "the traceback is the exception's own"
+
+
+def test_logged_exception__has_no_secrets_in_it_or_in_what_caused_it(caplog: pytest.LogCaptureFixture) -> None:
+    class PaymentError(Exception):
+        """Of the site."""
+
+    text = "password=hunter2"
+    try:
+        try:
+            raise ConnectionError(text)
+        except ConnectionError as cause:
+            cause.add_note("token=abc")
+            raise PaymentError("it failed") from cause
+    except PaymentError as error:
+        send("job_failed", job=make_job(), error=error, duration=0.1, retry_in=1.0, worker_id="w", database="default")
+    text = _formatted(caplog)
+    assert not re.search("hunter2|abc", text)
+    assert re.search("ConnectionError: password=.*direct cause.*PaymentError: it failed", text, re.DOTALL)
+
+
+def test_logged_group__has_no_secrets_in_its_members(caplog: pytest.LogCaptureFixture) -> None:
+    error = _raised(ExceptionGroup("two", [ValueError("key=hunter2"), KeyError("plain")]))
+    send("job_failed", job=make_job(), error=error, duration=0.1, retry_in=1.0, worker_id="w", database="default")
+    text = _formatted(caplog)
+    assert "hunter2" not in text
+    assert "two (2 sub-exceptions)" in text
+
+
+def test_logged_exception__is_itself_where_nothing_is_to_be_hidden(
+    caplog: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.GRAPHILE_WORKER = {"REDACT_ERRORS": False}
+    error = _raised(ValueError("password=hunter2"))
+    send("job_failed", job=make_job(), error=error, duration=0.1, retry_in=1.0, worker_id="w", database="default")
+    assert caplog.records[0].exc_info
+    assert caplog.records[0].exc_info[1] is error

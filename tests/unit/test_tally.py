@@ -16,7 +16,7 @@ NAMES = {1: "send", 2: "charge"}
 
 def claim(task_id: int = 1, *, due_before: float = 0.0, attempts: int = 1, max_attempts: int = 25) -> Claim:
     run_at = NOW - due_before
-    return Claim(7, task_id, attempts, "{}", None, 0, run_at, max_attempts, None, 0, None, None, NOW, NOW, None)
+    return Claim(7, task_id, attempts, "{}", None, 0, run_at, max_attempts, None, 0, None, None, NOW, NOW, None, "w/1")
 
 
 def tallied(*outcomes: Outcome) -> Tally:

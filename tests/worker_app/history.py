@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -43,6 +45,18 @@ def tell(kind: str, job: Any = None, note: str | None = None) -> None:
         except psycopg.OperationalError:
             _here.connection = None
             threading.Event().wait(0.05)
+
+
+@contextmanager
+def told(job: Any) -> Iterator[None]:
+    """Tell when a run of a job starts and how it ends: ``end``, or ``failed`` when the block raises anything."""
+    tell("start", job, job.queue_name)
+    try:
+        yield
+    except BaseException:
+        tell("failed", job)
+        raise
+    tell("end", job)
 
 
 def is_there(kind: str, note: str | None = None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import multiprocessing
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection
 
 from django_graphile_worker import RetryLater, task
@@ -25,11 +27,10 @@ POLL = 0.01
 @task
 def quick(payload: Any, helpers: Helpers) -> None:
     """Starts, takes as many seconds as the payload says, ends."""
-    history.tell("start", helpers.job, helpers.job.queue_name)
-    seconds = payload.get("seconds", 0)
-    if seconds:
-        _never.wait(seconds)
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        seconds = payload.get("seconds", 0)
+        if seconds:
+            _never.wait(seconds)
 
 
 @task
@@ -40,65 +41,70 @@ def quiet(payload: Any) -> None:
 @task
 def until(payload: Any, helpers: Helpers) -> None:
     """Runs until the test says so: until the payload's word is in the history, for all or for this process."""
-    history.tell("start", helpers.job, helpers.job.queue_name)
-    words = (payload["word"], f"{payload['word']} {os.getpid()}")
-    while not any(history.is_there("go", word) for word in words):
-        _never.wait(POLL)
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        words = (payload["word"], f"{payload['word']} {os.getpid()}")
+        while not any(history.is_there("go", word) for word in words):
+            _never.wait(POLL)
 
 
 @task
 def until_aborted(payload: Any, helpers: Helpers) -> None:
     """A task that listens to ``helpers.abort``."""
-    history.tell("start", helpers.job)
-    helpers.abort.wait()
-    history.tell("aborted", helpers.job)
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        helpers.abort.wait()
+        history.tell("aborted", helpers.job)
 
 
 @task
 def gives_way(payload: Any, helpers: Helpers) -> None:
     """Stops when the worker does, and asks to be run again."""
-    history.tell("start", helpers.job)
-    helpers.abort.wait()
-    raise RetryLater(0)
+    with history.told(helpers.job):
+        helpers.abort.wait()
+        raise RetryLater(0)
 
 
 @task
 def gives_way_in_parts(payload: list[Any], helpers: Helpers) -> list[Any]:
     """Has done the first item when the worker stops, and asks to be run again for the others."""
-    history.tell("start", helpers.job)
-    helpers.abort.wait()
+    with history.told(helpers.job):
+        helpers.abort.wait()
     return [None, *(RetryLater(0) for _ in payload[1:])]
 
 
 @task
 def stubborn(payload: Any, helpers: Helpers) -> None:
     """Hears nothing and never ends."""
-    history.tell("start", helpers.job)
-    _never.wait()
+    with history.told(helpers.job):
+        _never.wait()
+
+
+@task
+def waits_in_the_database(payload: Any, helpers: Helpers) -> None:
+    """Raises when the server goes away, or its backend is terminated."""
+    with history.told(helpers.job):
+        helpers.query("select pg_sleep(%s)", [payload["seconds"]])
 
 
 @task
 async def patient(payload: Any, helpers: Helpers) -> None:
     """A coroutine that waits for ever, and tells that it was cancelled."""
-    history.tell("start", helpers.job)
-    try:
-        await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        history.tell("cancelled", helpers.job)
-        raise
+    with history.told(helpers.job):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            history.tell("cancelled", helpers.job)
+            raise
 
 
 @task
 async def stubborn_coroutine(payload: Any, helpers: Helpers) -> None:
     """A coroutine that takes no for an answer."""
-    history.tell("start", helpers.job)
-    while True:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            history.tell("cancelled", helpers.job)
+    with history.told(helpers.job):
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                history.tell("cancelled", helpers.job)
 
 
 @task
@@ -107,8 +113,7 @@ def lends_a_thread(payload: Any, helpers: Helpers) -> None:
     at_exit: dict[str, Any] = {"say": lambda: print("said at the end"), "wait": _never.wait}  # noqa: T201
     for word in payload.get("at_exit", []):
         atexit.register(at_exit[word])
-    history.tell("start", helpers.job)
-    with ThreadPoolExecutor(1) as pool:
+    with history.told(helpers.job), ThreadPoolExecutor(1) as pool:
         pool.submit(_never.wait).result()
 
 
@@ -122,26 +127,24 @@ def leaves_a_thread(payload: Any, helpers: Helpers) -> None:
 @task
 async def lends_a_thread_of_asyncio(payload: Any, helpers: Helpers) -> None:
     """Is cancelled, but not what it waits for."""
-    history.tell("start", helpers.job)
-    await asyncio.to_thread(_never.wait)
+    with history.told(helpers.job):
+        await asyncio.to_thread(_never.wait)
 
 
 @task
 async def blocks_the_loop(payload: Any, helpers: Helpers) -> None:
     """A coroutine that does what no coroutine should."""
-    history.tell("start", helpers.job)
-    _never.wait(payload["seconds"])
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        _never.wait(payload["seconds"])
 
 
 @task
 def burns(payload: Any, helpers: Helpers) -> None:
     """Computes, and leaves the interpreter to others only when it must."""
-    history.tell("start", helpers.job)
-    until = time.monotonic() + payload["seconds"]
-    while time.monotonic() < until:
-        sum(range(10_000))
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        until = time.monotonic() + payload["seconds"]
+        while time.monotonic() < until:
+            sum(range(10_000))
 
 
 @task
@@ -156,36 +159,32 @@ def poison(payload: Any, helpers: Helpers) -> None:
 @task
 def failing(payload: Any, helpers: Helpers) -> None:
     """Fails as often as the payload says, to be tried again soon."""
-    history.tell("start", helpers.job, helpers.job.queue_name)
-    if helpers.job.attempts <= payload.get("failures", 1):
-        history.tell("failed", helpers.job)
-        raise RetryLater(payload.get("delay", 0.0))
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        if helpers.job.attempts <= payload.get("failures", 1):
+            raise RetryLater(payload.get("delay", 0.0))
 
 
 @task
 def branching(payload: Any, helpers: Helpers) -> None:
     """Adds the next jobs before it ends."""
-    history.tell("start", helpers.job, helpers.job.queue_name)
-    for _ in range(payload.get("children", 0)):
-        helpers.add_job(
-            "branching",
-            {"children": payload.get("children", 0) - 1},
-            queue_name=payload.get("queue_name"),
-        )
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        for _ in range(payload.get("children", 0)):
+            helpers.add_job(
+                "branching",
+                {"children": payload.get("children", 0) - 1},
+                queue_name=payload.get("queue_name"),
+            )
 
 
 @task(atomic=True)
 def exactly_once(payload: Any, helpers: Helpers) -> None:
     """Writes one row, in the transaction that ends its job."""
-    history.tell("start", helpers.job)
-    helpers.query("insert into fault_history.effect (job_id) values (%s)", [helpers.job.id])
-    if payload.get("seconds"):
-        _never.wait(payload["seconds"])
-    while "word" in payload and not history.is_there("go", payload["word"]):
-        _never.wait(POLL)
-    history.tell("end", helpers.job)
+    with history.told(helpers.job):
+        helpers.query("insert into fault_history.effect (job_id) values (%s)", [helpers.job.id])
+        if payload.get("seconds"):
+            _never.wait(payload["seconds"])
+        while "word" in payload and not history.is_there("go", payload["word"]):
+            _never.wait(POLL)
 
 
 @task
@@ -216,3 +215,48 @@ async def forbidden_async() -> list[str]:
 
 def forbidden_wrongly() -> list[str]:
     raise SystemExit("a callable that wants to end the worker")
+
+
+@task
+def forks_and_returns(payload: Any, helpers: Helpers) -> None:
+    """Makes a process that does not end itself, in one of several ways."""
+    if os.fork() == 0:
+        if payload.get("how") == "exit":
+            raise SystemExit(0)
+        if payload.get("how") == "error":
+            raise ValueError("in the child")
+        return
+    history.tell("forked", helpers.job)
+
+
+@task(atomic=True)
+def forks_and_returns_atomically(payload: Any, helpers: Helpers) -> None:
+    """The same inside the worker's own transaction."""
+    if os.fork() != 0:
+        history.tell("forked", helpers.job)
+
+
+@task
+async def forks_and_awaits(payload: Any, helpers: Helpers) -> None:
+    """Makes a process on the event loop, and goes on in both."""
+    pid = os.fork()
+    await asyncio.sleep(0)
+    if pid != 0:
+        await sync_to_async(history.tell)("forked", helpers.job)
+
+
+@task
+async def forks_in_a_synchronous_part(payload: Any, helpers: Helpers) -> None:
+    """Makes a process on the thread that serves the coroutine."""
+    if await sync_to_async(os.fork)() != 0:
+        await sync_to_async(history.tell)("forked", helpers.job)
+
+
+@task
+def has_a_child(payload: Any, helpers: Helpers) -> None:
+    """Starts a process by fork, as multiprocessing does, and waits for its end."""
+    child = multiprocessing.get_context("fork").Process(target=_never.wait)
+    child.start()
+    history.tell("child", helpers.job, str(child.pid))
+    child.join()
+    history.tell("child ended", helpers.job, str(child.exitcode))

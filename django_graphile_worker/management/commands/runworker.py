@@ -13,7 +13,7 @@ from django_graphile_worker.management.plan import RELOADER_PIPE, Plan
 from django_graphile_worker.routing import queue_aliases
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.process import StopRequest
+    from django_graphile_worker.worker.stopping import StopState
 
 
 class Command(BaseCommand):
@@ -22,7 +22,7 @@ class Command(BaseCommand):
     # Django's own note of it: not by call_command().
     _called_from_command_line: bool
     # Made when the worker starts.
-    _request: StopRequest | None = None
+    _request: StopState | None = None
 
     def get_check_kwargs(self, options: dict[str, Any]) -> Any:
         # The worker looks at its database itself, later, when it can say more about it.
@@ -70,7 +70,7 @@ class Command(BaseCommand):
             return True
         return self.stderr.isatty() and not options.get("no_color") and not os.environ.get("NO_COLOR")
 
-    def _run(self, plan: Plan, stop: StopRequest | None = None) -> int:
+    def _run(self, plan: Plan, stop: StopState | None = None) -> int:
         # Not at the top: without psycopg 3 the system checks, which come before this, say so.
         import psycopg
 
@@ -83,7 +83,7 @@ class Command(BaseCommand):
 
             raise CommandError(in_a_sentence(error)) from error
 
-    def _launch(self, plan: Plan, stop: StopRequest | None) -> int:
+    def _launch(self, plan: Plan, stop: StopState | None) -> int:
         from django_graphile_worker.worker.headstart import head_start
 
         is_alone = plan.settings.processes == 1
@@ -92,9 +92,9 @@ class Command(BaseCommand):
             # Here, and not at the top: the server gets ready while Python loads the rest of the worker, for 15 ms.
             with objects_that_stay():
                 from django_graphile_worker.management import launch
-                from django_graphile_worker.worker.process import StopRequest
+                from django_graphile_worker.worker.stopping import StopState
 
-            self._request = StopRequest() if stop is None else stop
+            self._request = StopState() if stop is None else stop
             try:
                 return launch.run(plan, say=self._say, stop=self._request)
             finally:

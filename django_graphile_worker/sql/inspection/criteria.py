@@ -173,7 +173,9 @@ def where_looked_at(criteria: Criteria) -> Clauses:
     if criteria.unchanged_since is not None:
         clauses.add("job.updated_at < %(unchanged_since)s::timestamptz", unchanged_since=criteria.unchanged_since)
     if criteria.workers:
-        clauses.add("job.locked_by = any (%(workers)s::text[])", workers=list(criteria.workers))
+        clauses.add(
+            ":SCHEMA._private_worker_of(job.locked_by) = any (%(workers)s::text[])", workers=list(criteria.workers)
+        )
     if criteria.within is not None:
         text, parameters = criteria.within.named()
         clauses.add(f"job.id in ({text})", **parameters)

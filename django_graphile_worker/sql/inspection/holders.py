@@ -14,28 +14,30 @@ MOST_LOCKS = 20_000
 
 HOLDERS = f"""/* gw:holders */
 with job_lock as materialized (
-    select locked_by, locked_at from :SCHEMA._private_jobs where locked_at is not null
-        and (%(names)s::text[] is null or locked_by = any (%(names)s::text[]))
+    select :SCHEMA._private_worker_of(locked_by) as worker_id, locked_at
+    from :SCHEMA._private_jobs where locked_at is not null
+        and (%(names)s::text[] is null or :SCHEMA._private_worker_of(locked_by) = any (%(names)s::text[]))
     order by locked_at limit %(most_locks)s),
 queue_lock as materialized (
-    select locked_by, locked_at from :SCHEMA._private_job_queues where locked_at is not null
-        and (%(names)s::text[] is null or locked_by = any (%(names)s::text[]))
+    select :SCHEMA._private_worker_of(locked_by) as worker_id, locked_at
+    from :SCHEMA._private_job_queues where locked_at is not null
+        and (%(names)s::text[] is null or :SCHEMA._private_worker_of(locked_by) = any (%(names)s::text[]))
     order by locked_at limit %(most_locks)s),
 lock as (
-    select locked_by, count(*) filter (where is_job) as jobs, count(*) filter (where not is_job) as queues,
+    select worker_id, count(*) filter (where is_job) as jobs, count(*) filter (where not is_job) as queues,
         min(locked_at) as oldest_lock
-    from (select locked_by, locked_at, true as is_job from job_lock
-        union all select locked_by, locked_at, false from queue_lock) as each
-    group by locked_by),
+    from (select worker_id, locked_at, true as is_job from job_lock
+        union all select worker_id, locked_at, false from queue_lock) as each
+    group by worker_id),
 worker as (
     select id, started_at, last_heartbeat_at, metadata from :SCHEMA._private_workers
     where %(names)s::text[] is null or id = any (%(names)s::text[])
     order by last_heartbeat_at desc limit {MOST_WORKERS})
-select coalesce(worker.id, lock.locked_by, ''), {readable("worker.started_at")}, {readable("worker.last_heartbeat_at")},
+select coalesce(worker.id, lock.worker_id, ''), {readable("worker.started_at")}, {readable("worker.last_heartbeat_at")},
     extract(epoch from now() - worker.last_heartbeat_at)::float8, worker.metadata::text,
     coalesce(lock.jobs, 0), coalesce(lock.queues, 0), {readable("lock.oldest_lock")},
     extract(epoch from now() - lock.oldest_lock)::float8
-from worker full join lock on lock.locked_by = worker.id
+from worker full join lock on lock.worker_id = worker.id
 order by worker.started_at desc nulls last, 1
 limit {2 * MOST_WORKERS}"""
 
@@ -79,11 +81,11 @@ def holders(
 HELD = f"""/* gw:held */
 select 'job', job.id::text, task.identifier, {readable("job.locked_at")}
 from :SCHEMA._private_jobs as job left join :SCHEMA._private_tasks as task on task.id = job.task_id
-where job.locked_at is not null and job.locked_by = %(holder)s
+where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = %(holder)s
 union all
 select 'queue', queue.id::text, queue.queue_name, {readable("queue.locked_at")}
 from :SCHEMA._private_job_queues as queue
-where queue.locked_at is not null and queue.locked_by = %(holder)s
+where queue.locked_at is not null and :SCHEMA._private_worker_of(queue.locked_by) = %(holder)s
 limit %(most)s"""
 
 

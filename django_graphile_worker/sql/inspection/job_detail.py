@@ -17,9 +17,11 @@ DETAIL = f"""/* gw:job-detail */
 select job.id, task.identifier, queue.queue_name,
     coalesce(left(job.payload::text, %(longest)s::int), job.payload::text), octet_length(job.payload::text),
     job.priority, {readable("job.run_at")}, job.attempts, job.max_attempts, job.last_error,
-    {readable("job.created_at")}, {readable("job.updated_at")}, job.key, {readable("job.locked_at")}, job.locked_by,
-    job.revision, job.flags::text, job.is_available, job.run_at <= now(), recovery.recoveries,
-    queue.locked_by, {readable("queue.locked_at")}, running.id, running.identifier, ahead.number,
+    {readable("job.created_at")}, {readable("job.updated_at")}, job.key, {readable("job.locked_at")},
+    :SCHEMA._private_worker_of(job.locked_by), job.revision, job.flags::text, job.is_available,
+    job.run_at <= now(), recovery.recoveries,
+    :SCHEMA._private_worker_of(queue.locked_by), {readable("queue.locked_at")}, running.id, running.identifier,
+    ahead.number,
     {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8,
     (select count(*) from :SCHEMA._private_workers as able
         where able.metadata -> 'tasks' ? task.identifier
@@ -27,7 +29,7 @@ select job.id, task.identifier, queue.queue_name,
 from :SCHEMA._private_jobs as job
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
-left join :SCHEMA._private_workers as worker on worker.id = job.locked_by
+left join :SCHEMA._private_workers as worker on worker.id = :SCHEMA._private_worker_of(job.locked_by)
 left join :SCHEMA._private_job_recoveries as recovery on recovery.job_id = job.id
 left join lateral (
     select other.id, other_task.identifier from :SCHEMA._private_jobs as other

@@ -73,7 +73,7 @@ select extract(epoch from now())::float8, pg_notification_queue_usage(),
     oldest_transaction.application_name, size.estimate, size.bytes, coalesce(dead.n_dead_tup, 0),
     (select extract(epoch from now() - min(locked_at))::float8
     from :SCHEMA._private_jobs where locked_at is not null and not exists (
-        select from :SCHEMA._private_workers as worker where worker.id = locked_by))
+        select from :SCHEMA._private_workers as worker where worker.id = :SCHEMA._private_worker_of(locked_by)))
 from (
     select greatest(reltuples, 0)::bigint as estimate, pg_total_relation_size(oid) as bytes, oid
     from pg_class where oid = ':SCHEMA._private_jobs'::regclass) as size

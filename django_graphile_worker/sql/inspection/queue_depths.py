@@ -12,7 +12,8 @@ MOST_TASKS = 2_000
 
 # A queue's jobs lie side by side for each task, so one range for each task is counted.
 _DEPTHS = f"""
-select queue.id, queue.queue_name, {readable("queue.locked_at")}, queue.locked_by, depth.number,
+select queue.id, queue.queue_name, {readable("queue.locked_at")}, :SCHEMA._private_worker_of(queue.locked_by),
+    depth.number,
     {readable("depth.oldest")}, extract(epoch from now() - depth.oldest)::float8, running.id, running.identifier
 from chosen as queue
 cross join lateral (

@@ -187,8 +187,8 @@ class JobRow(NamedTuple):
 ROWS = f"""/* gw:job-rows */
 select job.id, task.identifier, queue.queue_name, job.priority, {readable("job.run_at")}, job.attempts,
     job.max_attempts, {readable("job.created_at")}, {readable("job.updated_at")}, job.key,
-    {readable("job.locked_at")}, job.locked_by, left(job.flags::text, 1000), left(job.last_error, 500),
-    job.is_available, job.run_at <= now()
+    {readable("job.locked_at")}, :SCHEMA._private_worker_of(job.locked_by), left(job.flags::text, 1000),
+    left(job.last_error, 500), job.is_available, job.run_at <= now()
 from :SCHEMA._private_jobs as job
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id

@@ -9,7 +9,8 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.backends.postgresql.base import DatabaseWrapper
 
-from django_graphile_worker.sql.claims import Claim, Failure, complete_in_transaction, fail_jobs
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import Failure, complete_in_transaction, fail_jobs
 from django_graphile_worker.worker import atomic
 from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Interrupted, Outcome
 from tests.conftest import RawConnection
@@ -61,7 +62,7 @@ class Jobs:
 
     def _store_failure(self, claim: Claim, outcome: Failed) -> None:
         with self.observer.cursor() as cursor:
-            fail_jobs(cursor, [Failure(claim=claim, error=outcome.error)], schema=self.schema, holder=HOLDER)
+            fail_jobs(cursor, [Failure(claim=claim, error=outcome.error)], schema=self.schema)
 
     def _claim_again(self) -> None:
         self.attempts += 1
@@ -156,7 +157,7 @@ def test_constraint_that_fails_at_commit__is_a_failure(jobs: Jobs, observer: Raw
 
 @pytest.mark.parametrize(
     "theft",
-    ["locked_by = 'somebody-else'", "locked_by = null, locked_at = null", "attempts = 7"],
+    ["locked_by = 'somebody-else'", "locked_by = null, locked_at = null", "locked_by = 'django-worker-of-the-test/2'"],
 )
 def test_lost_claim__rolls_everything_back(jobs: Jobs, observer: RawConnection, worker_schema: str, theft: str) -> None:
     def robbed(payload: Any) -> None:

@@ -152,7 +152,7 @@ def test_an_outage_within_one_minute_costs_no_tick(world: CronWorld) -> None:
     cron, source = world.worker([EVERY_MINUTE])
     cron.step()
     world.now = NOON + MINUTE
-    for statement, after in ((1, False), (2, False), (2, True)):
+    for statement, after in ((1, False), (2, False), (2, True), (3, False), (3, True)):
         source.fail_at(statement, after=after)
         with pytest.raises(psycopg.OperationalError):
             cron.step()

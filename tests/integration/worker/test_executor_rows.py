@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import RetryLater
-from django_graphile_worker.sql.claims import Claim, Failure, claim_jobs, complete_jobs, fail_jobs
+from django_graphile_worker.sql.claims import Claim, claim_jobs
+from django_graphile_worker.sql.releases import Failure, complete_jobs, fail_jobs
 from django_graphile_worker.worker.outcome import Failed, Outcome, Succeeded
 from tests.conftest import RawConnection
 from tests.factories import TOO_DEEP, make_task
@@ -81,8 +82,8 @@ class Queue:
                 for outcome in outcomes.values()
                 if isinstance(outcome, Failed)
             ]
-            gone = complete_jobs(cursor, done, schema=self.schema, holder=HOLDER)
-            kept = fail_jobs(cursor, failures, schema=self.schema, holder=HOLDER)
+            gone = complete_jobs(cursor, done, schema=self.schema)
+            kept = fail_jobs(cursor, failures, schema=self.schema)
         assert {*gone, *kept} == set(outcomes)
         return outcomes
 

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from django_graphile_worker.models import Job, JobQueue
-from django_graphile_worker.sql import claims as claim_statements
+from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcome import Interrupted, Succeeded
 from django_graphile_worker.worker.stretches import Stretch
 from tests.conftest import PATIENCE
@@ -69,7 +70,7 @@ def test_rest_that_is_taken_back__leaves_the_slot_the_next_job_not_a_later_one()
                 started.append(super().pop())
             return taken
 
-    taken = Stretch(Shared([third, second, first]), 7, 0.0).take_back()
+    taken = Stretch(Shared([third, second, first]), HeldQueue(7, "w/1"), 0.0).take_back()
     assert started == [first]
     assert taken == [third, second]
 
@@ -84,8 +85,8 @@ def test_queue__is_not_let_go_while_the_rest_of_its_stretch_is_on_its_way_back(
     lock = worker.slots.taking_back = cast(Any, NoticedLock())
     is_let_go = threading.Event()
 
-    def let_go(queue_id: int) -> None:
-        worker.releaser.put(queue_id)
+    def let_go(queue: HeldQueue) -> None:
+        worker.releaser.put(queue)
         is_let_go.set()
 
     worker.slots._on_queue_done = let_go
@@ -95,12 +96,12 @@ def test_queue__is_not_let_go_while_the_rest_of_its_stretch_is_on_its_way_back(
     assert gate.has_begun.acquire(timeout=PATIENCE)
     put_back, seen = worker.releaser.put_back, []
 
-    def put_back_late(outcomes: Sequence[Interrupted], queue_ids: Sequence[int]) -> None:
+    def put_back_late(outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
         gate.may_end.set()
         wait_until(lambda: lock.is_awaited.is_set() or is_let_go.is_set())
         wait_until(lambda: worker.releaser.wait_until_empty(0.1))
         seen.append([claim.id for claim in claim_all(other)])
-        put_back(outcomes, queue_ids)
+        put_back(outcomes, queues)
 
     worker.releaser.put_back = put_back_late  # type: ignore[method-assign]
     if occasion == "shutdown":
@@ -123,7 +124,7 @@ def test_queue__is_not_let_go_by_a_look_for_lost_claims_that_saw_its_last_job_en
     worker = runner()
     make_job("gated", queue_name="q")
     (claim,) = claim_all(worker)
-    claims_of = claim_statements.claims_of
+    claims_of = releases.claims_of
 
     def and_then_it_ends(*arguments: Any, **options: Any) -> Any:
         held = claims_of(*arguments, **options)
@@ -131,7 +132,7 @@ def test_queue__is_not_let_go_by_a_look_for_lost_claims_that_saw_its_last_job_en
         worker.releaser.step()
         return held
 
-    monkeypatch.setattr(claim_statements, "claims_of", and_then_it_ends)
+    monkeypatch.setattr(releases, "claims_of", and_then_it_ends)
     worker.claimer.return_lost()
     assert not Job.objects.exists()
     assert JobQueue.objects.get().locked_by == worker.worker_id

@@ -13,6 +13,7 @@ from django.db import connection as django_connection
 
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.outcome import Failed, Interrupted, Succeeded
 from django_graphile_worker.worker.refused import REFUSED_DELAY
@@ -157,14 +158,13 @@ def test_one_that_breaks_the_connection__keeps_no_other(runner: Build, on_row: O
     assert left() == []
 
 
-def test_job_that_cannot_be_given_back__does_not_end_all_claiming(runner: Build, on_row: OnRow) -> None:
+def test_job_that_cannot_be_given_back__keeps_no_other(runner: Build, on_row: OnRow) -> None:
     worker = runner()
     claims = claim(worker, 5)
     stubborn = claims[2].id
     refuse = f"if new.id = {stubborn} and new.locked_by is null then raise exception 'not this one'; end if;"
     with on_row("update", refuse):
         worker.releaser.put_back([Interrupted(each, 0.0) for each in claims], [])
-        assert not worker._may_claim()
         worker.releaser.step()
         assert [job.id for job in Job.objects.filter(locked_by=worker.worker_id)] == [stubborn]
         assert worker._may_claim()
@@ -183,11 +183,9 @@ def test_remains_that_cannot_be_stored__go_back_whole_and_keep_no_other(runner: 
     assert not Job.objects.exclude(locked_by=None).exists()
     assert set(Job.objects.values_list("attempts", flat=True)) == {0}
     assert dict(Job.objects.values_list("id", "payload"))[partly_done.id] == [2]
-    assert worker._may_claim()
 
 
-def test_connection_that_breaks_between_two_portions__does_not_end_all_claiming(runner: Build) -> None:
-    """The first are back by then; nobody would ever ask for them again."""
+def test_connection_that_breaks_between_two_portions__loses_neither(runner: Build) -> None:
     worker = runner()
     ledger: Any = worker.releaser._settlement._ledger
     give_back, answers = ledger.give_back, iter([True, False, True])
@@ -201,10 +199,9 @@ def test_connection_that_breaks_between_two_portions__does_not_end_all_claiming(
     worker.releaser._settlement._offering.portion = 1
     worker.releaser.put_back([Interrupted(each, 0.0) for each in claim(worker, 2)], [])
     worker.releaser.attempt()
-    assert not worker._may_claim()
     worker.releaser.attempt()
     assert not Job.objects.exclude(locked_by=None).exists()
-    assert worker._may_claim()
+    assert worker.releaser.in_hand == 0
 
 
 def test_queue__is_let_go_only_with_the_last_of_its_jobs(runner: Build, on_row: OnRow) -> None:
@@ -215,7 +212,7 @@ def test_queue__is_let_go_only_with_the_last_of_its_jobs(runner: Build, on_row: 
         for each in claims:
             worker.releaser.put(Failed(each, 0.0, "no luck"))
         assert claims[0].queue_id is not None
-        worker.releaser.put(claims[0].queue_id)
+        worker.releaser.put(HeldQueue(claims[0].queue_id, claims[0].holder))
         assert worker.releaser.step() > 1
         assert JobQueue.objects.get().locked_by == worker.worker_id
     later(worker)

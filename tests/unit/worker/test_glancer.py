@@ -12,7 +12,7 @@ from django_graphile_worker.worker.glancer import LONGEST_GLANCE, REST, Glancer
 
 
 def claim(number: int = 1, *, queue_id: int | None = None) -> Claim:
-    return Claim(number, 1, 1, "{}", queue_id, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None)
+    return Claim(number, 1, 1, "{}", queue_id, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None, "w/1")
 
 
 class Rehearsal:

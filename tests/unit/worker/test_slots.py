@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.outcome import Outcome, Succeeded
+from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.outcome import Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.slots import Slots
 from django_graphile_worker.worker.stretches import Stretch
 from tests.conftest import PATIENCE
@@ -18,7 +19,7 @@ Wait = Callable[..., None]
 
 
 def claim(number: int) -> Claim:
-    return Claim(number, 1, 1, "{}", None, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None)
+    return Claim(number, 1, 1, "{}", None, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None, "w/1")
 
 
 def stretch(number: int) -> Stretch:
@@ -169,7 +170,7 @@ def test_a_thread_whose_duty_is_over_runs_no_jobs(site: Callable[..., Site], wai
 def test_vacant__is_nothing_while_somebody_waits(site: Callable[..., Site], wait_until: Wait) -> None:
     here = site(3)
     assert here.slots.vacant == 3
-    queue = Stretch([claim(2), claim(1)], 7, time.monotonic())
+    queue = Stretch([claim(2), claim(1)], HeldQueue(7, "w/1"), time.monotonic())
     here.slots.submit([queue], callers=1)
     wait_until(lambda: 1 in here.began)
     assert here.slots.vacant == 0
@@ -197,3 +198,34 @@ def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], 
         here.keep(number + 2)
     wait_until(lambda: here.slots.totals()[0] == 300)
     assert here.slots.is_idle
+
+
+def test_stretch__is_given_back_from_the_job_on_that_may_not_begin() -> None:
+    """The lease ran out while the first job ran: what was claimed with it may be another worker's."""
+    outcomes: list[Outcome] = []
+    queues: list[HeldQueue] = []
+    has_ended = threading.Event()
+    answers = iter([True, False, False])
+
+    def note_queue(queue: HeldQueue) -> None:
+        queues.append(queue)
+        has_ended.set()
+
+    slots = Slots(
+        1,
+        run=lambda claim: Succeeded(claim, 0.0),
+        on_outcome=outcomes.append,
+        on_queue_done=note_queue,
+        on_hungry=lambda: None,
+        may_begin=lambda: next(answers),
+    )
+    claims = [claim(number) for number in (3, 2, 1)]
+    slots.submit([Stretch(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
+    assert has_ended.wait(PATIENCE)
+    slots.stop()
+    assert [(type(outcome), outcome.claim.id) for outcome in outcomes] == [
+        (Succeeded, 1),
+        (Interrupted, 2),
+        (Interrupted, 3),
+    ]
+    assert queues == [HeldQueue(7, "w/1")]

@@ -1,0 +1,153 @@
+"""How claims end: jobs that are done, have failed or are given back, and the named queues taken with them.
+
+Every statement states the claim that it ends, by the job's id and the whole ``locked_by``. A ``locked_by`` names the
+worker and its claim statement and never repeats, so a statement that arrives late changes no other claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.arrays import int_array, text_array
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.values import Value
+
+COMPLETE_JOBS = """/* gw:complete */
+select id from :SCHEMA._private_complete_claims_v2(%(ids)s::bigint[], %(holders)s::text[]) as id"""
+
+FAIL_JOBS = """/* gw:fail */
+select failed_id, seconds_until_next from :SCHEMA._private_fail_claims_v2(
+    %(ids)s::bigint[], %(holders)s::text[], %(errors)s::text[], %(delays)s::float8[],
+    %(permanent)s::boolean[], %(payloads)s::text[], %(now)s::timestamptz)"""
+
+RETURN_JOBS = """/* gw:return */
+select id from :SCHEMA._private_return_claims_v2(%(ids)s::bigint[], %(holders)s::text[]) as id"""
+
+STILL_CLAIMED = """/* gw:still-claimed */
+select job.id
+from unnest(%(ids)s::bigint[], %(holders)s::text[]) as ended(id, holder)
+join only :SCHEMA._private_jobs as job on job.id = ended.id
+where job.locked_by = ended.holder"""
+
+CLAIMS_OF = """/* gw:claims-of */
+select id, locked_by, job_queue_id from only :SCHEMA._private_jobs
+where locked_at is not null and :SCHEMA._private_worker_of(locked_by) = %(worker_id)s"""
+
+RELEASE_QUEUES = """/* gw:release-queues */
+select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(holders)s::text[]) as id"""
+
+# The notification wakes other workers, whose tasks the waiting jobs may be.
+WAITING_QUEUES = """/* gw:waiting-queues */
+select id, case when %(notify)s then pg_notify(
+    'jobs:insert', json_build_object('r', random(), 'count', 1)::text) end
+from :SCHEMA._private_waiting_queues_v2(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
+
+# Sent over a connection of Django, in the task's own transaction: every name is qualified.
+COMPLETE_IN_TRANSACTION = """/* gw:complete-atomic */
+delete from only :SCHEMA._private_jobs
+where id operator(pg_catalog.=) %(id)s::pg_catalog.int8
+    and locked_by operator(pg_catalog.=) %(holder)s::pg_catalog.text"""
+
+
+class Failure(Value):
+    """How a claim failed: the text to keep, and when to try again (None: the usual back-off)."""
+
+    claim: Claim
+    error: str
+    delay: float | None = None
+    permanent: bool = False
+    payload_text: str | None = None
+
+
+class HeldJob(NamedTuple):
+    """A job that the database says a worker has."""
+
+    id: int
+    holder: str
+    queue_id: int | None
+
+
+class HeldQueue(NamedTuple):
+    """A named queue that was taken by a claim."""
+
+    id: int
+    holder: str
+
+
+def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
+    """Delete finished jobs; return the ids of those that were still claimed."""
+    cursor.execute(statement(COMPLETE_JOBS, schema), _ended(claims))
+    return {row[0] for row in cursor.fetchall()}
+
+
+def fail_jobs(
+    cursor: Any, failures: Sequence[Failure], *, schema: str, now: datetime | None = None
+) -> dict[int, float | None]:
+    """Store errors and plan the next attempts; return the jobs that were still claimed, with the seconds until then."""
+    parameters = _ended([failure.claim for failure in failures])
+    parameters["errors"] = [failure.error for failure in failures]
+    parameters["delays"] = [failure.delay for failure in failures]
+    parameters["permanent"] = [failure.permanent for failure in failures]
+    parameters["payloads"] = [failure.payload_text for failure in failures]
+    parameters["now"] = now
+    cursor.execute(statement(FAIL_JOBS, schema), parameters)
+    return dict(cursor.fetchall())
+
+
+def return_jobs(cursor: Any, claims: Sequence[Claim | HeldJob], *, schema: str) -> set[int]:
+    """Give jobs back as if they had never been claimed; return the ids of those that were still claimed."""
+    cursor.execute(statement(RETURN_JOBS, schema), _ended(claims))
+    return {row[0] for row in cursor.fetchall()}
+
+
+def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
+    """Tell which of these claims stand: the others were lost."""
+    cursor.execute(statement(STILL_CLAIMED, schema), _ended(claims))
+    return {row[0] for row in cursor.fetchall()}
+
+
+def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> set[int]:
+    """Let go of queues; return the ids of those that were still held. Call ``waiting_queues`` after the commit."""
+    parameters = {"queue_ids": _ids(queues), "holders": _holders(queues)}
+    cursor.execute(statement(RELEASE_QUEUES, schema), parameters)
+    return {row[0] for row in cursor.fetchall()}
+
+
+def waiting_queues(
+    cursor: Any, queue_ids: Iterable[int], *, schema: str, notify: bool, now: datetime | None = None
+) -> set[int]:
+    """Tell which of these queues are free and have something to run, and notify other workers of them.
+
+    In a transaction after the one that released them: a job that was added before that one's commit notified workers
+    that could not take it yet, and is visible only now.
+    """
+    parameters = {"queue_ids": int_array(queue_ids), "notify": notify, "now": now}
+    cursor.execute(statement(WAITING_QUEUES, schema), parameters)
+    return {row[0] for row in cursor.fetchall()}
+
+
+def claims_of(cursor: Any, *, schema: str, worker_id: str) -> list[HeldJob]:
+    """Return everything that this worker has claimed, by any of its claims."""
+    cursor.execute(statement(CLAIMS_OF, schema), {"worker_id": worker_id})
+    return [HeldJob(*row) for row in cursor.fetchall()]
+
+
+def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str) -> bool:
+    """Delete a job inside the task's own transaction; return False when the claim was lost."""
+    cursor.execute(statement(COMPLETE_IN_TRANSACTION, schema), {"id": claim.id, "holder": claim.holder})
+    return bool(cursor.rowcount == 1)
+
+
+def _ended(claims: Sequence[Claim | HeldJob]) -> dict[str, Any]:
+    return {"ids": _ids(claims), "holders": _holders(claims)}
+
+
+def _ids(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
+    return int_array(each.id for each in held)
+
+
+def _holders(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
+    return text_array(each.holder for each in held)

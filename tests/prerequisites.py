@@ -1,0 +1,41 @@
+"""What the whole suite wants beside Python: what is missing on this machine, and how to have it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+from tests import postgres_versions
+
+SYSTEM_PATHS = "/usr/sbin:/usr/local/sbin"
+
+
+def find_pgbouncer() -> str | None:
+    return shutil.which("pgbouncer") or shutil.which("pgbouncer", path=SYSTEM_PATHS)
+
+
+def find_browser() -> str | None:
+    return shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def find_compiler() -> str | None:
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+# What is looked for, which tests need it, and how to have it.
+PROGRAMS = (
+    (find_pgbouncer, "PgBouncer", "workers behind a connection pooler", "pgbouncer"),
+    (lambda: shutil.which("npm"), "npm", "queues shared with the real graphile-worker", "npm"),
+    (find_browser, "Chromium", "the admin in a browser", "chromium"),
+    (find_compiler, "a C compiler", "clocks that are wrong, stop or jump", "gcc libc6-dev"),
+)
+
+
+def missing() -> Iterator[str]:
+    """A line for everything that is missing."""
+    for version in postgres_versions.SUPPORTED:
+        if postgres_versions.programs(version) is None:
+            yield postgres_versions.advice(version)
+    for find, name, tests, package in PROGRAMS:
+        if find() is None:
+            yield f"{name} is not installed: {tests} (Debian: apt-get install {package})"

@@ -1,0 +1,108 @@
+"""A server of each supported PostgreSQL version: one for all processes of a test run, started on first use."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+
+from testproject.embedded import CHECKOUT
+from tests.database_server import is_alive
+from tests.faults.cluster import Cluster
+
+PREFIX = "dgw-versions-"
+# Every test gets a copy of this database.
+MIGRATED = "migrated"
+# Tests that judge plans and buffers analyze when they want to, and are not disturbed in between.
+SETTINGS = {
+    "autovacuum": "off",
+    "shared_buffers": "128MB",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "30min",
+    "max_prepared_transactions": "20",
+}
+
+
+@dataclass
+class VersionedServer:
+    """A running server, and the databases that this process made in it."""
+
+    version: int
+    cluster: Cluster
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def create_database(self, template: str = MIGRATED) -> str:
+        """Make a database, by default a migrated one, and return its address."""
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        name = f"test_{worker}_{next(self._numbers)}"
+        # Two processes may copy at once: it is the template that nobody may be connected to, and nobody is.
+        self._execute(f"create database {name} template {template}")
+        return self.cluster.url(name)
+
+    def drop_database(self, url: str) -> None:
+        self._execute(f"drop database if exists {psycopg.conninfo.conninfo_to_dict(url)['dbname']} with (force)")
+
+    def _execute(self, statement: str) -> None:
+        with psycopg.connect(self.cluster.url(), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+def ensure_running(version: int, programs: Path) -> VersionedServer:
+    """Start the run's server of this version, unless another process of the run has done so."""
+    home = _home(os.environ["TEST_RUN_PID"])
+    home.mkdir(exist_ok=True)
+    cluster = Cluster(home / str(version), programs=programs, settings=SETTINGS)
+    ready = home / f"{version}.ready"
+    with _exclusive(home / f"{version}.lock"):
+        if not ready.exists():
+            cluster.initialise()
+            cluster.start()
+            _migrate(cluster)
+            ready.write_text(str(programs))
+    return VersionedServer(version, cluster)
+
+
+def stop_all(run: str) -> None:
+    """Stop the servers of a run, and remove what they wrote."""
+    home = _home(run)
+    for ready in home.glob("*.ready"):
+        Cluster(home / ready.stem, programs=Path(ready.read_text())).end()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def stop_those_of_dead_runs() -> None:
+    """A run that was killed left its servers behind."""
+    for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        run = home.name.removeprefix(PREFIX)
+        if not is_alive(int(run)):
+            stop_all(run)
+
+
+def _home(run: str) -> Path:
+    # A short path: that of a socket may not be long.
+    return Path(tempfile.gettempdir()) / f"{PREFIX}{run}"
+
+
+def _migrate(cluster: Cluster) -> None:
+    with psycopg.connect(cluster.url(), autocommit=True) as connection:
+        connection.execute(f"create database {MIGRATED}".encode())
+    environment = os.environ | {"DATABASE_URL": cluster.url(MIGRATED), "DJANGO_SETTINGS_MODULE": "testproject.settings"}
+    manage = str(CHECKOUT / "testproject" / "manage.py")
+    subprocess.run([sys.executable, manage, "migrate", "-v0"], cwd=CHECKOUT, env=environment, check=True, timeout=100)
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
