@@ -12,6 +12,8 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.routing import Place, all_places
 
+SETTINGS_PAGE = "https://github.com/django-graphile-worker/django-graphile-worker/blob/main/docs/reference/settings.md"
+
 
 def readable_settings() -> conf.Settings | None:
     """The settings, or None when they are wrong: `check_settings` says so, and once is enough."""
@@ -43,12 +45,12 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
 
 def _setting_message(mistake: SettingMistake) -> CheckMessage:
     if mistake.is_unknown_key:
-        hint = "Keys are upper-case; docs/reference/settings.md lists them."
+        hint = f"Keys are upper-case; {SETTINGS_PAGE} lists them."
         return Error(mistake.message, hint=hint, id="graphile_worker.E001")
     if mistake.key == "SCHEMA":
         hint = "The default is 'graphile_worker'. Rename the schema before the first migrate."
         return Error(mistake.message, hint=hint, id="graphile_worker.E003")
-    hint = "docs/reference/settings.md says what each setting takes."
+    hint = f"{SETTINGS_PAGE} says what each setting takes."
     return Error(mistake.message, hint=hint, id="graphile_worker.E002")
 
 

@@ -259,13 +259,17 @@ def _is_migrated(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _missing(connection: BaseDatabaseWrapper, schema: str, *, is_migrated: bool) -> list[CheckMessage]:
+    if is_migrated and _is_migrating() and "zero" in sys.argv:
+        return []
     if is_migrated and not conf.are_installations_named():
         # migrate cannot mend this: it believes to have been here. Where installations are named, it looks for each.
         error = Error(
             f"The app {routing.APP_LABEL!r} is migrated in the database {connection.alias!r}, but: expected "
             f"the worker schema {schema!r}, got none, or an incomplete one.",
-            hint=f'Was {conf.SETTING}["SCHEMA"] changed? Set it back, or migrate {routing.APP_LABEL} to zero '
-            "under the old name first.",
+            hint=f'Was {conf.SETTING}["SCHEMA"] changed? Set it back. Or leave the old schema where it is, with its '
+            f'jobs, and make an empty one under the new name: run "manage.py migrate {routing.APP_LABEL} zero '
+            f'--fake{_option(connection.alias)}", then "manage.py migrate {routing.APP_LABEL}'
+            f'{_option(connection.alias)}".',
             id="graphile_worker.E016",
         )
         return [error]
@@ -277,6 +281,10 @@ def _missing(connection: BaseDatabaseWrapper, schema: str, *, is_migrated: bool)
         id="graphile_worker.W001",
     )
     return [warning]
+
+
+def _option(alias: str) -> str:
+    return "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
 
 
 def _is_migrating() -> bool:

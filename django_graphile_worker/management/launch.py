@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -27,7 +29,8 @@ def run(plan: Plan, *, say: Say, stop: StopState) -> int:
     if plan.verbosity:
         say(terminal.banner(runners, plan))
     if plan.settings.processes == 1:
-        return supervised(runners, stop, once=plan.once)
+        with _health_file(plan.health_file, runners):
+            return supervised(runners, stop, once=plan.once, waits=plan.waits)
     return _supervise(plan, stop)
 
 
@@ -47,12 +50,25 @@ def run_in_child(request: StopState, arguments: dict[str, Any]) -> int:
     plan = Plan(settings=settings, **sent)
     terminal.set_up_logging(plan)
     runners = _build(plan)
+    # Each of several processes keeps up a file of its own: PATH.0, PATH.1 and so on.
+    path = f"{plan.health_file}.{arguments.get('place', 0)}" if plan.health_file else ""
     try:
-        return run_until_drained(runners, request) if plan.once else run_until_stopped(runners, request)
+        with _health_file(path, runners):
+            if plan.once:
+                return run_until_drained(runners, request)
+            return run_until_stopped(runners, request, waits=plan.waits)
     except psycopg.Error as error:
         from django_graphile_worker.worker.trouble import in_a_sentence
 
         raise GraphileWorkerError(in_a_sentence(error)) from error
+
+
+def _health_file(path: str, runners: list[Runner]) -> AbstractContextManager[None]:
+    if not path:
+        return nullcontext()
+    from django_graphile_worker.worker.healthfile import kept_up
+
+    return kept_up(Path(path), runners)
 
 
 def _build(plan: Plan) -> list[Runner]:

@@ -58,6 +58,7 @@ def add_worker_arguments(parser: CommandParser) -> None:
     _add_choices(parser)
     _add_recurring(parser)
     _add_connection(parser, defaults)
+    _add_health(parser)
     _add_display(parser)
 
 
@@ -161,6 +162,21 @@ def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:
         dest="prepared_statements",
         default=None,
         help="Do not prepare statements. For older poolers in transaction mode.",
+    )
+
+
+def _add_health(parser: CommandParser) -> None:
+    health = parser.add_argument_group("in a container")
+    health.add_argument(
+        "--health-file",
+        metavar="PATH",
+        default="",
+        help="Keep this file young while the process is sound; python -m django_graphile_worker.probe PATH tells.",
+    )
+    health.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="Exit with an error when the database does not answer at the start, instead of waiting for it.",
     )
 
 

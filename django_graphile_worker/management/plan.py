@@ -28,6 +28,9 @@ class Plan(Value):
     with_cron: bool = True
     verbosity: int = 1
     is_colored: bool = False
+    # Wait for a database that does not answer at the start?
+    waits: bool = True
+    health_file: str = ""
 
     def places(self) -> tuple[Place, ...]:
         """Where to work, with the settings there."""

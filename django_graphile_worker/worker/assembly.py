@@ -38,6 +38,7 @@ from django_graphile_worker.worker.slots import Slots
 from django_graphile_worker.worker.statistics import StatisticsRecorder
 from django_graphile_worker.worker.stretches import Stretch, interrupted
 from django_graphile_worker.worker.tally import Tally
+from django_graphile_worker.worker.unserved import FIRST_LOOK, UnservedTasks
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
@@ -113,6 +114,17 @@ class Assembly:
             on_trouble=self.news.trouble,
         )
         self.cron = self._build_cron() if self.cron_items else None
+        self.unserved = UnservedTasks(
+            database=self._database("unserved-tasks"),
+            timeout=settings.worker_timeout,
+            on_found=lambda names: self.news.tell(signals.tasks_unserved, identifiers=tuple(names)),
+            first_look=FIRST_LOOK,
+        )
+
+    def dead_parts(self) -> list[str]:
+        """The parts whose thread ended though nobody asked them to."""
+        parts = (self.announcer, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
+        return [part.name for part in parts if part is not None and part.has_died]
 
     def _build_news(self) -> News:
         return News(

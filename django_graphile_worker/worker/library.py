@@ -152,12 +152,14 @@ def _schedules(places: Iterable[Place]) -> Iterator[tuple[CronItem, ...]]:
         yield collect(place.settings, with_tasks=place.installation == conf.DEFAULT) if is_first else ()
 
 
-def supervised(runners: Sequence[Runner], stop: StopState | None, *, once: bool) -> int:
+def supervised(runners: Sequence[Runner], stop: StopState | None, *, once: bool, waits: bool = False) -> int:
     """Run them with signals handled, where this thread may."""
     request = StopState() if stop is None else stop
     try:
         with handled_signals(request):
-            return run_until_drained(runners, request) if once else run_until_stopped(runners, request)
+            if once:
+                return run_until_drained(runners, request)
+            return run_until_stopped(runners, request, waits=waits)
     finally:
         if stop is None:
             request.close()

@@ -10,11 +10,19 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.management.color import no_style
 from django.db import OperationalError
 
+from django_graphile_worker.checks.databases import check_psycopg
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Verb
-from django_graphile_worker.management.operator.verbs import BY_NAME, VERBS
+
+try:
+    from django_graphile_worker.management.operator.verbs import BY_NAME, VERBS
+except ModuleNotFoundError as error:
+    if error.name != "psycopg":
+        raise
+    # Django loads the module before it could catch a CommandError.
+    raise SystemExit("\n".join(f"{message.msg} {message.hint}" for message in check_psycopg())) from None
 
 
 class HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):

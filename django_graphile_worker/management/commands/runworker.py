@@ -5,14 +5,12 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_graphile_worker.collector import objects_that_stay
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.options import add_worker_arguments, overrides_from, settings_from
 from django_graphile_worker.management.plan import RELOADER_PIPE, Plan
-from django_graphile_worker.worker.headstart import head_start
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.stopping import StopState
@@ -66,6 +64,8 @@ class Command(BaseCommand):
             with_cron=not options["no_cron"],
             verbosity=int(options["verbosity"]),
             is_colored=self._is_colored(options),
+            waits=not options["no_wait"],
+            health_file=options["health_file"],
         )
 
     def _is_colored(self, options: dict[str, Any]) -> bool:
@@ -74,6 +74,9 @@ class Command(BaseCommand):
         return self.stderr.isatty() and not options.get("no_color") and not os.environ.get("NO_COLOR")
 
     def _run(self, plan: Plan, stop: StopState | None = None) -> int:
+        # Not at the top: without psycopg 3 the system checks, which come before this, say so.
+        import psycopg
+
         try:
             return self._launch(plan, stop)
         except GraphileWorkerError as error:
@@ -84,6 +87,8 @@ class Command(BaseCommand):
             raise CommandError(in_a_sentence(error)) from error
 
     def _launch(self, plan: Plan, stop: StopState | None) -> int:
+        from django_graphile_worker.worker.headstart import head_start
+
         is_alone = plan.settings.processes == 1
         places = plan.places()
         with ExitStack() as connections_ahead:

@@ -54,7 +54,7 @@ class Add(Verb):
         job = self._add(desk, options)
         if known is None:
             hint = values.did_you_mean(name, registry.tasks.identifiers())
-            desk.note(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
+            desk.warn(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
         if desk.is_json:
             desk.dump(job_as_dict(job))
             return

@@ -11,7 +11,7 @@ from django_graphile_worker import api
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import values
 from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.telling import job_as_dict, job_line
+from django_graphile_worker.management.operator.telling import counted, job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection import search
 
@@ -49,7 +49,8 @@ class ChangeByIds(Verb):
             states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
         whys = [f"#{job_id} {_why_left(states.get(job_id))}" for job_id in left]
         count = len(job_ids) - len(left)
-        return f"Expected {len(job_ids)} jobs that wait, got {count}: {'; '.join(whys)}."
+        wait = "that waits" if len(job_ids) == 1 else "that wait"
+        return f"Expected {counted(len(job_ids), 'job')} {wait}, got {count or 'none'}: {'; '.join(whys)}."
 
 
 def _why_left(state: str | None) -> str:
@@ -112,7 +113,7 @@ class Reschedule(ChangeByIds):
         jobs = api.reschedule_jobs(job_ids, **changes, **desk.place)
         spent = [f"#{job.id}" for job in jobs if job.attempts >= job.max_attempts]
         if spent:
-            desk.note(f"{', '.join(spent)} will still not run: no attempts left. --attempts 0 gives them back.")
+            desk.warn(f"{', '.join(spent)} will still not run: no attempts left. --attempts 0 gives them back.")
         return jobs
 
 
@@ -142,4 +143,4 @@ class Remove(Verb):
             desk.say(desk.style.SUCCESS(f"Removed {job_line(job, now)}"))
             # A row that comes back without its key is still there, in its worker's hands.
             if job.key is None:
-                desk.note(f"#{job.id} is running and goes on to its end; it has lost its key, and is not retried.")
+                desk.warn(f"#{job.id} is running and goes on to its end; it has lost its key, and is not retried.")

@@ -63,7 +63,11 @@ class Desk:
 
     def note(self, text: str) -> None:
         """Something that is no part of the result: pipes and ``--json`` stay clean."""
-        self.err.write(self.style.NOTICE(escaped(text)), style_func=str)
+        self.err.write(escaped(text), style_func=str)
+
+    def warn(self, text: str) -> None:
+        """A note that something may not be as it was meant."""
+        self.err.write(self.style.WARNING(escaped(text)), style_func=str)
 
     def dump(self, value: Any) -> None:
         self.out.write(json.dumps(value, indent=2, default=_as_json))

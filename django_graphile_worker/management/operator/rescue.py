@@ -58,7 +58,7 @@ class Unlock(Verb):
         for holder in found:
             desk.say(desk.style.SUCCESS(f"Unlocked {shown(holder.id)}: {_held(holder)}."))
         if any(not holder.is_registered for holder in found):
-            desk.note("Unregistered workers have no heartbeat that could tell that they are gone.")
+            desk.warn("Unregistered workers have no heartbeat that could tell that they are gone.")
 
     def _find(self, desk: Desk, worker_ids: Sequence[str]) -> list[Holder]:
         with desk.reading() as (cursor, schema, _):

@@ -45,7 +45,7 @@ def narrowed(cursor: Cursor, desk: Desk, options: Options, *, schema: str) -> Cr
         if name is not None and not _is_known(cursor, kind, name, schema):
             known = names.known_tasks if kind == "task" else names.some_queues
             hint = did_you_mean(name, known(cursor, schema=schema))
-            desk.note(f"No job has the {kind} {name!r}.{hint}")
+            desk.warn(f"No job has the {kind} {name!r}.{hint}")
             return None
     return Criteria(
         state=State(options["state"]),
