@@ -14,51 +14,71 @@ if TYPE_CHECKING:
         add_job,
         add_jobs,
         aforce_unlock_workers,
+        aget_job,
         apermanently_fail_jobs,
         aremove_job,
         areschedule_jobs,
         cleanup,
         complete_jobs,
         force_unlock_workers,
+        get_job,
         permanently_fail_jobs,
         remove_job,
         reschedule_jobs,
     )
     from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
     from django_graphile_worker.exceptions import (
+        BatchFailure,
+        ConfigurationError,
         CrontabError,
         GraphileWorkerError,
         InvalidJobError,
+        InvalidTypeError,
+        LeftoverStateError,
+        LostClaimError,
         PayloadError,
         PermanentFailure,
+        ReadOnlyModelError,
         RetryLater,
         SchemaError,
+        UnknownTaskError,
+        WorkerDiedError,
     )
-    from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
+    from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, RemovedJob
     from django_graphile_worker.registry import Task, task
-    from django_graphile_worker.worker.context import Helpers
+    from django_graphile_worker.worker.context import Abort, Helpers
     from django_graphile_worker.worker.library import Worker, run_once, run_worker
-    from django_graphile_worker.worker.process import StopRequest
+    from django_graphile_worker.worker.stopping import StopRequest
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Abort",
+    "BatchFailure",
     "CleanupResult",
+    "ConfigurationError",
     "CronItem",
     "CrontabError",
     "GraphileWorkerError",
     "Helpers",
     "InvalidJobError",
+    "InvalidTypeError",
     "Job",
     "JobKeyMode",
     "JobSpec",
+    "LeftoverStateError",
+    "LostClaimError",
     "PayloadError",
     "PermanentFailure",
+    "ReadOnlyModelError",
+    "RemovedJob",
     "RetryLater",
     "SchemaError",
     "StopRequest",
     "Task",
+    "UnknownTaskError",
     "Worker",
+    "WorkerDiedError",
     "aadd_job",
     "aadd_jobs",
     "acleanup",
@@ -66,12 +86,14 @@ __all__ = [
     "add_job",
     "add_jobs",
     "aforce_unlock_workers",
+    "aget_job",
     "apermanently_fail_jobs",
     "aremove_job",
     "areschedule_jobs",
     "cleanup",
     "complete_jobs",
     "force_unlock_workers",
+    "get_job",
     "parse_cron_items",
     "parse_crontab",
     "permanently_fail_jobs",
@@ -84,7 +106,7 @@ __all__ = [
 
 # Where the names live, the lighter first. Each module is loaded when a name of it is first used: a web process
 # never runs a job, a worker need not add one, and most projects have no crontab. Together they take 50 ms.
-_HOMES = ("registry", "jobs", "exceptions", "api", "crontab", "worker.context", "worker.library", "worker.process")
+_HOMES = ("registry", "jobs", "exceptions", "api", "crontab", "worker.context", "worker.stopping", "worker.library")
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.exceptions import ConfigurationError
@@ -16,33 +16,60 @@ if TYPE_CHECKING:
 DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
 
 
-def is_any_written(settings: conf.Settings) -> bool:
+class Written(NamedTuple):
+    """Everything that a project's recurring tasks are read from."""
+
+    crontab: str | tuple[Any, ...]
+    filename: str
+    content: bytes | None
+    tasks: tuple[registry.Task[Any, Any], ...]
+
+
+# What was read last, and what it was read from: a process that starts asks for it in its checks and when it begins, and
+# a crontab may have thousands of items.
+_read_before: list[tuple[Written, Draft]] = []
+
+
+def is_any_written(settings: conf.Settings, *, with_tasks: bool = True) -> bool:
     """Is there any crontab at all, right or wrong? Most projects have none."""
-    return bool(settings.crontab or settings.crontab_file or any(task.cron for task in registry.tasks))
+    beside_tasks = with_tasks and any(task.cron for task in registry.tasks)
+    return bool(settings.crontab or settings.crontab_file or beside_tasks)
 
 
-def draft_schedule(settings: conf.Settings) -> Draft:
-    """Everything written in CRONTAB, in CRONTAB_FILE and beside tasks; raises OSError for the file."""
+def draft_schedule(settings: conf.Settings, *, with_tasks: bool = True) -> Draft:
+    """Everything written in CRONTAB, in CRONTAB_FILE and beside tasks; raises OSError for the file.
+
+    What is written beside tasks belongs to the installation "default": several would fire it once each.
+    """
+    file = settings.crontab_file
+    content = None if file is None else file.read_bytes()
+    written = Written(settings.crontab, str(file), content, tuple(registry.tasks) if with_tasks else ())
+    if not _read_before or _read_before[0][0] != written:
+        _read_before[:] = [(written, _read(written))]
+    return _read_before[0][1].copy()
+
+
+def _read(written: Written) -> Draft:
     # Here, as a worker without a crontab need not read its parser: 12 ms.
     from django_graphile_worker.crontab import Draft
 
     draft = Draft()
-    _add_setting(draft, settings.crontab)
-    if settings.crontab_file is not None:
-        _add_bytes(draft, settings.crontab_file.read_bytes(), str(settings.crontab_file))
-    for task in registry.tasks:
+    _add_setting(draft, written.crontab)
+    if written.content is not None:
+        _add_bytes(draft, written.content, written.filename)
+    for task in written.tasks:
         source = f"@task(cron=...) of {task.identifier}"
         draft.add_schedules(task.identifier, task.cron, source, partial(_with_defaults, draft, task, source))
     return draft
 
 
-def collect(settings: conf.Settings | None = None) -> tuple[CronItem, ...]:
+def collect(settings: conf.Settings | None = None, *, with_tasks: bool = True) -> tuple[CronItem, ...]:
     """All recurring tasks, or one CrontabError with every mistake in them."""
     settings = conf.current() if settings is None else settings
-    if not is_any_written(settings):
+    if not is_any_written(settings, with_tasks=with_tasks):
         return ()
     try:
-        draft = draft_schedule(settings)
+        draft = draft_schedule(settings, with_tasks=with_tasks)
     except OSError as error:
         raise ConfigurationError(
             f'{conf.SETTING}["CRONTAB_FILE"]: expected a file that can be read, '

@@ -1,29 +1,96 @@
-"""Which exceptions go into the log whole, for whoever collects errors there."""
+"""Exceptions as the log gets them: whole, for whoever collects errors there, but neither endless nor with secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from traceback import format_exception_only
+from typing import Any
 
+from django_graphile_worker import conf
 from django_graphile_worker.exceptions import RetryLater
+from django_graphile_worker.redaction import redact_text
 
 _LONGEST_CHAIN = 20
+# After a cut the text goes on with the next word that begins within so many characters: half a word may be the
+# half of a secret, whose name was cut off.
+_LONGEST_WORD = 1_000
 
 
-def worth_logging(error: BaseException | None) -> BaseException | None:
-    """The exception for a record's ``exc_info``; None for a retry asked for, and for what cannot be written."""
-    if error is None or isinstance(error, RetryLater):
+def worth_logging(error: BaseException | None, *, is_final: bool = False) -> BaseException | None:
+    """The exception for a record's ``exc_info``; None for a retry that will come, and for what cannot be written.
+
+    An exception whose text is too long, or holds a secret, is replaced by a copy of the same name and traceback.
+    """
+    if error is None or (isinstance(error, RetryLater) and not is_final):
         return None
-    return error if all(map(_is_writable, _chain(error))) else None
+    chain = list(_linked(error))
+    if any(_told(each) != _text(each) for each in chain):
+        error = _copied(error)
+    return error if all(map(_is_writable, _linked(error))) else None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    following: BaseException | None = error
+def cut_middle(text: str, limit: int) -> str:
+    """At most so many characters: the middle goes, as both ends tell more, and it is said how much."""
+    if len(text) <= limit:
+        return text
+    mark = f"\n[... {len(text) - limit} characters left out ...]\n"
+    room = max(limit - len(mark), 0)
+    head = room // 3
+    return (text[:head] + mark + _from_next_word(text[len(text) - (room - head) :]))[:limit]
+
+
+def _from_next_word(text: str) -> str:
+    words = text[:_LONGEST_WORD].split(maxsplit=1)
+    return text if len(words) < 2 else text[text.index(words[0]) + len(words[0]) :].lstrip()
+
+
+def _linked(error: BaseException) -> Iterator[BaseException]:
+    """An exception and what is written with it: causes, contexts, members of groups."""
+    waiting = [error]
     for _ in range(_LONGEST_CHAIN):
-        if following is None:
+        if not waiting:
             return
-        yield following
-        following = following.__cause__ or following.__context__
+        each = waiting.pop()
+        yield each
+        waiting += getattr(each, "exceptions", ()) if isinstance(each, BaseExceptionGroup) else ()
+        following = each.__cause__ or each.__context__
+        if following is not None:
+            waiting.append(following)
+
+
+def _text(error: BaseException) -> str:
+    """Its message and its notes; an exception's own methods may do anything."""
+    try:
+        return "\n".join([str(error), *map(str, getattr(error, "__notes__", ()))])
+    except BaseException:
+        return "<its message could not be read>"
+
+
+def _told(error: BaseException) -> str:
+    settings = conf.current()
+    text = cut_middle(_text(error), settings.max_error_length)
+    return redact_text(text) if settings.redact_errors else text
+
+
+def _copied(error: BaseException, level: int = 0) -> BaseException:
+    """The same, with texts that may be written."""
+    copy = _copied_group(error, level) if isinstance(error, BaseExceptionGroup) else _named_like(error)(_told(error))
+    copy.__traceback__ = error.__traceback__
+    if level < _LONGEST_CHAIN:
+        copy.__cause__ = error.__cause__ and _copied(error.__cause__, level + 1)
+        copy.__context__ = error.__context__ and _copied(error.__context__, level + 1)
+    copy.__suppress_context__ = error.__suppress_context__
+    return copy
+
+
+def _copied_group(error: BaseExceptionGroup[Any], level: int) -> BaseException:
+    message = redact_text(cut_middle(error.message, conf.current().max_error_length))
+    return BaseExceptionGroup(message, [_copied(each, level + 1) for each in error.exceptions[:_LONGEST_CHAIN]])
+
+
+def _named_like(error: BaseException) -> type[Exception]:
+    kind = type(error)
+    return type(kind.__name__, (Exception,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
 
 
 def _is_writable(error: BaseException) -> bool:

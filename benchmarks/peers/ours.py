@@ -95,7 +95,7 @@ def main() -> None:
                 threading.Event().wait(0.002)
         seconds = time.perf_counter() - (_first_at[0] if _first_at else time.perf_counter())
         usage = time.process_time() - before
-        about = {"cpu": usage, "counting": sum(counting), "worker": worker.runners[0].worker_id}
+        about = {"cpu": usage, "counting": sum(counting), "worker": worker._runners[0].worker_id}
         # The last to count need not be the last to write the count down.
         jobs = COUNT if _finished.is_set() else min(_started, COUNT)
         say({"seconds": seconds, "jobs": jobs, **about})

@@ -13,6 +13,7 @@ from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,
     Job,
+    RemovedJob,
     storable_text,
     valid_job_key,
     valid_max_attempts,
@@ -25,30 +26,51 @@ from django_graphile_worker.sql import jobs as sql_jobs
 LARGEST_ID = 2**63 - 1
 
 
-def remove_job(job_key: str, *, using: str | None = None) -> Job | None:
+def get_job(id_or_key: int | str, *, using: str | None = None, installation: str | None = None) -> Job | None:
+    """Return the job with this id (an int) or this key (a str); None when there is none.
+
+    A job that was completed has no row any more.
+    """
+    wanted = id_or_key
+    if not isinstance(wanted, str):
+        wanted = whole_number("id_or_key", wanted, 1, LARGEST_ID)
+    else:
+        wanted = valid_job_key(wanted) or ""
+    with open_queue(using, installation) as queue:
+        job = sql_jobs.get_job(queue.cursor, wanted, schema=queue.schema)
+        return next(iter(queue.found([job] if job else [])), None)
+
+
+def remove_job(job_key: str, *, using: str | None = None, installation: str | None = None) -> RemovedJob | None:
     """Remove the job with this key, and return it; None when there is none.
 
-    A job that is running is not stopped: it loses its key, and is not tried again.
+    A job that is running is not stopped: it loses its key, and is not tried again. The
+    result's ``was_running`` says which of the two has happened.
     """
     key = valid_job_key(job_key)
     if key is None:
         raise InvalidTypeError("job_key: expected a string, got None.")
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         job = sql_jobs.remove_job(queue.cursor, key, schema=queue.schema, notify=queue.notify)
-        return next(iter(queue.found([job] if job else [])), None)
+        found = next(iter(queue.found([job] if job else [])), None)
+        return None if found is None else RemovedJob(**vars(found))
 
 
-def complete_jobs(job_ids: Iterable[int], *, using: str | None = None) -> list[Job]:
+def complete_jobs(job_ids: Iterable[int], *, using: str | None = None, installation: str | None = None) -> list[Job]:
     """Delete jobs as if they had succeeded. Running ones are left alone; the others are returned."""
     ids = _valid_ids(job_ids)
     if not ids:
         return []
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         return queue.found(sql_jobs.complete_jobs(queue.cursor, ids, schema=queue.schema))
 
 
 def permanently_fail_jobs(
-    job_ids: Iterable[int], error_message: str | None = None, *, using: str | None = None
+    job_ids: Iterable[int],
+    error_message: str | None = None,
+    *,
+    using: str | None = None,
+    installation: str | None = None,
 ) -> list[Job]:
     """Let jobs have failed for good. Running ones are left alone; the others are returned."""
     ids = _valid_ids(job_ids)
@@ -57,7 +79,7 @@ def permanently_fail_jobs(
     message = None if error_message is None else storable_text(error_message)
     if not ids:
         return []
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         return queue.found(sql_jobs.permanently_fail_jobs(queue.cursor, ids, message, schema=queue.schema))
 
 
@@ -69,6 +91,7 @@ def reschedule_jobs(
     attempts: int | None = None,
     max_attempts: int | None = None,
     using: str | None = None,
+    installation: str | None = None,
 ) -> list[Job]:
     """Change when, how often and how urgently jobs run; None leaves a value as it is.
 
@@ -83,13 +106,15 @@ def reschedule_jobs(
     )
     if not ids:
         return []
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         return queue.found(
             sql_jobs.reschedule_jobs(queue.cursor, ids, changes, schema=queue.schema, notify=queue.notify)
         )
 
 
-def force_unlock_workers(worker_ids: Iterable[str], *, using: str | None = None) -> None:
+def force_unlock_workers(
+    worker_ids: Iterable[str], *, using: str | None = None, installation: str | None = None
+) -> None:
     """Free the jobs and queues of workers that are certainly gone.
 
     A worker that is still alive would have its jobs run a second time.
@@ -99,7 +124,7 @@ def force_unlock_workers(worker_ids: Iterable[str], *, using: str | None = None)
         if not isinstance(worker_id, str):
             raise InvalidTypeError(f"worker_ids: expected strings, got {worker_id!r}.")
     if ids:
-        with open_queue(using) as queue:
+        with open_queue(using, installation) as queue:
             sql_jobs.force_unlock_workers(queue.cursor, ids, schema=queue.schema)
             queue.refuse_blindness()
 
@@ -114,6 +139,7 @@ def _valid_list(name: str, things: str, values: Iterable[Any]) -> list[Any]:
     return list(values)
 
 
+aget_job = asynchronous(get_job)
 aremove_job = asynchronous(remove_job)
 acomplete_jobs = asynchronous(complete_jobs)
 apermanently_fail_jobs = asynchronous(permanently_fail_jobs)

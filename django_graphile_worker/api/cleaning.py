@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from functools import partial
 
-from django.db import OperationalError, transaction
+from django.db import connections
 
 from django_graphile_worker import registry
 from django_graphile_worker.api.queue import Queue, open_queue
 from django_graphile_worker.api.twins import asynchronous
+from django_graphile_worker.api.unused_names import IncompleteError, NamesDeletion
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.sql import cleanup as sql_cleanup
+from django_graphile_worker.sql import unused_names, workers
 from django_graphile_worker.sql.cleanup import CleanupResult
-from django_graphile_worker.sql.errors import sqlstate
-
-LOCK_NOT_AVAILABLE = "55P03"
 
 
 def cleanup(
@@ -24,49 +24,68 @@ def cleanup(
     unused_queues: bool = True,
     unused_tasks: bool = True,
     using: str | None = None,
+    installation: str | None = None,
 ) -> CleanupResult:
     """Delete old permanently failed jobs (when an age is given), and the names that no job uses.
 
     Task names that this process or a live worker knows are kept. graphile-worker's Node workers
     do not tell theirs: where they run too, leave ``unused_tasks`` out.
+
+    Rows are deleted a few at a time, each time in a transaction of its own, so that nobody who adds
+    a job waits longer than some milliseconds. Inside a transaction of the caller's, others can add
+    no job from the first name that is deleted until that transaction ends.
     """
     age = _valid_age(failed_jobs_older_than)
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         queue.refuse_blindness()
-        jobs = 0
-        if age is not None:
-            jobs = sql_cleanup.delete_failed_jobs(queue.cursor, older_than=age, schema=queue.schema)
+        jobs = 0 if age is None else _delete_failed_jobs(queue, age)
         result = CleanupResult(jobs=jobs)
         if unused_queues or unused_tasks:
             result = _delete_unused_names(queue, result, queues=unused_queues, tasks=unused_tasks)
         return result
 
 
+def _delete_failed_jobs(queue: Queue, age: float) -> int:
+    total = 0
+    while deleted := sql_cleanup.delete_failed_jobs(queue.cursor, older_than=age, schema=queue.schema):
+        total += deleted
+    return total
+
+
 def _delete_unused_names(queue: Queue, result: CleanupResult, *, queues: bool, tasks: bool) -> CleanupResult:
-    cursor, alias, schema, _ = queue
-    with transaction.atomic(using=alias):
-        if not _lock_names(queue):
-            return dataclasses.replace(result, is_complete=False)
+    if not _can_see_all_jobs(queue):
+        return dataclasses.replace(result, is_complete=False)
+    try:
         if queues:
-            count = sql_cleanup.delete_unused_queues(cursor, schema=schema)
-            result = dataclasses.replace(result, queues=count)
+            result = dataclasses.replace(result, queues=_delete_queues(queue))
         if tasks:
-            deleted = sql_cleanup.delete_unused_tasks(cursor, keep=registry.tasks.identifiers(), schema=schema)
-            result = dataclasses.replace(result, tasks=deleted or 0, is_complete=deleted is not None)
+            result = dataclasses.replace(result, tasks=_delete_tasks(queue))
+    except IncompleteError as error:
+        return dataclasses.replace(result, is_complete=False, **{error.kind: error.deleted})
     return result
 
 
-def _lock_names(queue: Queue) -> bool:
-    if sql_cleanup.try_names_lock(queue.cursor, schema=queue.schema):
-        return True
-    try:
-        with transaction.atomic(using=queue.alias):
-            sql_cleanup.wait_for_names_lock(queue.cursor, schema=queue.schema)
-    except OperationalError as error:
-        if sqlstate(error) != LOCK_NOT_AVAILABLE:
-            raise
-        return False
-    return True
+def _can_see_all_jobs(queue: Queue) -> bool:
+    is_own_transaction = not connections[queue.alias].in_atomic_block
+    return (is_own_transaction or unused_names.sees_commits(queue.cursor)) and not unused_names.has_old_adders(
+        queue.cursor, schema=queue.schema
+    )
+
+
+def _delete_queues(queue: Queue) -> int:
+    find = partial(unused_names.find_unused_queues, queue.cursor, schema=queue.schema)
+    delete = partial(unused_names.delete_queues, queue.cursor, schema=queue.schema)
+    return NamesDeletion("queues", queue, find, delete).run()
+
+
+def _delete_tasks(queue: Queue) -> int:
+    if unused_names.has_silent_workers(queue.cursor, schema=queue.schema):
+        raise IncompleteError("tasks")
+    live = workers.live_task_identifiers(queue.cursor, schema=queue.schema)
+    keep = sorted(live.union(registry.tasks.identifiers()))
+    find = partial(unused_names.find_unused_tasks, queue.cursor, schema=queue.schema, keep=keep)
+    delete = partial(unused_names.delete_tasks, queue.cursor, schema=queue.schema)
+    return NamesDeletion("tasks", queue, find, delete).run()
 
 
 def _valid_age(age: timedelta | None) -> float | None:

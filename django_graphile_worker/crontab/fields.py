@@ -17,6 +17,9 @@ _PART = re.compile(
 )
 # Longer numbers are too large for every field, and int() refuses very long ones.
 _MOST_DIGITS = 9
+# What fields without mistakes stand for, by the field's name and text: crontabs repeat the same few.
+_read_before: dict[tuple[str, str], tuple[int, ...]] = {}
+_MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,17 @@ FIELDS = (MINUTE, HOUR, DATE, MONTH, WEEKDAY)
 
 def read_field(kind: Field, text: str, notebook: Notebook, at: Position) -> tuple[int, ...]:
     """The sorted values that one field stands for; mistakes go to the notebook."""
+    known = _read_before.get((kind.name, text))
+    if known is not None:
+        return known
+    before = len(notebook)
+    found = _read_parts(kind, text, notebook, at)
+    if len(notebook) == before and len(_read_before) < _MOST_REMEMBERED:
+        _read_before[kind.name, text] = found
+    return found
+
+
+def _read_parts(kind: Field, text: str, notebook: Notebook, at: Position) -> tuple[int, ...]:
     values: set[int] = set()
     offset = 0
     for part in text.split(","):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from django_graphile_worker.exceptions import CrontabError
 
@@ -59,8 +60,7 @@ class Notebook:
         return len(self.mistakes)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """A place in a text; ``context`` is the whole line."""
 
     line: int | None = None
@@ -68,7 +68,7 @@ class Position:
     context: str = ""
 
     def shifted(self, characters: int) -> Position:
-        return replace(self, column=None if self.column is None else self.column + characters)
+        return Position(self.line, None if self.column is None else self.column + characters, self.context)
 
 
 def raise_for(mistakes: Iterable[CrontabMistake]) -> None:

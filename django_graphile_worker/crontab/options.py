@@ -91,37 +91,36 @@ OPTIONS = {
 }
 
 
-def read_options(text: str, notebook: Notebook, at: Position) -> tuple[dict[str, Any], dict[str, Position]]:
-    """The attributes that ``?a=1&b=2`` sets, and where each was given."""
+def read_options(text: str, notebook: Notebook, at: Position) -> tuple[dict[str, Any], dict[str, int]]:
+    """The attributes that ``?a=1&b=2`` sets, and where in the text each was given."""
     values: dict[str, Any] = {}
-    places: dict[str, Position] = {}
+    offsets: dict[str, int] = {}
     if text == "?":
         notebook.note(f"options like ?fill=2d&max=10 (known: {', '.join(OPTIONS)})", text, at)
     offset = 1
     for pair in text[1:].split("&"):
         if pair:
-            _read_option(pair, values, places, notebook, at.shifted(offset))
+            _read_option(pair, offset, values, offsets, notebook, at)
         offset += len(pair) + 1
-    return values, places
+    return values, offsets
 
 
 def _read_option(
-    pair: str, values: dict[str, Any], places: dict[str, Position], notebook: Notebook, at: Position
+    pair: str, offset: int, values: dict[str, Any], offsets: dict[str, int], notebook: Notebook, at: Position
 ) -> None:
     written_key, _, written_value = pair.partition("=")
     key, value = unquote_plus(written_key), unquote_plus(written_value)
     option = OPTIONS.get(key)
     if option is None:
-        notebook.note(f"one of the options {', '.join(OPTIONS)}", written_key, at)
+        notebook.note(f"one of the options {', '.join(OPTIONS)}", written_key, at.shifted(offset))
         return
-    if option.attribute in places:
-        notebook.note(f"the option {key!r} once", pair, at)
+    if option.attribute in offsets:
+        notebook.note(f"the option {key!r} once", pair, at.shifted(offset))
         return
-    value_at = at.shifted(len(written_key) + 1)
-    places[option.attribute] = value_at
+    offsets[option.attribute] = value_offset = offset + len(written_key) + 1
     try:
         values[option.attribute] = option.read(value)
     except ValueError as error:
         # A zone knows what it was likely meant to be; the others have one fixed sentence.
         expected = str(error) if key == "tz" else option.expected
-        notebook.note(f"{key} to be {expected}", written_value, value_at)
+        notebook.note(f"{key} to be {expected}", written_value, at.shifted(value_offset))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from django_graphile_worker.crontab.items import CronItem
 from django_graphile_worker.crontab.mistakes import CrontabMistake, Notebook, Position, raise_for
@@ -66,8 +66,12 @@ class Draft:
         for line in lines:
             placed = read_schedule(line, task, notebook, named_by_pattern=len(lines) > 1)
             if placed is not None:
-                self.placed.append(replace(placed, item=adjust(placed.item)))
+                self.placed.append(placed._replace(item=adjust(placed.item)))
         self.mistakes += notebook.mistakes
+
+    def copy(self) -> Draft:
+        """For somebody who adds mistakes of their own."""
+        return Draft(self.placed.copy(), self.mistakes.copy())
 
     def note(self, source: str, expected: str, text: str, at: Position | None = None) -> None:
         notebook = Notebook(source)

@@ -75,7 +75,7 @@ class Pattern:
         return " ".join(write_field(kind, chosen) for kind, chosen in zip(FIELDS, values, strict=True))
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=20_000)
 def parse_pattern(text: str) -> Pattern:
     """Read ``"*/5 4 * * MON"`` or ``"@daily"``; raise CrontabError with every mistake."""
     notebook = Notebook("pattern")

@@ -20,7 +20,8 @@ from types import FrameType
 from django.utils import autoreload
 
 from django_graphile_worker.management.plan import RELOADER_PIPE
-from django_graphile_worker.worker.process import STOP_SIGNALS, StopRequest, handled_signals
+from django_graphile_worker.worker.signal_handling import STOP_SIGNALS, handled_signals
+from django_graphile_worker.worker.stopping import StopState
 
 # The exit code by which a process asks to be started again; Django's choice.
 CHANGED = 3
@@ -28,7 +29,7 @@ CHANGED = 3
 Snapshot = dict[Path, float]
 
 
-class Relay(StopRequest):
+class Relay(StopState):
     """In the process that watches: passes each signal on to the worker, whose end it waits for."""
 
     def __init__(self) -> None:
@@ -92,7 +93,7 @@ def _deferred_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _was_asked_before_a_change(request: StopRequest, seen: Snapshot) -> bool:
+def _was_asked_before_a_change(request: StopState, seen: Snapshot) -> bool:
     """Wait for either: a request to stop, or a change of the code."""
     while _snapshot() == seen:
         if request.wait(autoreload.StatReloader.SLEEP_TIME):
@@ -120,7 +121,7 @@ def _file_of(module: object) -> str | None:
     return file if isinstance(file, str) else None
 
 
-class WatchedRequest(StopRequest):
+class WatchedRequest(StopState):
     """In the worker: asked to stop by signals, by the process that watches, and by changes of the code.
 
     A terminal signals both processes, ``kill`` only one: what the one saw and
@@ -133,12 +134,12 @@ class WatchedRequest(StopRequest):
         self._told = 0
 
     def handle_signal(self, number: int, frame: FrameType | None) -> None:
-        self._seen += 1
+        self._seen += _weight(number)
         super().handle_signal(number, frame)
 
     def hear(self, number: int) -> None:
         """The process that watches got a signal."""
-        self._told += 1
+        self._told += _weight(number)
         self.signal_number = number
         self(signal.Signals(number).name)
 
@@ -152,7 +153,12 @@ class WatchedRequest(StopRequest):
         return self.is_made and not self._seen and not self._told
 
 
-def run_watched(run: Callable[[StopRequest], int]) -> int:
+def _weight(number: int) -> int:
+    """SIGQUIT stops at once, as two other signals do."""
+    return 2 if number == signal.SIGQUIT else 1
+
+
+def run_watched(run: Callable[[StopState], int]) -> int:
     """In the worker: run until asked to stop, or until code changes; the exit code."""
     pipe = int(os.environ.pop(RELOADER_PIPE))
     os.set_inheritable(pipe, False)

@@ -10,6 +10,6 @@ class Migration(migrations.Migration):
 
     atomic = False
 
-    dependencies = [("graphile_worker", "0007_releases")]
+    dependencies = [("graphile_worker", "0008_statistics")]
 
-    operations = [BuildIndexes("workers.sql", "claims.sql", "statistics.sql", "claim_jobs_v2.sql", "end_claims_v2.sql")]
+    operations = [BuildIndexes("end_claims_v2.sql")]

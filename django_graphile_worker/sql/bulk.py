@@ -17,6 +17,7 @@ from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.walks import LIMITS, order_of
 from django_graphile_worker.sql.jobs import Changes, moment
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
 
 # How many jobs a step looks at.
@@ -115,7 +116,7 @@ def parts(cursor: Any, criteria: Criteria, *, schema: str) -> list[Part]:
 
 def beginning(cursor: Any) -> datetime:
     """What has changed since then is not changed again."""
-    cursor.execute(NOW)
+    cursor.execute(qualified(NOW))
     moment_of_beginning: datetime = cursor.fetchone()[0]
     return moment_of_beginning
 
@@ -132,7 +133,7 @@ def step(
 ) -> Step:
     """Do the next step; without a size, all that there is in one. Silence lasts for the caller's transaction."""
     if call.is_silent:
-        cursor.execute(SILENCE)
+        cursor.execute(qualified(SILENCE))
     ahead = [part for part in remaining if place is None or part.number >= place.number]
     if not ahead:
         return Step(0, 0, [], None)

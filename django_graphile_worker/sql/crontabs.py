@@ -15,85 +15,140 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _microseconds(moment: str) -> str:
+def microseconds_of(moment: str) -> str:
     """A time as a number: text would be written as the session's DateStyle likes it."""
     return f"(extract(epoch from {moment}) * 1000000)::bigint"
 
 
-CLOCK = f"/* gw:cron:clock */ select {_microseconds('coalesce(%(now)s::timestamptz, clock_timestamp())')}"
+CLOCK = f"/* gw:cron:clock */ select {microseconds_of('coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())')}"
 
-KNOWN = f"""/* gw:cron:known */
-select identifier, {_microseconds(readable("known_since"))}, {_microseconds(readable("last_execution"))}
-from :SCHEMA._private_known_crontabs
-where %(identifiers)s::text[] is null or identifier = any (%(identifiers)s::text[])
+_KNOWN = f"""
+select identifier, {microseconds_of(readable("known_since"))}, {microseconds_of(readable("last_execution"))},
+    coalesce(last_execution = 'infinity', false)
+from :SCHEMA._private_known_crontabs"""
+
+KNOWN = f"""/* gw:cron:known */ {_KNOWN}
 order by identifier"""
 
-# In name order, so that two workers that start together never wait for each other in a circle.
-REGISTER = """/* gw:cron:register */
+# Joined, as `= any` looks at every name for every row.
+KNOWN_NAMED = f"""/* gw:cron:known-named */ {_KNOWN}
+join pg_catalog.unnest(%(identifiers)s::text[]) as name(identifier) using (identifier)
+order by identifier"""
+
+# How long a statement here may wait for a lock while it holds others: less than PostgreSQL waits before it looks for
+# a deadlock. So whoever is waiting for one of our rows meanwhile is never chosen as the victim of a deadlock.
+_BOUNDED_WAIT = """pg_catalog.set_config('lock_timeout', greatest(1, least(200,
+        extract(epoch from pg_catalog.current_setting('deadlock_timeout')::interval) * 500)::int)::text, true)"""
+
+REGISTER = f"""/* gw:cron:register */
+with bound as materialized (select {_BOUNDED_WAIT} as milliseconds)
 insert into :SCHEMA._private_known_crontabs (identifier, known_since)
-select name.identifier, coalesce(%(now)s::timestamptz, clock_timestamp())
-from unnest(%(identifiers)s::text[]) as name(identifier)
+select name.identifier, coalesce(%(since)s::timestamptz, pg_catalog.clock_timestamp())
+from bound cross join pg_catalog.unnest(%(identifiers)s::text[]) as name(identifier)
+where bound.milliseconds is not null
 order by name.identifier
 on conflict (identifier) do nothing"""
 
-_JOBS = """json_to_recordset(%(jobs)s::json) as job(
+# The items of which this tick is still to be fired, also those that the database has forgotten. Takes no lock.
+OPEN = """/* gw:cron:open */
+select %(tick)s::timestamptz <= clock.now, name.identifier, name.is_forgotten
+from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
+left join (
+    select name.identifier, known.identifier is null as is_forgotten
+    from pg_catalog.unnest(%(identifiers)s::text[]) as name(identifier)
+    left join :SCHEMA._private_known_crontabs as known on known.identifier = name.identifier
+    where known.identifier is null or (known.known_since <= %(tick)s::timestamptz
+        and (known.last_execution is null or known.last_execution < %(tick)s::timestamptz))
+) as name on true"""
+
+_JOBS = """job as materialized (
+    select * from pg_catalog.json_to_recordset(%(jobs)s::json) as job(
         place int, identifier text, task text, payload json, queue_name text, run_at timestamptz,
-        max_attempts int, job_key text, job_key_mode text, priority int, flags text[])"""
-
-_ADD_JOB = """lateral :SCHEMA.add_job(
-        identifier => job.task, payload => job.payload, queue_name => job.queue_name, run_at => job.run_at,
-        max_attempts => job.max_attempts, job_key => job.job_key, priority => job.priority,
-        flags => job.flags, job_key_mode => coalesce(job.job_key_mode, 'replace'))"""
-
-# Silence must come before the first job is added: what decides about firing asks for it.
-_CLOCK = """clock as materialized (
-    select coalesce(%(now)s::timestamptz, clock_timestamp()) as now,
-        case when not %(notify)s::boolean then set_config('graphile_worker.notify', 'off', true) end as silence
+        max_attempts int, job_key text, mode text, priority int, flags text[])
 )"""
 
-# The clock of the database has the last word: a tick that is still to come fires for
-# nobody, however far ahead a worker's own clock may be.
-SCHEDULE = f"""/* gw:cron:schedule */
-with {_CLOCK}, won as (
-    insert into :SCHEMA._private_known_crontabs as known (identifier, known_since, last_execution)
-    select job.identifier, %(tick)s::timestamptz, %(tick)s::timestamptz
-    from {_JOBS}
-    where %(tick)s::timestamptz <= (select clock.now from clock)
-    order by job.identifier
-    on conflict (identifier) do update
-    set last_execution = excluded.last_execution
-    where known.known_since <= excluded.last_execution
-        and (known.last_execution is null or known.last_execution < excluded.last_execution)
-    returning known.identifier
+# Silence must come before the first job is added: what decides about firing asks for it.
+_CLOCK = f"""clock as materialized (
+    select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now,
+        case when not %(notify)s::boolean
+            then pg_catalog.set_config('graphile_worker.notify', 'off', true) end as silence,
+        {_BOUNDED_WAIT} as milliseconds
+)"""
+
+# Jobs are added in the order of their items, which is the order in which those of one queue and priority run. add_jobs
+# takes many at once, but one mode for all of them and never unsafe_dedupe: one call for each unbroken row of a mode.
+_ADD_JOBS = """rows as (
+    select job.mode, array_agg(job.place order by job.place) as places,
+        array_agg(row(job.task, job.payload, job.queue_name, job.run_at, job.max_attempts, job.job_key, job.priority,
+            job.flags):::SCHEMA.job_spec order by job.place) as specs
+    from (
+        select job.*, pg_catalog.row_number() over (order by job.place)
+            - pg_catalog.row_number() over (partition by job.mode order by job.place) as row
+        from job join won using (identifier)) as job
+    group by job.mode, job.row
 ), added as (
-    select job.identifier, job.place, new_job.id
-    from (select job.* from {_JOBS} join won using (identifier) order by job.place) as job
-    cross join {_ADD_JOB} as new_job
-)
-select %(tick)s::timestamptz <= clock.now, added.identifier, added.id
-from clock left join added on true
-order by added.place"""
+    select rows.places[new_job.number] as place, new_job.id
+    from (select * from rows order by places[1]) as rows
+    cross join lateral (
+        select new_job.ordinality as number, new_job.id
+        from :SCHEMA.add_jobs(rows.specs, rows.mode = 'preserve_run_at') with ordinality as new_job
+        where rows.mode <> 'unsafe_dedupe'
+        union all
+        select spec.ordinality, new_job.id
+        from pg_catalog.unnest(rows.specs) with ordinality as spec
+        cross join lateral :SCHEMA.add_job(
+            identifier => spec.identifier, payload => spec.payload, queue_name => spec.queue_name,
+            run_at => spec.run_at, max_attempts => spec.max_attempts, job_key => spec.job_key,
+            priority => spec.priority, flags => spec.flags, job_key_mode => 'unsafe_dedupe') as new_job
+        where rows.mode = 'unsafe_dedupe'
+    ) as new_job
+)"""
+
+# The clock of the database has the last word: a tick that is still to come fires for nobody, however far ahead a
+# worker's own clock may be. Rows that another session has locked are left out instead of waited for: Node takes the
+# same rows in the order of its own crontab, and two sessions that wait for each other's rows would be a deadlock.
+SCHEDULE = f"""/* gw:cron:schedule */
+with {_CLOCK}, {_JOBS}, free as materialized (
+    select known.identifier
+    from :SCHEMA._private_known_crontabs as known
+    where known.identifier in (select job.identifier from job)
+        and %(tick)s::timestamptz <= (select clock.now from clock)
+        and known.known_since <= %(tick)s::timestamptz
+        and (known.last_execution is null or known.last_execution < %(tick)s::timestamptz)
+    for update of known skip locked
+), won as (
+    update :SCHEMA._private_known_crontabs as known
+    set last_execution = %(tick)s::timestamptz
+    from free
+    where known.identifier = free.identifier
+    returning known.identifier
+), {_ADD_JOBS}
+select job.identifier, added.id from added join job using (place) order by added.place"""
 
 # Fires a stretch of ticks of one item, if nobody has fired any since last_execution was read.
 BACKFILL = f"""/* gw:cron:backfill */
-with {_CLOCK}, moved as (
-    update :SCHEMA._private_known_crontabs as known
-    set last_execution = %(last_tick)s::timestamptz
-    from clock
+with {_CLOCK}, {_JOBS}, free as materialized (
+    select known.identifier
+    from :SCHEMA._private_known_crontabs as known
     where known.identifier = %(identifier)s
         and known.last_execution is not distinct from %(seen)s::timestamptz
-        and %(last_tick)s::timestamptz <= clock.now
+        and %(last_tick)s::timestamptz <= (select clock.now from clock)
+    for update of known skip locked
+), won as (
+    update :SCHEMA._private_known_crontabs as known
+    set last_execution = %(last_tick)s::timestamptz
+    from free
+    where known.identifier = free.identifier
     returning known.identifier
-)
-select new_job.id
-from (select job.* from {_JOBS} join moved using (identifier) order by job.place) as job
-cross join {_ADD_JOB} as new_job"""
+), {_ADD_JOBS}
+select id from added order by place"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +157,9 @@ class KnownCrontab:
 
     identifier: str
     known_since: datetime
+    # Beyond the years of Python when the item is paused.
     last_execution: datetime | None
+    is_paused: bool = False
 
 
 class Scheduled(NamedTuple):
@@ -110,35 +167,43 @@ class Scheduled(NamedTuple):
 
     is_due: bool
     job_ids: Mapping[str, int]
+    # The items whose rows somebody else holds: whether their tick was fired will be known when that session is done.
+    undecided: frozenset[str]
+
+
+class _Open(NamedTuple):
+    """The items of which a tick is still to be fired."""
+
+    is_due: bool
+    names: frozenset[str]
+    forgotten: list[str]
 
 
 def database_now(cursor: Any, *, now: datetime | None = None) -> datetime:
     """The database's clock, as it is now and not as it was when a transaction began."""
-    cursor.execute(CLOCK, {"now": now})
-    return _moment(cursor.fetchone()[0])
+    cursor.execute(qualified(CLOCK), {"now": now})
+    return moment_of(cursor.fetchone()[0])
 
 
 def known_crontabs(cursor: Any, identifiers: Iterable[str] | None = None, *, schema: str) -> dict[str, KnownCrontab]:
     """The known items, by identifier: those named, or all."""
-    names = None if identifiers is None else list(identifiers)
-    cursor.execute(statement(KNOWN, schema), {"identifiers": names})
+    if identifiers is None:
+        cursor.execute(statement(KNOWN, schema), {})
+    else:
+        cursor.execute(statement(KNOWN_NAMED, schema), {"identifiers": list(identifiers)})
     return {
-        name: KnownCrontab(name, _moment(since), None if last is None else _moment(last))
-        for name, since, last in cursor.fetchall()
+        name: KnownCrontab(name, moment_of(since), None if last is None else moment_of(last), is_paused)
+        for name, since, last, is_paused in cursor.fetchall()
     }
 
 
-def register(
-    cursor: Any, identifiers: Iterable[str], *, schema: str, now: datetime | None = None
-) -> dict[str, KnownCrontab]:
-    """Make items known from now on; what is known of them, also where others were quicker."""
-    names = list(identifiers)
-    known = known_crontabs(cursor, names, schema=schema)
-    missing = [name for name in names if name not in known]
-    if not missing:
-        return known
-    cursor.execute(statement(REGISTER, schema), {"identifiers": missing, "now": now})
-    return known_crontabs(cursor, names, schema=schema)
+def register(cursor: Any, identifiers: Iterable[str], *, schema: str, since: datetime | None = None) -> None:
+    """Make items known from now on, or since a time; those that are known already stay as they are.
+
+    Raises LockNotAvailable when another session is adding one of them and takes its time. One name at a time can
+    always be tried again: then nothing is held meanwhile that the other session could wait for.
+    """
+    cursor.execute(statement(REGISTER, schema), {"identifiers": list(identifiers), "since": since})
 
 
 def schedule(
@@ -150,12 +215,34 @@ def schedule(
     notify: bool = True,
     now: datetime | None = None,
 ) -> Scheduled:
-    """Fire one tick of several items: add the job of each item that nobody has fired for it."""
-    jobs = [_job(item, tick, place, backfilled=False) for place, item in enumerate(items)]
-    parameters = {"jobs": json.dumps(jobs), "tick": tick, "notify": notify, "now": now}
+    """Fire one tick of several items: add the job of each item that nobody has fired for it.
+
+    Raises LockNotAvailable when something that the jobs need stays locked by another session; nothing is fired then.
+    """
+    chosen = list(items)
+    found = _open(cursor, [item.name for item in chosen], tick, schema=schema, now=now)
+    if not found.is_due or not found.names:
+        return Scheduled(found.is_due, {}, frozenset())
+    if found.forgotten:
+        register(cursor, found.forgotten, schema=schema, since=tick)
+    jobs = [item for item in chosen if item.name in found.names]
+    parameters = {"jobs": _jobs(jobs, [tick], tick), "tick": tick, "notify": notify, "now": now}
     cursor.execute(statement(SCHEDULE, schema), parameters)
+    job_ids = dict(cursor.fetchall())
+    left = found.names - job_ids.keys()
+    if left:
+        left = _open(cursor, sorted(left), tick, schema=schema, now=now).names
+    return Scheduled(True, job_ids, left)
+
+
+def _open(cursor: Any, names: list[str], tick: datetime, *, schema: str, now: datetime | None) -> _Open:
+    cursor.execute(statement(OPEN, schema), {"identifiers": names, "tick": tick, "now": now})
     rows = cursor.fetchall()
-    return Scheduled(rows[0][0], {identifier: job_id for _, identifier, job_id in rows if identifier is not None})
+    return _Open(
+        rows[0][0],
+        frozenset(name for _, name, _ in rows if name is not None),
+        [name for _, name, is_forgotten in rows if is_forgotten],
+    )
 
 
 def backfill(
@@ -175,9 +262,8 @@ def backfill(
     the one that was ``seen``: somebody else has fired it. Ticks earlier than
     ``late_before`` are told apart as backfilled.
     """
-    jobs = [_job(item, tick, place, backfilled=tick < late_before) for place, tick in enumerate(ticks)]
     parameters = {
-        "jobs": json.dumps(jobs),
+        "jobs": _jobs([item], ticks, late_before),
         "identifier": item.name,
         "seen": seen,
         "last_tick": ticks[-1],
@@ -188,22 +274,27 @@ def backfill(
     return bool(cursor.fetchall())
 
 
-def _moment(microseconds: int) -> datetime:
+def moment_of(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
-def _job(item: CronItem, tick: datetime, place: int, *, backfilled: bool) -> dict[str, Any]:
-    stamp = tick.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+def _jobs(items: Sequence[CronItem], ticks: Sequence[datetime], late_before: datetime) -> str:
+    """The jobs of each item at each tick, as JSON."""
+    stamps = [(tick.strftime("%Y-%m-%dT%H:%M:%S.000Z"), tick < late_before) for tick in ticks]
+    jobs = [_job(item, stamp, is_late) for item in items for stamp, is_late in stamps]
+    return json.dumps([{"place": place, **job} for place, job in enumerate(jobs)])
+
+
+def _job(item: CronItem, stamp: str, is_late: bool) -> dict[str, Any]:
     return {
-        "place": place,
         "identifier": item.name,
         "task": item.task,
-        "payload": {**(item.payload or {}), "_cron": {"ts": stamp, "backfilled": backfilled}},
+        "payload": {**(item.payload or {}), "_cron": {"ts": stamp, "backfilled": is_late}},
         "queue_name": item.queue_name,
         "run_at": stamp,
         "max_attempts": item.max_attempts,
         "job_key": item.job_key,
-        "job_key_mode": item.job_key_mode,
+        "mode": "replace" if item.job_key is None else item.job_key_mode or "replace",
         "priority": item.priority,
         "flags": None if item.flags is None else list(item.flags),
     }

@@ -53,36 +53,36 @@ GLANCE = """/* gw:glance */
 with first as materialized (
     select job.ctid as tid, job.job_queue_id is not null as is_queued, job.run_at,
         job.task_id = any ($2::int[]) as is_known,
-        job.run_at <= coalesce($5::timestamptz, pg_catalog.now()) and job.task_id = any ($2::int[])
-            and ($4::text[] is null or (job.flags operator(pg_catalog.?|) $4::text[]) is not true) as is_due
+        job.run_at <= coalesce($5::timestamptz, now()) and job.task_id = any ($2::int[])
+            and ($4::text[] is null or (job.flags ?| $4::text[]) is not true) as is_due
     from only :SCHEMA._private_jobs as job
     where job.is_available
     order by job.priority, job.run_at
     limit 50
 )
 update only :SCHEMA._private_jobs as job
-set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, pg_catalog.now())
+set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
 where job.ctid = any (array(
     select due.ctid from only :SCHEMA._private_jobs as due
     where due.ctid = any (array(
         select first.tid from first
         where first.is_due and (
-            select pg_catalog.count(*) < 50 and pg_catalog.count(*) filter (where is_due) <= $3::int
-                and not pg_catalog.bool_or(is_due and is_queued)
+            select count(*) < 50 and count(*) filter (where is_due) <= $3::int
+                and not bool_or(is_due and is_queued)
             from first)
     ))
     and case when due.is_available and due.job_queue_id is null
-        then due.run_at <= coalesce($5::timestamptz, pg_catalog.now()) end
+        then due.run_at <= coalesce($5::timestamptz, now()) end
     for update skip locked
 ))
 returning job.id, job.task_id, job.attempts, job.payload::text, job.priority,
-    pg_catalog.date_part('epoch'::text, job.run_at), job.max_attempts, job.key, job.revision, job.flags::text,
-    job.last_error, pg_catalog.date_part('epoch'::text, job.created_at),
-    pg_catalog.date_part('epoch'::text, job.updated_at), (
-        select pg_catalog.date_part('epoch'::text, pg_catalog.min(first.run_at))
-            - pg_catalog.date_part('epoch'::text, coalesce($5::timestamptz, pg_catalog.clock_timestamp()))
+    date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision, job.flags::text,
+    job.last_error, date_part('epoch', job.created_at),
+    date_part('epoch', job.updated_at), (
+        select date_part('epoch', min(first.run_at))
+            - date_part('epoch', coalesce($5::timestamptz, clock_timestamp()))
         from first
-        where first.is_known and first.run_at > coalesce($5::timestamptz, pg_catalog.now())
+        where first.is_known and first.run_at > coalesce($5::timestamptz, now())
     )"""
 
 # One right plan, whatever the statistics say: the index in order. Planned once.

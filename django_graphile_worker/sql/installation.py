@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.visibility import hidden_tables
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.jobs import Cursor
 
-LEDGER = 20
 FUNCTIONS = (
     "add_job",
     "add_jobs",
@@ -63,7 +63,7 @@ where namespace.nspname = %s and class.relkind in ('r', 'p', 'v', 'm', 'f', 'c')
 
 def relations(cursor: Cursor, *, schema: str) -> frozenset[str]:
     """Return the names of the tables, views and composite types in the schema."""
-    cursor.execute(_RELATIONS, (schema,))
+    cursor.execute(qualified(_RELATIONS), (schema,))
     return frozenset(name for (name,) in cursor.fetchall())
 
 
@@ -72,7 +72,7 @@ _SCHEMA_EXISTS = "/* gw:schema_exists */ select exists (select from pg_catalog.p
 
 def schema_exists(cursor: Cursor, *, schema: str) -> bool:
     """Tell whether there is such a schema, whatever is in it."""
-    cursor.execute(_SCHEMA_EXISTS, (schema,))
+    cursor.execute(qualified(_SCHEMA_EXISTS), (schema,))
     return bool(cursor.fetchone()[0])
 
 
@@ -113,7 +113,7 @@ order by proc.proname, 2
 
 def functions(cursor: Cursor, *, schema: str) -> list[Function]:
     """Return the public functions that are there."""
-    cursor.execute(_FUNCTIONS, (schema, list(FUNCTIONS)))
+    cursor.execute(qualified(_FUNCTIONS), (schema, list(FUNCTIONS)))
     return [Function(*row) for row in cursor.fetchall()]
 
 
@@ -152,6 +152,17 @@ def record_part(run: Run, made: Part, *, schema: str) -> None:
     """Remember that the part is installed."""
     parameters = (made.name, made.is_schema_made, made.is_adopted, json.dumps(dict(made.found_functions)))
     run(statement(_RECORD_PART, schema), parameters)
+
+
+_ADD_FOUND_FUNCTIONS = """
+/* gw:add_found_functions */
+update :SCHEMA._private_installation set found_functions = found_functions || %s::jsonb where part = %s;
+"""
+
+
+def add_found_functions(run: Run, name: str, found: Mapping[str, str], *, schema: str) -> None:
+    """Remember functions that were found later than the part was installed."""
+    run(statement(_ADD_FOUND_FUNCTIONS, schema), (json.dumps(dict(found)), name))
 
 
 _FORGET_PART = "/* gw:forget_part */ delete from :SCHEMA._private_installation where part = %s;"
@@ -199,7 +210,7 @@ def drop_schema(run: Run, *, schema: str) -> None:
 
 def is_schema_empty(cursor: Cursor, *, schema: str) -> bool:
     """Tell whether nothing is left in the schema."""
-    cursor.execute(_IS_EMPTY, (schema,))
+    cursor.execute(qualified(_IS_EMPTY), (schema,))
     return bool(cursor.fetchone()[0])
 
 

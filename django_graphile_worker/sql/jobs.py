@@ -83,14 +83,20 @@ def add_job(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, 
     return added_job(spec, payload, row, row.now)
 
 
-ADD_JOB_UNLESS_KNOWN = either_way("add_job", JOB_COLUMNS, "add_job", first="%s::text", rest=_ADD_JOB_ARGUMENTS)
+# A role that may only add jobs cannot read which names a job has that was there before.
+_CAN_READ_NAMES = "has_table_privilege(':SCHEMA._private_tasks'::regclass, 'select')"
+_CAN_READ_NAMES_PLACE = _REVISION + 2
+
+ADD_JOB_UNLESS_KNOWN = either_way(
+    "add_job", f"{JOB_COLUMNS}, {_CAN_READ_NAMES}", "add_job", first="%s::text", rest=_ADD_JOB_ARGUMENTS
+)
 
 
 def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, notify: bool) -> Job:
     cursor.execute(statement(ADD_JOB_UNLESS_KNOWN[notify], schema), _add_job_parameters(spec, payload))
     row = cursor.fetchone()
     _require(row[0], schema)
-    if row[_REVISION] > 0:
+    if row[_REVISION] > 0 and row[_CAN_READ_NAMES_PLACE]:
         return jobs_from(cursor, [row], schema=schema)[0]
     return _job(row, {("task", row[1]): spec.identifier, ("queue", row[2]): spec.queue_name or ""})
 
@@ -169,7 +175,7 @@ def _require(job_id: int | None, schema: str) -> None:
     if job_id is None:
         raise SchemaError(
             f"add_job: expected the job back, got nothing: the functions in the schema {schema!r} are "
-            'not those of django-graphile-worker. Run "manage.py migrate graphile_worker".'
+            'not those of django-graphile-worker. Run "manage.py graphile_worker repair".'
         )
 
 
@@ -179,6 +185,18 @@ REMOVE_JOB = either_way("remove_job", JOB_COLUMNS, "remove_job", first="%s::text
 def remove_job(cursor: Cursor, job_key: str, *, schema: str, notify: bool = True) -> Job | None:
     """Remove the job with this key; a running one loses its key and is not tried again."""
     cursor.execute(statement(REMOVE_JOB[notify], schema), [job_key])
+    return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
+
+
+_FROM_JOBS = f"select {JOB_COLUMNS} from :SCHEMA._private_jobs as job where job."
+GET_JOB_BY_ID = f"/* gw:get_job */ {_FROM_JOBS}id = %s::bigint"
+GET_JOB_BY_KEY = f"/* gw:get_job */ {_FROM_JOBS}key = %s::text"
+
+
+def get_job(cursor: Cursor, id_or_key: int | str, *, schema: str) -> Job | None:
+    """The job with this id, or with this key."""
+    text = GET_JOB_BY_KEY if isinstance(id_or_key, str) else GET_JOB_BY_ID
+    cursor.execute(statement(text, schema), [id_or_key])
     return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
 
 

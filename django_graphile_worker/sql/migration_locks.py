@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django_graphile_worker.sql.jobs import Cursor
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
 
 # Waiting here blocks nobody, so a second migrate may wait for the first to finish.
@@ -31,24 +32,56 @@ class LockHolder:
 
 
 _SET_LOCK_TIMEOUT = "/* gw:lock_timeout */ select pg_catalog.set_config('lock_timeout', %s, true)"
-_LOCK_INSTALLATION = """
+# Before there is a table to lock. Any role of the database can take an advisory lock, so it is not the usual way.
+_LOCK_FIRST_INSTALLATION = """
 /* gw:lock_installation */
 select pg_catalog.pg_advisory_xact_lock(
   pg_catalog.hashtext('graphile_worker.installation'), pg_catalog.hashtext(%s)
 )
 """
+# The table may be gone when the lock is free: another session has migrated back to zero.
+_LOCK_INSTALLATION = """
+/* gw:lock_installation */
+do $do$
+begin
+  lock table :SCHEMA._private_installation in share row exclusive mode;
+exception when undefined_table or invalid_schema_name then
+  null;
+end
+$do$
+"""
+_IS_INSTALLED = "/* gw:is_installed */ select pg_catalog.to_regclass(':SCHEMA._private_installation') is not null"
 
 
 def lock_installation(cursor: Cursor, *, schema: str, lock_timeout: float) -> None:
     """Let one migrate at a time past this point, and from here wait for no lock longer than the timeout."""
     set_lock_timeout(cursor, max(SECONDS_FOR_ANOTHER_MIGRATION, lock_timeout))
-    cursor.execute(_LOCK_INSTALLATION, (schema,))
+    if not _lock_table(cursor, schema):
+        cursor.execute(_LOCK_FIRST_INSTALLATION, (schema,))
+        _lock_table(cursor, schema)
     set_lock_timeout(cursor, lock_timeout)
+
+
+def _lock_table(cursor: Cursor, schema: str) -> bool:
+    """Lock what says which parts are installed; False while nothing is."""
+    cursor.execute(statement(_LOCK_INSTALLATION, schema))
+    cursor.execute(statement(_IS_INSTALLED, schema))
+    return bool(cursor.fetchone()[0])
+
+
+_SEARCH_PATH = """/* gw:search_path */
+select pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', %s, true)"""
+
+
+def set_search_path(cursor: Cursor, path: str) -> str:
+    """Change the search_path until the transaction ends; returns what it was."""
+    cursor.execute(_SEARCH_PATH, (path,))
+    return str(cursor.fetchone()[0])
 
 
 def set_lock_timeout(cursor: Cursor, seconds: float) -> None:
     """Bound every wait for a lock until the transaction ends."""
-    cursor.execute(_SET_LOCK_TIMEOUT, (f"{max(1, round(seconds * 1000))}ms",))
+    cursor.execute(qualified(_SET_LOCK_TIMEOUT), (f"{max(1, round(seconds * 1000))}ms",))
 
 
 _LOCK_LEDGER = "/* gw:lock_ledger */ lock table :SCHEMA.migrations in share row exclusive mode"
@@ -95,5 +128,5 @@ order by activity.pid
 
 def lock_holders(cursor: Cursor, *, schema: str) -> list[LockHolder]:
     """Return the other sessions that hold a lock on anything in the schema."""
-    cursor.execute(_LOCK_HOLDERS, {"schema": schema})
+    cursor.execute(qualified(_LOCK_HOLDERS), {"schema": schema})
     return [LockHolder(*row) for row in cursor.fetchall()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from django_graphile_worker.sql.qualification import qualified
+
 
 def quoted(name: str) -> str:
     """Return the name as a quoted identifier."""
@@ -25,7 +27,12 @@ def table(name: str, schema: str) -> str:
 
 @lru_cache(maxsize=512)
 def statement(text: str, schema: str) -> str:
-    """Put the schema into a statement: :SCHEMA as an identifier, :'SCHEMA' as a string."""
+    """Make a statement safe under any search_path, and put the schema into it."""
+    return with_schema(qualified(text), schema)
+
+
+def with_schema(text: str, schema: str) -> str:
+    """Put the schema into a text: :SCHEMA as an identifier, :'SCHEMA' as a string."""
     return text.replace(":'SCHEMA'", literal(schema)).replace(":SCHEMA", quoted(schema))
 
 
@@ -36,4 +43,4 @@ def ddl(filename: str, schema: str) -> str:
     from importlib.resources import files
 
     text = files(__package__).joinpath("ddl", filename).read_text(encoding="utf-8")
-    return statement(text, schema)
+    return with_schema(text, schema)

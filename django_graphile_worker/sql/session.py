@@ -7,63 +7,111 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.values import Value
 
 # Settings that no extension has declared (app.tenant) are in no catalogue: they are asked for by name.
 # Asked outside any transaction, so every advisory lock in sight is the session's.
 # Names of statements that libpq prepared are the driver's business, those of PREPARE are not.
 SESSION_STATE = """/* gw:session */
-select 'setting', name, setting from pg_settings
-    where source = 'session' and name not in ('application_name', 'transaction_isolation',
+select 'setting', name, setting from pg_catalog.pg_settings
+    where source operator(pg_catalog.=) 'session' and name not in ('application_name', 'transaction_isolation',
         'transaction_read_only', 'transaction_deferrable')
 union all
 select 'setting', name, value
-    from unnest(%(custom_settings)s::text[]) as name,
-        lateral (select nullif(current_setting(name, true), '') as value) as current
+    from pg_catalog.unnest(%(custom_settings)s::pg_catalog.text[]) as name,
+        lateral (select nullif(pg_catalog.current_setting(name, true), '') as value) as current
     where value is not null
 union all
-select 'setting', 'role', current_setting('role')
+select 'setting', 'role', pg_catalog.current_setting('role')
 union all
 select 'session user', session_user, null
 union all
-select 'channel listened to', channel, null from pg_listening_channels() as channel
+select 'channel listened to', channel, null from pg_catalog.pg_listening_channels() as channel
 union all
-select 'advisory lock', concat_ws('/', classid, objid, objsubid), mode from pg_locks
-    where locktype = 'advisory' and pid = pg_backend_pid()
+select 'advisory lock', pg_catalog.concat_ws('/', classid, objid, objsubid), mode from pg_catalog.pg_locks
+    where locktype operator(pg_catalog.=) 'advisory' and pid operator(pg_catalog.=) pg_catalog.pg_backend_pid()
 union all
-select 'temporary table', relname, null from pg_class
-    where relnamespace = pg_my_temp_schema() and relkind in ('r', 'v', 'S', 'm', 'p', 'f')
+select 'temporary table', relname, null from pg_catalog.pg_class
+    where relnamespace operator(pg_catalog.=) pg_catalog.pg_my_temp_schema()
+        and relkind in ('r', 'v', 'S', 'm', 'p', 'f')
 union all
-select 'prepared statement', name, null from pg_prepared_statements where from_sql
+select 'prepared statement', name, null from pg_catalog.pg_prepared_statements where from_sql
 union all
-select 'open cursor', name, null from pg_cursors where is_holdable and name <> ''"""
+select 'open cursor', name, null from pg_catalog.pg_cursors where is_holdable and name operator(pg_catalog.<>) ''"""
+
+# Functions that people wrote, with their text; those of PostgreSQL and of extensions keep to their transaction.
+FUNCTIONS_OF_THE_SITE = """/* gw:session-functions */
+select function.proname::pg_catalog.text, function.prosrc from pg_catalog.pg_proc as function
+join pg_catalog.pg_language as language on language.oid operator(pg_catalog.=) function.prolang
+where function.proname operator(pg_catalog.=) any (%(names)s::pg_catalog.name[])
+    and language.lanname not in ('internal', 'c')
+    and function.pronamespace not in (
+        select oid from pg_catalog.pg_namespace where nspname in ('pg_catalog', 'information_schema'))
+    and not exists (
+        select from pg_catalog.pg_depend as dependency
+        where dependency.classid operator(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass
+            and dependency.objid operator(pg_catalog.=) function.oid
+            and dependency.deptype operator(pg_catalog.=) 'e')"""
+
+# Triggers are many, and most keep to their rows: by their text, those that may change the session.
+TRIGGERS_OF_THE_SITE = r"""/* gw:session-triggers */
+select function.prosrc from pg_catalog.pg_proc as function
+where function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)
+    and function.prosrc operator(pg_catalog.~*)
+        'set_config|advisory_lock|\mtemp(orary)?\M|(^|;|\mbegin|\mthen|\melse|\mloop)\s*set\s+(?!local)'"""
 
 # A role's or a database's own time limits are made for other statements than the
 # queue's. A session behind a pooler is not ours to change: its number is not the one
 # that the client was told. There it is only asked whether the limits are too short.
-LIMIT_SESSION = """/* gw:limit-session */
-select pg_backend_pid() = %(backend_pid)s, case
-    when pg_backend_pid() = %(backend_pid)s then set_config(name, wanted, false) is null
-    else current_setting(name)::interval between interval '1 microsecond' and interval '1 second' * %(seconds)s end
-from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
-where current_setting(name, true) is not null"""
+# Objects that others can create are not on the path: a function of theirs, called by a
+# statement of the worker, would have the worker's rights. And statements that wait for a
+# row look at it again afterwards, which they do only at READ COMMITTED.
+SET_UP_SESSION = """/* gw:set-up-session */
+select pg_catalog.pg_backend_pid() = %(backend_pid)s, case
+    when pg_catalog.pg_backend_pid() = %(backend_pid)s then pg_catalog.set_config(name, wanted, false) is null
+    when is_limit then pg_catalog.current_setting(name)::pg_catalog.interval
+        between interval '1 microsecond' and interval '1 second' * %(seconds)s::pg_catalog.float8
+    else false end
+from (values
+    ('statement_timeout', %(statement_timeout)s::pg_catalog.text, true),
+    ('transaction_timeout', '0', true),
+    ('default_transaction_isolation', 'read committed', false),
+    ('search_path', 'pg_catalog, pg_temp', false)) as settings (name, wanted, is_limit)
+where pg_catalog.current_setting(name, true) is not null"""
 
+# The isolation level of a transaction that has begun cannot be changed any more by a statement that reads.
 LIMIT_TRANSACTION = """/* gw:limit-transaction */
-select set_config(name, wanted, true)
-from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
-where current_setting(name, true) is not null"""
+select pg_catalog.set_config(name, wanted, true)
+from (values
+    ('statement_timeout', %(statement_timeout)s::pg_catalog.text),
+    ('transaction_timeout', '0'),
+    ('search_path', 'pg_catalog, pg_temp')) as limits (name, wanted)
+where pg_catalog.current_setting(name, true) is not null"""
 
 CONFIGURE_SESSION = """/* gw:configure-session */
-select set_config(name, wanted, false)
-from json_each_text(%(settings)s::json) as settings (name, wanted)"""
+select pg_catalog.set_config(name, wanted, false)
+from pg_catalog.json_each_text(%(settings)s::pg_catalog.json) as settings (name, wanted)"""
 
 SessionState = frozenset[tuple[str, str, str | None]]
 
 
 def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionState:
     """Everything of this session that a new one would not have, and what its own setting-up left."""
-    cursor.execute(SESSION_STATE, {"custom_settings": list(custom_settings)})
+    cursor.execute(qualified(SESSION_STATE), {"custom_settings": list(custom_settings)})
     return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
+
+
+def functions_of_the_site(cursor: Any, names: Iterable[str]) -> dict[str, str]:
+    """Those of these names that people wrote, and their text."""
+    cursor.execute(FUNCTIONS_OF_THE_SITE, {"names": list(names)})
+    return dict(cursor.fetchall())
+
+
+def triggers_that_change_sessions(cursor: Any) -> list[str]:
+    """The text of trigger functions that may change a session."""
+    cursor.execute(TRIGGERS_OF_THE_SITE)
+    return [text for (text,) in cursor.fetchall()]
 
 
 class SessionLimits(Value):
@@ -73,15 +121,15 @@ class SessionLimits(Value):
     are_too_short: bool
 
 
-def limit_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
-    """Let statements of this session take so long, whatever its role's defaults say.
+def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
+    """Let statements of this session take so long, and find no objects of others, whatever its role's defaults say.
 
     Behind a pooler that must be done for each transaction instead, and only costs
     something where the defaults are shorter.
     """
     parameters = {**_limits(seconds), "seconds": seconds, "backend_pid": backend_pid}
     # Unprepared: the next statement of the same name may meet another server behind the pooler.
-    cursor.execute(LIMIT_SESSION, parameters, prepare=False)
+    cursor.execute(SET_UP_SESSION, parameters, prepare=False)
     ours, too_short = zip(*cursor.fetchall(), strict=True)
     return SessionLimits(are_ours=all(ours), are_too_short=any(too_short))
 

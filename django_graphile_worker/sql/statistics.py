@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import zip_longest
@@ -17,38 +18,21 @@ ALL_TASKS = ""
 # How long the finer resolutions are kept: as long as a chart looks back, and a little.
 KEPT_SECONDS = {MINUTE: 2 * 3600, TEN_MINUTES: 26 * 3600}
 
-RECORD = """/* gw:record-statistics */
-insert into :SCHEMA._private_statistics as known (
-    period_seconds, started_at, task_identifier, succeeded, failed, permanently_failed, interrupted,
-    duration_seconds, wait_seconds, durations, waits)
-select period_seconds, to_timestamp(started_at), task_identifier, succeeded, failed, permanently_failed, interrupted,
-    duration_seconds, wait_seconds, durations::int[], waits::int[]
-from unnest(
-    %s::int[], %s::float8[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
-    %s::float8[], %s::float8[], %s::text[], %s::text[]
-) as counted (
-    period_seconds, started_at, task_identifier, succeeded, failed, permanently_failed, interrupted,
-    duration_seconds, wait_seconds, durations, waits)
-order by period_seconds, started_at, task_identifier collate "C"
-on conflict on constraint statistics_pkey do update set
-    succeeded = known.succeeded + excluded.succeeded,
-    failed = known.failed + excluded.failed,
-    permanently_failed = known.permanently_failed + excluded.permanently_failed,
-    interrupted = known.interrupted + excluded.interrupted,
-    duration_seconds = known.duration_seconds + excluded.duration_seconds,
-    wait_seconds = known.wait_seconds + excluded.wait_seconds,
-    durations = array(
-        select coalesce(each.a, 0) + coalesce(each.b, 0)
-        from unnest(known.durations, excluded.durations) with ordinality as each(a, b, place) order by each.place),
-    waits = array(
-        select coalesce(each.a, 0) + coalesce(each.b, 0)
-        from unnest(known.waits, excluded.waits) with ordinality as each(a, b, place) order by each.place)"""
+APPEND = """/* gw:append-statistics */
+insert into :SCHEMA._private_statistics_pending (counted) values (%s::json)"""
 
+FOLD = """/* gw:fold-statistics */
+select :SCHEMA._private_fold_statistics_v1(%(seconds)s * interval '1 second', %(most)s::int)"""
+# Rows that are added to the statistics by one statement: a fraction of a second.
+MOST_FOLDED = 200
+
+# By the primary key, one range for each resolution: others are read for charts all the while.
 PRUNE = """/* gw:prune-statistics */
-delete from :SCHEMA._private_statistics
-where (period_seconds = 60 and started_at < now() - least(%(older_than)s, %(minutes)s) * interval '1 second')
-    or (period_seconds = 600 and started_at < now() - least(%(older_than)s, %(ten_minutes)s) * interval '1 second')
-    or (period_seconds not in (60, 600) and started_at < now() - %(older_than)s * interval '1 second')"""
+delete from only :SCHEMA._private_statistics as known
+using (values (60, %(minutes)s::float8), (600, %(ten_minutes)s), (3600, %(older_than)s), (86400, %(older_than)s))
+    as kept (period_seconds, seconds)
+where known.period_seconds = kept.period_seconds
+    and known.started_at < pg_catalog.now() - least(kept.seconds, %(older_than)s) * interval '1 second'"""
 
 _COLUMNS = """extract(epoch from started_at)::bigint, task_identifier, succeeded, failed, permanently_failed,
     interrupted, duration_seconds, wait_seconds"""
@@ -89,13 +73,23 @@ class Row(NamedTuple):
     waits: Sequence[int]
 
 
-def record(cursor: Any, rows: Iterable[Row], *, schema: str) -> None:
-    """Add the counts of some minutes to what is known; one statement."""
-    counted = [(period, *row) for period, row in _in_all_resolutions(rows)]
-    if counted:
-        columns = [list(column) for column in zip(*counted, strict=True)]
-        columns[-2:] = [[_array(histogram) for histogram in column] for column in columns[-2:]]
-        cursor.execute(statement(RECORD, schema), columns)
+def append(cursor: Any, rows: Iterable[Row], *, schema: str) -> None:
+    """Leave the counts of some minutes for the next fold(): one row, for which nobody waits."""
+    cursor.execute(statement(APPEND, schema), [json.dumps([_document(row) for row in rows], separators=(",", ":"))])
+
+
+def fold(cursor: Any, *, schema: str, at_least_after: float = 0.0) -> bool:
+    """Add what was appended to the statistics, unless that was done so few seconds ago; may there be more?"""
+    cursor.execute(statement(FOLD, schema), {"seconds": at_least_after, "most": MOST_FOLDED})
+    return bool(cursor.fetchone()[0] >= MOST_FOLDED - 1)
+
+
+def record(cursor: Any, rows: Sequence[Row], *, schema: str) -> None:
+    """Add the counts of some minutes to the statistics at once."""
+    if rows:
+        append(cursor, rows, schema=schema)
+        while fold(cursor, schema=schema):
+            continue
 
 
 def prune(cursor: Any, *, schema: str, older_than: float) -> int:
@@ -136,23 +130,25 @@ def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> R
     )
 
 
-def _in_all_resolutions(rows: Iterable[Row]) -> list[tuple[int, Row]]:
-    """Neighbouring minutes may share a longer stretch, and a statement may write each row once only."""
-    groups: dict[tuple[int, int, str], list[Row]] = {}
-    for row in rows:
-        for period in (MINUTE, TEN_MINUTES, HOUR, DAY):
-            started_at = row.started_at - row.started_at % period
-            groups.setdefault((period, started_at, row.task_identifier), []).append(row)
-            groups.setdefault((period, started_at, ALL_TASKS), []).append(row)
-    return [
-        (period, together(group, started_at=started_at, task_identifier=identifier))
-        for (period, started_at, identifier), group in groups.items()
-    ]
+def _document(row: Row) -> dict[str, Any]:
+    """Without what is zero, which is most of a histogram."""
+    ran = [bucket for bucket, number in enumerate(row.durations) if number]
+    waited = [bucket for bucket, number in enumerate(row.waits) if number]
+    return {
+        "minute": row.started_at,
+        "task": row.task_identifier,
+        "succeeded": row.succeeded,
+        "failed": row.failed,
+        "permanently_failed": row.permanently_failed,
+        "interrupted": row.interrupted,
+        "duration_seconds": row.duration_seconds,
+        "wait_seconds": row.wait_seconds,
+        "ran_in": ran,
+        "ran": [row.durations[bucket] for bucket in ran],
+        "waited_in": waited,
+        "waited": [row.waits[bucket] for bucket in waited],
+    }
 
 
 def _summed(histograms: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(map(sum, zip_longest(*histograms, fillvalue=0))) if histograms else (0,) * BUCKETS
-
-
-def _array(histogram: Sequence[int]) -> str:
-    return "{" + ",".join(map(str, histogram)) + "}"

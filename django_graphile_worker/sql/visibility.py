@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ WORKER_TABLES = """/* gw:worker_tables */
 
 def hidden_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...]]:
     """The current role, and the tables whose rows row-level security hides from it."""
-    cursor.execute(HIDDEN_TABLES, [schema])
+    cursor.execute(qualified(HIDDEN_TABLES), [schema])
     role, tables = cursor.fetchone()
     return str(role), tuple(tables or ())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,8 +22,8 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims, releases, visibility
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.arrays import int_array
-from django_graphile_worker.sql.glance import NOTHING, Glance
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
+from django_graphile_worker.sql.glance import NOTHING, Glance
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.glancer import Glancer
 from django_graphile_worker.worker.walking import Walking
@@ -53,7 +54,8 @@ class Claimer:
         # What this process knows to have, as (job id, holder).
         self.in_hand: set[tuple[int, str]] = set()
         self._lost_queues: set[releases.HeldQueue] = set()
-        self._look_for_lost_at = time.monotonic() + REVIEW_INTERVAL
+        # Only after an answer was lost: reading who holds what takes as long as there are claimed jobs.
+        self._look_for_lost_at = math.inf
         self._in_doubt_until = 0.0
         self._settings = settings
         self._tasks = tasks
@@ -83,7 +85,7 @@ class Claimer:
         max_steps = self._walking.steps(began) if resume_after is None else 0
         try:
             claimed = self._claim(resume_after=resume_after, max_steps=max_steps, **limits)
-        except psycopg.Error:
+        except BaseException:  # whatever kept the answer from being read
             self._doubt()
             raise
         if self._has_changed(worker_id):
@@ -113,7 +115,7 @@ class Claimer:
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
             )
-        except psycopg.Error:
+        except BaseException:  # whatever kept the answer from being read
             self._doubt()
             raise
         if self._has_changed(worker_id):
@@ -186,7 +188,7 @@ class Claimer:
             if lost:
                 releases.return_jobs(cursor, lost, schema=schema)
         self._release_lost_queues()
-        interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else REVIEW_INTERVAL
+        interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else math.inf
         self._look_for_lost_at = time.monotonic() + interval
 
     def _release_lost_queues(self) -> None:

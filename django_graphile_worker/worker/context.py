@@ -7,18 +7,26 @@ import logging
 import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from django_graphile_worker.conf import DEFAULT
 from django_graphile_worker.jobs import Job, JobSpec
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from django_graphile_worker.jobs import JobOptions, TaskLike
+    from django_graphile_worker.worker.run import Run
 
 logger = logging.getLogger("django_graphile_worker.task")
 
 
 class Abort:
-    """An event that is set when the worker is about to stop; async code may also await it."""
+    """Tells one run of a job to stop now; async code may also await it. Every run has its own."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -29,7 +37,7 @@ class Abort:
         return self._event.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the worker stops, or for ``timeout`` seconds; tells which it was."""
+        """Block until the run is to stop, or for ``timeout`` seconds; True when it is to stop."""
         return self._event.wait(timeout)
 
     def set(self) -> None:
@@ -59,6 +67,39 @@ class Abort:
                 self._waiters.pop(future, None)
 
 
+class Aborts:
+    """The aborts of all runs of a worker. Each is made when its task first asks for it: most tasks never do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Weak: what a task has left running is told too, for as long as it holds the abort.
+        self._made: WeakSet[Abort] = WeakSet()
+        self._are_all_set = False
+
+    def of(self, run: Run) -> Abort:
+        """The abort of this run."""
+        if run.abort is None:
+            with self._lock:
+                if run.abort is None:
+                    abort = Abort()
+                    self._made.add(abort)
+                    if self._are_all_set:
+                        abort.set()
+                    run.abort = abort
+        return run.abort
+
+    def is_set_for(self, run: Run) -> bool:
+        return self._are_all_set or (run.abort is not None and run.abort.is_set())
+
+    def set_all(self) -> None:
+        """Every run is to stop now, and every run to come."""
+        with self._lock:
+            self._are_all_set = True
+            made = list(self._made)
+        for abort in made:
+            abort.set()
+
+
 def _resolve(future: asyncio.Future[bool]) -> None:
     if not future.done():
         future.set_result(True)
@@ -82,15 +123,29 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
 class Helpers:
     """Given to tasks that take ``(payload, helpers)``."""
 
-    __slots__ = ("_build_job", "_job", "_logger", "abort", "using")
+    __slots__ = ("_build_abort", "_build_job", "_job", "_logger", "installation", "using")
 
-    def __init__(self, build_job: Callable[[], Job], *, using: str, abort: Abort) -> None:
+    def __init__(
+        self,
+        build_job: Callable[[], Job],
+        *,
+        using: str,
+        installation: str = DEFAULT,
+        build_abort: Callable[[], Abort] = Abort,
+    ) -> None:
         self._build_job = build_job
+        self._build_abort = build_abort
         self._job: Job | None = None
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
         # The alias of the database that the job lives in.
         self.using = using
-        self.abort = abort
+        # The alias of the installation, in settings.GRAPHILE_WORKER.
+        self.installation = installation
+
+    @property
+    def abort(self) -> Abort:
+        """Set when this run is to stop now, because the worker is about to stop. Each run has one of its own."""
+        return self._build_abort()
 
     @property
     def job(self) -> Job:
@@ -126,17 +181,21 @@ class Helpers:
         """The same from async code."""
         return await sync_to_async(self.query)(sql, params)
 
-    def add_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
+    @property
+    def _place(self) -> dict[str, str]:
+        return {"using": self.using, "installation": self.installation}
+
+    def add_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job where this one lives; joins the transaction that is open there."""
-        job: Job = _api().add_job(identifier, payload, **{"using": self.using, **options})
+        job: Job = _api().add_job(identifier, payload, **{**self._place, **options})
         return job
 
     def add_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
-        return _api().add_jobs(specs, **{"using": self.using, **options})
+        return _api().add_jobs(specs, **{**self._place, **options})
 
-    async def aadd_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
-        job: Job = await _api().aadd_job(identifier, payload, **{"using": self.using, **options})
+    async def aadd_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
+        job: Job = await _api().aadd_job(identifier, payload, **{**self._place, **options})
         return job
 
     async def aadd_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
-        return await _api().aadd_jobs(specs, **{"using": self.using, **options})
+        return await _api().aadd_jobs(specs, **{**self._place, **options})

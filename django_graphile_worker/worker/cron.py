@@ -9,6 +9,9 @@ next step of any worker finds out where things stand.
 An item is either on time, and then the minute's tick is all there is to do, or it
 has a backlog: missed ticks within its ``backfill_period``, taken oldest first, a
 bounded stretch per step, so that a year of them holds up no other item.
+
+No statement here waits for the row of an item: a row that another session holds is
+left out, and looked at again until its tick is known to be fired.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import psycopg
 from django.conf import settings
@@ -32,6 +35,7 @@ from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
 from django_graphile_worker.sql.naive import naive
 from django_graphile_worker.worker.service import Service, Trouble, jittered
+from django_graphile_worker.worker.undecided import UndecidedTicks
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(microseconds=1)
@@ -39,12 +43,17 @@ MOMENT = timedelta(microseconds=1)
 STRETCH = 200
 # Bytes of payload in one statement, for items whose payload is large.
 STRETCH_SIZE = 4_000_000
+# Items of one statement when many are due at once: a tenth of a second, for which their rows are locked.
+MOST_AT_ONCE = 2000
 # Minutes for which a callable is asked in one step.
 CALLABLE_SPAN = timedelta(days=1)
 # A machine that slept does not know it: nobody waits longer than this for the next minute.
 LONGEST_WAIT = 15.0
-# Somebody else is making up the same backlog; let them.
+# Another session is firing the same item; how long until the next look.
 YIELD_WAIT = 0.5
+
+
+Thing = TypeVar("Thing")
 
 
 class CursorSource(Protocol):
@@ -108,6 +117,7 @@ class Cron(Service):
         # By item with a backfill period: every tick up to here has been fired, by whomever.
         self._done: dict[str, datetime] = {}
         self._backlogs: deque[Backlog] = deque()
+        self._undecided = UndecidedTicks()
 
     def step(self) -> float:
         """Fire the minute's ticks and one stretch of a backlog; return the seconds until the next."""
@@ -116,11 +126,11 @@ class Cron(Service):
         began = time.monotonic()
         with self._database.cursor() as cursor:
             now = crontabs.database_now(cursor, now=self._statement_now())
-            if not self._is_registered:
-                self._register(cursor)
-            minute = now.replace(second=0, microsecond=0)
-            is_over = minute == self._minute or self._fire(cursor, minute, now)
-            pause = self._make_up(cursor, minute)
+        if not self._is_registered:
+            self._register()
+        minute = now.replace(second=0, microsecond=0)
+        is_over = minute == self._minute or self._fire(minute, now)
+        pause = min(self._decide(), self._make_up(minute))
         if not is_over:
             return 0.0
         rest = (minute + MINUTE - now).total_seconds() - (time.monotonic() - began)
@@ -129,62 +139,103 @@ class Cron(Service):
     def close(self) -> None:
         self._database.close()
 
-    def _register(self, cursor: Any) -> None:
+    def _register(self) -> None:
         names = [item.name for item in self.items]
-        known = crontabs.register(cursor, names, schema=self._schema, now=self._statement_now())
+        known = self._known(names)
+        missing = [name for name in names if name not in known]
+        if missing:
+            self._make_known(missing)
+            known = self._known(names)
         for item in self._filling:
             self._done[item.name] = _last_done(known[item.name])
         self._is_registered = True
         self._announce(signals.cron_started, items=self.items)
 
-    def _fire(self, cursor: Any, minute: datetime, now: datetime) -> bool:
+    def _known(self, names: Iterable[str]) -> Mapping[str, KnownCrontab]:
+        with self._database.cursor() as cursor:
+            return crontabs.known_crontabs(cursor, names, schema=self._schema)
+
+    def _make_known(self, names: Sequence[str]) -> None:
+        """All at once, or in parts where another session is making some of them known."""
+        try:
+            with self._database.cursor() as cursor:
+                crontabs.register(cursor, names, schema=self._schema, since=self._statement_now())
+        except psycopg.errors.LockNotAvailable:
+            if len(names) == 1:
+                raise
+            for part in halves(names):
+                self._make_known(part)
+
+    def _fire(self, minute: datetime, now: datetime) -> bool:
         """Fire this minute's ticks of all items without a backlog; False if it is not that late yet."""
-        self._find_backlogs(cursor, minute, now)
+        self._undecided.begin(minute)
+        self._find_backlogs(minute, now)
         behind = {backlog.item.name for backlog in self._backlogs}
         due = [item for item in self._timetable.due(minute, self._tell_trouble) if item.name not in behind]
-        if due and not self._schedule(cursor, due, minute):
+        waiting = [item for item in due if item.name in self._undecided] if self._undecided else []
+        self._undecided.add(minute, waiting)
+        if due and not self._fire_all([item for item in due if item not in waiting] if waiting else due, minute):
             return False
         self._minute = minute
-        self._done.update((item.name, minute) for item in self._filling if item.name not in behind)
+        self._done.update(
+            (item.name, minute)
+            for item in self._filling
+            if item.name not in behind and not (self._undecided and item.name in self._undecided)
+        )
         return True
 
-    def _schedule(self, cursor: Any, items: list[CronItem], minute: datetime) -> bool:
-        try:
-            scheduled = crontabs.schedule(
-                cursor, items, minute, schema=self._schema, notify=self._notify, now=self._statement_now()
-            )
-        except psycopg.OperationalError:
-            raise
-        except psycopg.Error:
-            if len(items) == 1:
-                raise
-            return self._schedule_one_by_one(cursor, items, minute)
-        if scheduled.job_ids:
-            self._announce(signals.cron_scheduled, identifiers=tuple(scheduled.job_ids), tick=_told(minute))
-        return scheduled.is_due
-
-    def _schedule_one_by_one(self, cursor: Any, items: list[CronItem], minute: datetime) -> bool:
-        """One item that the database refuses must not cost the others their tick."""
+    def _fire_all(self, items: Sequence[CronItem], tick: datetime) -> bool:
+        """Fire one tick of these items; False if it is not that late yet. Raises what the database refused at last."""
         refusals: list[psycopg.Error] = []
-        outcomes: list[bool] = []
-        for item in items:
-            try:
-                outcomes.append(self._schedule(cursor, [item], minute))
-            except psycopg.OperationalError:
-                raise
-            except psycopg.Error as error:
-                refusals.append(error)
+        starts = range(0, len(items), MOST_AT_ONCE)
+        outcomes = [self._fire_some(items[at : at + MOST_AT_ONCE], tick, refusals) for at in starts]
         if refusals:
             raise refusals[0]
         return all(outcomes)
 
-    def _find_backlogs(self, cursor: Any, minute: datetime, now: datetime) -> None:
+    def _fire_some(self, items: Sequence[CronItem], tick: datetime, refusals: list[psycopg.Error]) -> bool:
+        """An item that the database refuses, or whose key is locked, must not cost the others their tick."""
+        try:
+            return self._schedule(items, tick)
+        except psycopg.Error as error:
+            if isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.LockNotAvailable):
+                raise
+            if len(items) > 1:
+                first, second = (self._fire_some(part, tick, refusals) for part in halves(items))
+                return first and second
+            refusals.append(error)
+            return True
+
+    def _schedule(self, items: Sequence[CronItem], tick: datetime) -> bool:
+        now = self._statement_now()
+        with self._database.cursor() as cursor:
+            scheduled = crontabs.schedule(cursor, items, tick, schema=self._schema, notify=self._notify, now=now)
+        if scheduled.undecided:
+            self._undecided.add(tick, [item for item in items if item.name in scheduled.undecided])
+        if scheduled.job_ids:
+            self._announce(signals.cron_scheduled, identifiers=tuple(scheduled.job_ids), tick=_told(tick))
+        return scheduled.is_due
+
+    def _decide(self) -> float:
+        """Try the undecided ticks again; the seconds until the next try."""
+        for tick, items in self._undecided:
+            self._undecided.discard(tick, items)
+            try:
+                self._fire_all(items, tick)
+            except BaseException:
+                self._undecided.add(tick, items)
+                raise
+            fired = [item for item in items if item.period and item.name not in self._undecided]
+            self._done.update((item.name, max(self._done[item.name], tick)) for item in fired)
+        return jittered(YIELD_WAIT) if self._undecided else math.inf
+
+    def _find_backlogs(self, minute: datetime, now: datetime) -> None:
         """Look for missed ticks, unless the last minute seen was the one before."""
         behind = {backlog.item.name for backlog in self._backlogs}
         late = [item for item in self._filling if item.name not in behind and self._may_be_late(item, minute)]
         if not late:
             return
-        known = crontabs.known_crontabs(cursor, [item.name for item in late], schema=self._schema)
+        known = self._known(item.name for item in late)
         for item in late:
             if item.name in known:
                 row = known[item.name]
@@ -200,7 +251,7 @@ class Cron(Service):
             return True
         return any(True for _ in occurrences(item, done, minute - MINUTE))
 
-    def _make_up(self, cursor: Any, minute: datetime) -> float:
+    def _make_up(self, minute: datetime) -> float:
         """Fire one stretch of the backlog whose turn it is; the seconds until the next."""
         if not self._backlogs:
             return math.inf
@@ -211,12 +262,12 @@ class Cron(Service):
         if not ticks:
             self._advance(backlog, until, minute)
             return 0.0
-        if self._backfill(cursor, backlog, ticks, minute):
+        if self._backfill(backlog, ticks, minute):
             backlog.seen = ticks[-1]
             self._advance(backlog, ticks[-1], minute)
             self._announce(signals.cron_backfilled, identifier=backlog.item.name, ticks=tuple(map(_told, ticks)))
             return 0.0
-        self._look_again(cursor, backlog, minute)
+        self._look_again(backlog, minute)
         return jittered(YIELD_WAIT)
 
     def _next_stretch(self, backlog: Backlog, minute: datetime) -> tuple[tuple[datetime, ...], datetime]:
@@ -231,17 +282,18 @@ class Cron(Service):
             self._tell_trouble(item, error)
             return (), minute
 
-    def _backfill(self, cursor: Any, backlog: Backlog, ticks: tuple[datetime, ...], minute: datetime) -> bool:
-        return crontabs.backfill(
-            cursor,
-            backlog.item,
-            ticks,
-            seen=backlog.seen,
-            late_before=minute,
-            schema=self._schema,
-            notify=self._notify,
-            now=self._statement_now(),
-        )
+    def _backfill(self, backlog: Backlog, ticks: tuple[datetime, ...], minute: datetime) -> bool:
+        with self._database.cursor() as cursor:
+            return crontabs.backfill(
+                cursor,
+                backlog.item,
+                ticks,
+                seen=backlog.seen,
+                late_before=minute,
+                schema=self._schema,
+                notify=self._notify,
+                now=self._statement_now(),
+            )
 
     def _advance(self, backlog: Backlog, after: datetime, minute: datetime) -> None:
         """Note how far a backlog is made up; at the end its item is on time again."""
@@ -250,10 +302,10 @@ class Cron(Service):
             self._backlogs.remove(backlog)
             self._done[backlog.item.name] = minute
 
-    def _look_again(self, cursor: Any, backlog: Backlog, minute: datetime) -> None:
+    def _look_again(self, backlog: Backlog, minute: datetime) -> None:
         """Somebody else fired the item: go on from where they are."""
         name = backlog.item.name
-        row = crontabs.known_crontabs(cursor, [name], schema=self._schema).get(name)
+        row = self._known([name]).get(name)
         if row is None:
             # Forgotten by hand, so it is new: nothing of it has been missed.
             self._advance(backlog, minute, minute)
@@ -266,6 +318,11 @@ class Cron(Service):
             self._on_trouble(f"{self.name}: {item.name}", error, 0.0)
 
 
+def halves(things: Sequence[Thing]) -> tuple[Sequence[Thing], Sequence[Thing]]:
+    middle = len(things) // 2
+    return things[:middle], things[middle:]
+
+
 def _floor(instant: datetime) -> datetime:
     return instant.astimezone(UTC).replace(second=0, microsecond=0)
 
@@ -276,7 +333,11 @@ def _told(tick: datetime) -> datetime:
 
 
 def _last_done(known: KnownCrontab) -> datetime:
-    """The last minute of which nothing is left to do: of a new item, the one before it became known."""
-    if known.last_execution is not None:
-        return _floor(known.last_execution)
-    return _floor(known.known_since - MOMENT)
+    """The last minute of which nothing is left to do: of a new item, the one before it became known.
+
+    An item that was resumed after a pause is known since then, and what it missed is not made up.
+    """
+    before_it_was_known = _floor(known.known_since - MOMENT)
+    if known.last_execution is None:
+        return before_it_was_known
+    return max(_floor(known.last_execution), before_it_was_known)

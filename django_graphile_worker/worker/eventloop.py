@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
+
+from django_graphile_worker.worker import forking
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.visits import Visit
@@ -98,6 +101,20 @@ class EventLoop:
         return self._loop
 
     def _main(self, loop: asyncio.AbstractEventLoop) -> None:
+        born_in, thread_id = forking.generation, threading.get_ident()
+
+        def end_child() -> None:
+            # In a process that was forked on the loop: it may end what it does, but the loop does not go on.
+            if threading.get_ident() == thread_id:
+                _call_next(loop, lambda: forking.end_child(born_in))
+
+        forking.call_in_child(f"event loop {thread_id}", end_child)
+        try:
+            self._serve(loop)
+        finally:
+            forking.call_in_child(f"event loop {thread_id}", None)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._is_closed:
             try:
                 loop.run_forever()
@@ -113,6 +130,15 @@ class EventLoop:
             loop.close()
             # Of tasks that use the ORM on the loop, with DJANGO_ALLOW_ASYNC_UNSAFE.
             connections.close_all()
+
+
+def _call_next(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """As call_soon, but before all that waits already: steps of other jobs, which are not to be run here."""
+    handle = loop.call_soon(function)
+    # Private to asyncio, and another loop may have none: then the others have their step.
+    waiting = getattr(loop, "_ready", None)
+    if isinstance(waiting, deque) and waiting[-1] is handle:
+        waiting.rotate(1)
 
 
 async def _cancel_the_rest(seconds: float) -> None:

@@ -6,19 +6,22 @@ import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker import hygiene
-from django_graphile_worker.worker.context import Abort
+from django_graphile_worker.worker import forking, hygiene
+from django_graphile_worker.worker.context import Aborts
 from django_graphile_worker.worker.eventloop import CancelledByWorker, EventLoop
 from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.performing import Performer
 from django_graphile_worker.worker.run import LostAtomicClaimError, Run, RunningJob
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.session import Leftover
 
 __all__ = ["Executor", "RunningJob"]
 
@@ -33,21 +36,30 @@ class Executor:
         *,
         settings: conf.Settings,
         using: str,
+        installation: str = conf.DEFAULT,
         tasks: Callable[[int], Task[Any, Any] | None],
     ) -> None:
         self._settings = settings
-        self._using = using
+        self._about = {"database": using, "installation": installation}
         self._tasks = tasks
-        self._abort = Abort()
+        self._aborts = Aborts()
         self._event_loop = EventLoop()
-        self._performer = Performer(settings=settings, using=using, event_loop=self._event_loop, abort=self._abort)
+        self._performer = Performer(
+            settings=settings,
+            using=using,
+            installation=installation,
+            event_loop=self._event_loop,
+            aborts=self._aborts,
+        )
         self._running: set[Run] = set()
+        self._generation = forking.generation
         self._is_cancelled = False
         self._has_let_go = False
 
     def start(self) -> None:
         """Raises ConfigurationError when a middleware cannot be loaded."""
         hygiene.start()
+        forking.watch()
         self._performer.load_middleware()
 
     def warm_up(self) -> None:
@@ -55,13 +67,13 @@ class Executor:
         hygiene.share_caches()
 
     def abort(self) -> None:
-        """Tell every job, running or to come, that the worker is about to stop."""
-        self._abort.set()
+        """Tell every job, running or to come, to stop now: the worker is about to stop."""
+        self._aborts.set_all()
 
     def cancel(self) -> None:
         """The grace period is over: cancel coroutines, start nothing more."""
         self._is_cancelled = True
-        self._abort.set()
+        self._aborts.set_all()
         self._event_loop.cancel()
 
     def running(self) -> list[RunningJob]:
@@ -98,7 +110,7 @@ class Executor:
         self._running.add(run)
         try:
             if self._is_cancelled:
-                return Interrupted(claim, 0.0)
+                return Interrupted(claim, 0.0, has_begun=False)
             run.task = self._tasks(claim.task_id)
             return self._run(run)
         except BaseException as error:  # a mistake of ours must cost neither the slot nor the job
@@ -110,43 +122,48 @@ class Executor:
         hygiene.begin()
         if signals.job_started.is_heard():
             self._tell(signals.job_started, run)
-        error: BaseException | None = None
+        result, error = None, None
         try:
             # A context of its own: a language or a time zone that a job activates ends with it.
-            copy_context().run(self._performer.perform, run)
+            result = copy_context().run(self._performer.perform, run)
         except BaseException as raised:  # SystemExit too is this job's failure alone
             error = raised
         try:
+            if forking.generation != self._generation:
+                forking.end_child(self._generation, error)
             leftovers = hygiene.end()
             if error is None and not leftovers:
-                return self._succeeded(run)
-            return self._ended_badly(run, error, leftovers)
+                return self._succeeded(run, result)
+            return self._ended_badly(run, result, error, leftovers)
         finally:
             # Its traceback holds this frame, and the task's: they shall not wait for the garbage collector.
             error = None
 
-    def _succeeded(self, run: Run) -> Outcome:
+    def _succeeded(self, run: Run, result: Any) -> Outcome:
         duration = monotonic() - run.started
         log_success = self._settings.log_success
         if signals.job_succeeded.is_heard(log_success=log_success):
             self._tell(signals.job_succeeded, run, duration=duration, log_success=log_success)
-        return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration)
+        return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration, result)
 
-    def _ended_badly(self, run: Run, error: BaseException | None, leftovers: Sequence[str]) -> Outcome:
+    def _ended_badly(
+        self, run: Run, result: Any, error: BaseException | None, leftovers: Sequence[Leftover]
+    ) -> Outcome:
         if isinstance(error, LostAtomicClaimError):
             # Nothing is left to be returned either; the releaser will notice, and say so.
             return Interrupted(run.claim, run.duration)
-        if isinstance(error, CancelledByWorker) or (not leftovers and self._makes_way(error)):
+        is_work_lost = any(leftover.is_work_lost for leftover in leftovers)
+        if isinstance(error, CancelledByWorker) or (not is_work_lost and self._makes_way(run, error)):
             return self._interrupted(run, error)
-        if error is None and run.is_atomic:
-            return self._succeeded_but(run, leftovers)
+        if error is None and (run.is_atomic or not (is_work_lost or self._settings.leftover_state == "fail")):
+            return self._succeeded_but(run, result, leftovers)
         if error is None:
             error, leftovers = LeftoverStateError(_left_behind(leftovers)), ()
-        return self._failed(run, error, leftovers)
+        return self._failed(run, error, [leftover.text for leftover in leftovers])
 
-    def _makes_way(self, error: BaseException | None) -> bool:
-        """A task that saw the worker stop and asks to be run again at once did as we wished: it costs it nothing."""
-        if not self._abort.is_set():
+    def _makes_way(self, run: Run, error: BaseException | None) -> bool:
+        """A task that was told to stop and asks to be run again at once did as we wished: it costs it nothing."""
+        if not self._aborts.is_set_for(run):
             return False
         # Here, as all that only failures need: a start that waits for none is 1 ms shorter.
         from django_graphile_worker.worker import retrying
@@ -156,7 +173,13 @@ class Executor:
     def _failed(self, run: Run, error: BaseException, leftovers: Sequence[str]) -> Failed:
         from django_graphile_worker.worker import retrying
 
-        outcome = retrying.failed(run, error, limit=self._settings.max_error_length, leftovers=leftovers)
+        outcome = retrying.failed(
+            run,
+            error,
+            limit=self._settings.max_error_length,
+            is_redacted=self._settings.redact_errors,
+            leftovers=leftovers,
+        )
         retry_in = retrying.retry_in(outcome)
         if retry_in is None:
             self._tell(signals.job_permanently_failed, run, duration=outcome.duration, error=error)
@@ -182,25 +205,28 @@ class Executor:
             self._tell(signals.job_interrupted, run, duration=outcome.duration, reason="the worker stops")
         return outcome
 
-    def _succeeded_but(self, run: Run, leftovers: Sequence[str]) -> Outcome:
-        """What an atomic task has committed cannot fail any more."""
-        logger.error("%s #%s is done, and %s", run.identifier, run.claim.id, _left_behind(leftovers))
-        return self._succeeded(run)
+    def _succeeded_but(self, run: Run, result: Any, leftovers: Sequence[Leftover]) -> Outcome:
+        """What the task did is committed, and the connections are closed: to run it again would do it twice."""
+        texts = tuple(leftover.text for leftover in leftovers)
+        self._tell(signals.leftover_state_found, run, leftovers=texts)
+        return self._succeeded(run, result)
 
     def _tell(self, signal: signals.Event, run: Run, **arguments: Any) -> None:
         if not signal.is_heard(**arguments):
             return
         try:
-            about = {"worker_id": run.claim.worker_id, "database": self._using, "job": run.job}
+            about = {"worker_id": run.claim.worker_id, **self._about, "job": run.job}
             signal.send_robust(sender=type(self), **about, **arguments)
         except BaseException:  # send_robust lets SystemExit through
             logger.exception("A receiver tried to end the worker.")
+        forking.end_child(self._generation)
         # Receivers may have used the database, and are not the job.
         hygiene.end()
 
 
-def _left_behind(leftovers: Sequence[str]) -> str:
+def _left_behind(leftovers: Sequence[Leftover]) -> str:
+    left = "; ".join(leftover.text for leftover in leftovers)
     return (
-        f"expected the task to leave its connections as it found them, it left {'; '.join(leftovers)}. "
+        f"expected the task to leave its connections as it found them, it left {left}. "
         "Use transaction.atomic() and SET LOCAL, or undo it in a finally block."
     )

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from django_graphile_worker.jobs import storable_text
+from django_graphile_worker.redaction import redact_text
+from django_graphile_worker.tracebacks import cut_middle
 
 _OURS = str(Path(__file__).resolve().parent) + "/"
 _LONGEST_SUMMARY = 2_000
@@ -36,18 +38,14 @@ def summary(error: BaseException) -> str:
     return cut(f"{name}: {message}" if message else name, _LONGEST_SUMMARY)
 
 
+def redacted(text: str, limit: int) -> str:
+    """The text without secrets; what hides a short one may make it longer."""
+    return cut_middle(redact_text(text), limit)
+
+
 def cut(text: str, limit: int) -> str:
     """Text that PostgreSQL takes; the middle goes, as both ends tell more."""
-    return _cut_middle(storable_text(_cut_middle(text, limit)), limit)
-
-
-def _cut_middle(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    mark = f"\n[... {len(text) - limit} characters left out ...]\n"
-    room = max(limit - len(mark), 0)
-    head = room // 3
-    return (text[:head] + mark + text[len(text) - (room - head) :])[:limit]
+    return cut_middle(storable_text(cut_middle(text, limit)), limit)
 
 
 def _class_name(kind: type[BaseException]) -> str:

@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.session import WatchedConnection
+    from django_graphile_worker.worker.session import Leftover, WatchedConnection
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -30,7 +30,7 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_NOTHING: Sequence[str] = ()
+_NOTHING: Sequence[Leftover] = ()
 
 
 def start() -> None:
@@ -52,15 +52,15 @@ def begin() -> None:
                 _give_up(watched, error)
 
 
-def end() -> Sequence[str]:
-    """After a job: what it left behind, in words. Connections it dirtied are closed."""
+def end() -> Sequence[Leftover]:
+    """After a job: what it left behind. Connections it dirtied are closed."""
     connections_here = _thread.watched
     if not connections_here:
         return _NOTHING
-    return [complaint for watched in connections_here if (complaint := _end(watched))]
+    return [leftover for watched in connections_here if (leftover := _end(watched))]
 
 
-def _end(watched: WatchedConnection) -> str | None:
+def _end(watched: WatchedConnection) -> Leftover | None:
     try:
         return watched.end()
     except Exception as error:

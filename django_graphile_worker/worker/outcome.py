@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django_graphile_worker.sql.claims import Claim
 
 
@@ -18,13 +20,26 @@ class _Ended:
         return f"<{type(self).__name__} #{self.claim.id} after {self.duration:.3f} s>"
 
 
-class Succeeded(_Ended):
+class _Done(_Ended):
+    """A run that came to its end as the task wished."""
+
+    __slots__ = ("result",)
+
+    def __init__(self, claim: Claim, duration: float, result: Any = None) -> None:
+        # Written out, and not left to the parent: this one is made for nearly every job.
+        self.claim = claim
+        self.duration = duration
+        # What the task returned. It is stored nowhere, and gone with the outcome.
+        self.result = result
+
+
+class Succeeded(_Done):
     """The job is done and its row must go."""
 
     __slots__ = ()
 
 
-class CompletedAtomically(_Ended):
+class CompletedAtomically(_Done):
     """The job's row went in the task's own transaction; only its queue is left to free."""
 
     __slots__ = ()
@@ -33,10 +48,13 @@ class CompletedAtomically(_Ended):
 class Interrupted(_Ended):
     """The worker's own doing: the job goes back with its attempt."""
 
-    __slots__ = ("payload_text",)
+    __slots__ = ("has_begun", "payload_text")
 
-    def __init__(self, claim: Claim, duration: float, payload_text: str | None = None) -> None:
+    def __init__(
+        self, claim: Claim, duration: float, payload_text: str | None = None, *, has_begun: bool = True
+    ) -> None:
         super().__init__(claim, duration)
+        self.has_begun = has_begun
         # What is left of an array payload, when some of it is done.
         self.payload_text = payload_text
 

@@ -11,8 +11,9 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError, UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
+from django_graphile_worker.worker import forking
 from django_graphile_worker.worker.binding import Binding, bind
-from django_graphile_worker.worker.context import Abort, Helpers
+from django_graphile_worker.worker.context import Aborts, Helpers
 from django_graphile_worker.worker.eventloop import EventLoop
 from django_graphile_worker.worker.run import Run
 
@@ -30,11 +31,14 @@ _current_run: ContextVar[Run] = ContextVar("graphile_worker_run")
 class Performer:
     """Makes, for each task, the function that performs its jobs."""
 
-    def __init__(self, *, settings: conf.Settings, using: str, event_loop: EventLoop, abort: Abort) -> None:
+    def __init__(
+        self, *, settings: conf.Settings, using: str, installation: str, event_loop: EventLoop, aborts: Aborts
+    ) -> None:
         self._settings = settings
         self._using = using
+        self._installation = installation
         self._event_loop = event_loop
-        self._abort = abort
+        self._aborts = aborts
         self._performs: dict[Task[Any, Any] | None, Perform] = {None: _unknown}
         self._bindings: dict[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
@@ -72,21 +76,20 @@ class Performer:
     def _plainly(self, function: Callable[[Any], Any]) -> Perform:
         def perform(run: Run) -> Any:
             result = function(run.decode())
-            if result is not None:
-                self._settle(run, result)
+            return None if result is None else self._settled(run, result)
 
         return perform
 
     def _bound(self, binding: Binding) -> Perform:
         def perform(run: Run) -> Any:
-            self._settle(run, binding.call(run.decode(), self._helpers(run)))
+            return self._settled(run, binding.call(run.decode(), self._helpers(run)))
 
         return perform
 
     def _on_the_loop(self, binding: Binding) -> Perform:
         def perform(run: Run) -> Any:
             payload, helpers = run.decode(), self._helpers(run)
-            self._settle(run, self._event_loop.run(lambda: _awaited(binding.call(payload, helpers))))
+            return self._settled(run, self._event_loop.run(lambda: _awaited(binding.call(payload, helpers))))
 
         return perform
 
@@ -96,9 +99,15 @@ class Performer:
             _current_run.set(run)
             job = run.job
             if chain.is_async:
-                self._settle(run, self._event_loop.run(lambda: _awaited(chain.call(job))))
+                result = self._event_loop.run(lambda: _awaited(chain.call(job)))
             else:
-                self._settle(run, chain.call(job))
+                result = self._finished(chain.call(job))
+            # The task's own result was judged inside the chain; this is what the outermost middleware returned.
+            if type(result) not in _SAYS_NOTHING:
+                from django_graphile_worker.worker import results
+
+                results.raise_failures(run, result)
+            return result
 
         return perform
 
@@ -106,18 +115,30 @@ class Performer:
         from django_graphile_worker.worker.atomic import run_atomically
 
         def perform_atomically(run: Run) -> Any:
-            return run_atomically(run, perform, using=self._using, schema=self._settings.schema)
+            return run_atomically(run, perform_here, using=self._using, schema=self._settings.schema)
+
+        def perform_here(run: Run) -> Any:
+            # A forked process shares the connection: it must end before it completes the job, or rolls it back.
+            born_in, error = forking.generation, None
+            try:
+                return perform(run)
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                forking.end_child(born_in, error)
+                error = None
 
         return perform_atomically
 
     # The innermost handlers, inside all middleware, which may look at results, or drop them: so what is still to be
-    # awaited is, and what belongs to no item is raised, as if by the task itself.
+    # awaited is awaited here, and the failures that a result holds are raised, as if by the task itself.
 
     def _call(self, job: Job) -> Any:
-        return _without_misplaced(self._finished(self._call_task(job)))
+        return _judged(self._finished(self._call_task(job)))
 
     async def _acall(self, job: Job) -> Any:
-        return _without_misplaced(await _awaited(self._call_task(job)))
+        return _judged(await _awaited(self._call_task(job)))
 
     def _call_task(self, job: Job) -> Any:
         run = _run_in_hand()
@@ -126,13 +147,19 @@ class Performer:
         return self._bindings[run.task].call(job.payload, self._helpers(run, job))
 
     def _helpers(self, run: Run, job: Job | None = None) -> Helpers:
-        return Helpers(lambda: job or run.job, using=self._using, abort=self._abort)
+        return Helpers(
+            lambda: job or run.job,
+            using=self._using,
+            installation=self._installation,
+            build_abort=lambda: self._aborts.of(run),
+        )
 
-    def _settle(self, run: Run, result: Any) -> None:
-        """Await what a task returned instead of awaiting it, and raise what its results say went wrong."""
+    def _settled(self, run: Run, result: Any) -> Any:
+        """Await what a task returned instead of awaiting it, raise what its results say went wrong; the result."""
         if type(result) not in _SAYS_NOTHING:
             result = self._finished(result)
             (self._judge or self._load_judge())(run, result)
+        return result
 
     def _finished(self, result: Any) -> Any:
         if inspect.isawaitable(result) or _holds_awaitables(result):
@@ -147,11 +174,11 @@ class Performer:
         return judge
 
 
-def _without_misplaced(result: Any) -> Any:
+def _judged(result: Any) -> Any:
     if type(result) not in _SAYS_NOTHING:
         from django_graphile_worker.worker import results
 
-        results.raise_misplaced(_run_in_hand(), result)
+        results.judge(_run_in_hand(), result)
     return result
 
 

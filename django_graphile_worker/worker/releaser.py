@@ -91,8 +91,10 @@ class Releaser(Service):
         """Release everything that has come in."""
         self._is_resting = False
         self._collect()
-        # Those that were refused come last: nobody waits for them.
+        # Those that were refused come last, and only while nothing else has come in: each may take long.
         for hand in (self._hand, *self._refused.due()):
+            if hand is not self._hand and self._inbox:
+                break
             if hand:
                 self._is_empty.clear()
                 self._release(hand)
@@ -113,6 +115,13 @@ class Releaser(Service):
     @property
     def in_hand(self) -> int:
         return len(self._inbox) + len(self._hand) + len(self._refused)
+
+    @property
+    def refused_for_good(self) -> list[int]:
+        """The jobs whose results the database keeps refusing, once nothing else is in hand."""
+        if self._inbox or self._hand or not self._refused.is_hopeless:
+            return []
+        return self._refused.job_ids()
 
     def close(self) -> None:
         self._on_close()

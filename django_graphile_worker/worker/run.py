@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from time import monotonic, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import payloads
 from django_graphile_worker.exceptions import LostClaimError
@@ -13,6 +13,9 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.values import Value
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.context import Abort
 
 _NOT_DECODED: Any = object()
 # What json.loads does in the end, without its three layers above.
@@ -40,6 +43,8 @@ class Run:
     payload: Any = _NOT_DECODED
     # How many items an array payload has; the task may change the list itself.
     item_count: int | None = None
+    # Made when the task asks for it.
+    abort: Abort | None = None
     _job: Job | None = None
 
     def __init__(self, claim: Claim, started: float) -> None:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from psycopg.errors import UniqueViolation
 
 from django_graphile_worker import signals
-from django_graphile_worker.values import Value
 from django_graphile_worker.worker.assembly import Assembly
 from django_graphile_worker.worker.database import POOLER_CONFUSION
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.run import RunningJob
 from django_graphile_worker.worker.service import Service
+from django_graphile_worker.worker.statistics import LAST_RECORD_TIMEOUT
+from django_graphile_worker.worker.stopping import Ending
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.beginning import Beginning
@@ -34,15 +35,6 @@ Question = Callable[[], bool]
 
 def never() -> bool:
     return False
-
-
-class Ending(Value):
-    """How a worker's life ended."""
-
-    # Does the database know the outcome of every job, if only that it was given back?
-    was_released: bool
-    # Did a job still run when the grace period was over?
-    was_cut_off: bool
 
 
 class Runner(Assembly):
@@ -87,17 +79,17 @@ class Runner(Assembly):
         # The one that claims before those that can wait: the first job shall not.
         self.fetcher.start()
         self.executor.warm_up()
-        for service in (self.announcer, self.releaser, self.heartbeat, *self._outer_services()):
+        for service in (self.announcer, self.releaser, self.heartbeat, *self._outer_services(), self.statistics):
             service.start()
 
     def drain(self, should_stop: Question = never) -> None:
         """Run everything that is runnable, then return."""
         self._prepare()
-        for service in (self.heartbeat, self.announcer, self.releaser):
+        for service in (self.heartbeat, self.announcer, self.releaser, self.statistics):
             service.start()
         self._tell_started()
         # Where only this ever runs, nobody else frees what a run that died has left.
-        self._is_draining = True
+        self.recovery.judges_at_once = True
         self.recovery.attempt()
         failures = 0
         while not should_stop() and failures < ATTEMPTS_TO_CLAIM:
@@ -134,18 +126,28 @@ class Runner(Assembly):
 
     def _outer_services(self) -> list[Service]:
         """Those that bring work in, to others or to this one: they stop first."""
-        services = (self.recovery, self.cron, self.fetcher)
+        services = (self.recovery, self.cron, self.unserved, self.fetcher)
         return [service for service in services if service is not None]
 
     def _prepare(self) -> None:
         # In the register before the names are read: from then on nobody cleans them away.
-        for begin in (self.claimer.check_installation, self._register, self.claimer.review_tasks):
+        for begin in (
+            self.claimer.check_installation,
+            self._refuse_newer_schema,
+            self._register,
+            self.claimer.review_tasks,
+        ):
             try:
                 begin()
             except POOLER_CONFUSION:
                 # From now on without prepared statements.
                 begin()
         self.executor.start()
+
+    def _refuse_newer_schema(self) -> None:
+        error = self._breaking_migration(self.claiming)
+        if error is not None:
+            raise error
 
     def _register(self) -> None:
         # By the connection that is open already: the heartbeat opens its own for the first beat, which no job awaits.
@@ -213,7 +215,10 @@ class Runner(Assembly):
         while not self.releaser.wait_until_empty(LOOK_INTERVAL):
             if is_forced():
                 deadline = min(deadline, time.monotonic() + LAST_WORDS)
-            if time.monotonic() > deadline:
+            refused = self.releaser.refused_for_good
+            if refused:
+                self.news.tell(signals.results_refused, job_ids=refused)
+            if refused or time.monotonic() > deadline:
                 return False
         return True
 
@@ -231,10 +236,21 @@ class Runner(Assembly):
         if was_released:
             self._deregister(is_forced)
         self.claimer.close()
+        self._write_last_statistics(is_forced)
         for service in self._outer_services():
             if service.join(LAST_WORDS):
                 # A draining worker steps some of them itself: they have no thread that would close them.
                 service.close()
+
+    def _write_last_statistics(self, is_forced: Question) -> None:
+        """After the lease has ended, which nobody should wait for; the service writes them when it closes."""
+        self.statistics.stop()
+        deadline = time.monotonic() + LAST_RECORD_TIMEOUT
+        while not self.statistics.join(LOOK_INTERVAL) and time.monotonic() < deadline and not is_forced():
+            continue
+        if self.statistics.join(0):
+            # Without a thread nobody has closed it.
+            self.statistics.close()
 
     def _deregister(self, is_forced: Question) -> None:
         """On a thread, which a database that does not answer may keep."""

@@ -8,6 +8,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from django_graphile_worker.worker import forking
+
 Trouble = Callable[[str, BaseException, float], None]
 
 FIRST_RETRY = 0.1
@@ -100,10 +102,18 @@ class Service(ABC):
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
 
+    @property
+    def has_died(self) -> bool:
+        """Has the thread ended though nobody asked it to?"""
+        return self._thread is not None and not self._thread.is_alive() and not self.is_stopping
+
     def _run(self) -> None:
+        born_in = forking.generation
         try:
             while not self._stopping.is_set():
                 self._was_told = self.rest(self.round())
+                # A step may have called code of the site.
+                forking.end_child(born_in)
         finally:
             self.close()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import select
 import weakref
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from django.db import Error
 from django.db.utils import InterfaceError, OperationalError
 
 from django_graphile_worker.sql.session import SessionState, session_state
-from django_graphile_worker.worker.statements import custom_settings_in, may_change_session
+from django_graphile_worker.worker.called_functions import CalledFunctions
+from django_graphile_worker.worker.statements import HARMLESS, Traits, custom_settings_in, traits_of
 
 # libpq's transaction states.
 IDLE, ACTIVE, IN_TRANSACTION, IN_FAILED_TRANSACTION, UNKNOWN = range(5)
@@ -23,12 +24,22 @@ _LEFT_OPEN = {
 _MOST_USUAL_STATES = 1_000
 
 
+class Leftover(NamedTuple):
+    """What a job left on a connection, which was closed for it."""
+
+    text: str
+    # Work that was not committed was rolled back. Otherwise only the session was changed, and nothing is lost.
+    is_work_lost: bool
+
+
 class WatchedConnection:
     """Fresh before a job, clean after it, and closed when it is not."""
 
     # What a new session looks like, by alias and custom settings asked for: receivers of
     # connection_created may have set things.
     _usual_states: ClassVar[dict[tuple[str, tuple[str, ...]], SessionState]] = {}
+    # By alias.
+    _functions: ClassVar[dict[str, CalledFunctions]] = {}
 
     def __init__(self, wrapper: Any) -> None:
         self.wrapper = wrapper
@@ -36,6 +47,9 @@ class WatchedConnection:
         self._depth: tuple[int, int] | None = None
         self._session_may_be_changed = False
         self._custom_settings: set[str] = set()
+        # Functions that the job has called, of which the text of its statements does not tell what they do.
+        self._called: set[str] = set()
+        self._has_written = False
         self._named_cursors: list[weakref.ref[Any]] = []
         self._socket: tuple[Any, Any] | None = None
         if wrapper.vendor == "postgresql":
@@ -64,7 +78,7 @@ class WatchedConnection:
             wrapper.errors_occurred = True
         self._close_if_unusable_or_obsolete()
 
-    def end(self) -> str | None:
+    def end(self) -> Leftover | None:
         """Say what the job left behind, and get rid of it."""
         if self._depth is not None:
             return self._end_inside_transaction(*self._depth)
@@ -72,14 +86,17 @@ class WatchedConnection:
         if wrapper.connection is None and not wrapper.in_atomic_block:
             self._forget_suspicions()
             return None
-        complaint = self._open_transaction()
-        if complaint:
+        leftover = self._open_transaction()
+        if leftover:
             self.discard()
-        elif self._is_suspect():
-            complaint = self._changed_session()
+        elif self._is_suspect() and (changes := self._changed_session()):
+            leftover = self._leftover(changes)
         self._forget_suspicions()
         self._close_if_unusable_or_obsolete()
-        return complaint and f"database {wrapper.alias!r}: {complaint}"
+        return leftover
+
+    def _leftover(self, text: str, *, is_work_lost: bool = False) -> Leftover:
+        return Leftover(f"database {self.wrapper.alias!r}: {text}", is_work_lost)
 
     def release(self) -> None:
         """The thread runs no more jobs."""
@@ -97,7 +114,7 @@ class WatchedConnection:
         else:
             wrapper.health_check_done = False
 
-    def _end_inside_transaction(self, blocks: int, savepoints: int) -> str | None:
+    def _end_inside_transaction(self, blocks: int, savepoints: int) -> Leftover | None:
         self._forget_suspicions()
         wrapper = self.wrapper
         if not wrapper.in_atomic_block or len(wrapper.atomic_blocks) <= blocks:
@@ -108,18 +125,21 @@ class WatchedConnection:
             if savepoint is not None:
                 wrapper.savepoint_rollback(savepoint)
         del wrapper.atomic_blocks[blocks:]
-        return f"database {wrapper.alias!r}: an atomic block open: it was rolled back"
+        return self._leftover("an atomic block open: it was rolled back", is_work_lost=True)
 
-    def _open_transaction(self) -> str | None:
+    def _open_transaction(self) -> Leftover | None:
         wrapper = self.wrapper
         if wrapper.in_atomic_block:
-            return "an atomic block open: it was rolled back"
-        if wrapper.autocommit != wrapper.settings_dict["AUTOCOMMIT"]:
-            return "autocommit switched off: what was not committed is lost"
+            return self._leftover("an atomic block open: it was rolled back", is_work_lost=True)
         status = self._transaction_status()
+        if wrapper.autocommit != wrapper.settings_dict["AUTOCOMMIT"]:
+            if status == IDLE:
+                return self._leftover("autocommit switched off")
+            return self._leftover("autocommit switched off: what was not committed is lost", is_work_lost=True)
         if status == UNKNOWN:
             wrapper.errors_occurred = True
-        return _LEFT_OPEN.get(status)
+        text = _LEFT_OPEN.get(status)
+        return self._leftover(text, is_work_lost=True) if text else None
 
     def _transaction_status(self) -> int:
         raw = self.wrapper.connection
@@ -143,23 +163,49 @@ class WatchedConnection:
 
     def _notice(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         """Stands between a task and its cursors: remembers, at little cost, what may outlive the job."""
-        if may_change_session(sql):
-            self._session_may_be_changed = True
-            self._custom_settings.update(custom_settings_in(sql, params))
+        traits = traits_of(sql)
+        if traits is not HARMLESS:
+            self._remember(traits, sql, params)
         cursor = context["cursor"].cursor
         if getattr(cursor, "name", None):
             self._named_cursors.append(weakref.ref(cursor))
         return execute(sql, params, many, context)
 
+    def _remember(self, traits: Traits, sql: Any, params: Any) -> None:
+        if traits.may_change_session:
+            self._session_may_be_changed = True
+            self._custom_settings.update(custom_settings_in(sql, params))
+        if traits.functions:
+            self._called |= traits.functions
+        if traits.is_write:
+            self._has_written = True
+
     def _is_suspect(self) -> bool:
-        return self._session_may_be_changed or any(
+        has_open_cursor = any(
             cursor is not None and not cursor.closed for cursor in (ref() for ref in self._named_cursors)
         )
+        if not self._called and not self._has_written:
+            return self._session_may_be_changed or has_open_cursor
+        return self._has_called_a_suspect() or self._session_may_be_changed or has_open_cursor
+
+    def _has_called_a_suspect(self) -> bool:
+        functions = self._functions.setdefault(self.wrapper.alias, CalledFunctions())
+        try:
+            settings = functions.suspects(self.wrapper.cursor, self._called, has_written=self._has_written)
+        except Error:
+            # The next step looks at the session, and says what is wrong with it.
+            return True
+        self._custom_settings.update(settings or ())
+        return settings is not None
 
     def _forget_suspicions(self) -> None:
         if self._session_may_be_changed:
             self._session_may_be_changed = False
+        if self._custom_settings:
             self._custom_settings = set()
+        if self._called:
+            self._called = set()
+        self._has_written = False
         if self._named_cursors:
             self._named_cursors = []
 

@@ -38,9 +38,11 @@ class Slots:
         on_queue_done: Callable[[HeldQueue], None],
         on_hungry: Callable[[], None],
         on_thread_end: Callable[[], None] = lambda: None,
+        may_begin: Callable[[Claim], bool] = lambda claim: True,
     ) -> None:
         self.concurrency = concurrency
         self._run = run
+        self._may_begin = may_begin
         self._on_outcome = on_outcome
         self._on_queue_done = on_queue_done
         self._on_hungry = on_hungry
@@ -326,11 +328,14 @@ class Slots:
             except IndexError:
                 break
             self._begun_size[place] += len(claim.payload_text)
-            outcome = self._run(claim)
+            # A worker that was suspended holds claims that another worker may have by now.
+            outcome = self._run(claim) if self._may_begin(claim) else Interrupted(claim, 0.0, has_begun=False)
             if self._is_abandoned:
                 return
             self._busy_seconds[place] += outcome.duration
             self._on_outcome(outcome)
+            # Not kept while the next job runs: it has the result, which may be large.
+            del outcome
             # Only now: who sees it finished must find its outcome handed over.
             self._finished[place] += 1
         if stretch.queue is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 _LONGEST_REMEMBERED = 10_000
 _COMMENT = r"--[^\n]*(?:\n|\Z)|/\*.*?\*/"
@@ -18,6 +18,17 @@ _SESSION_STATEMENT = rf"""(?isx)
 _SESSION_EXPRESSION = r"(?i)set_config\s*\((?!(?:[^()']|'[^']*')*,\s*true\s*\))|advisory_lock|\btemp(?:orary)?\b"
 _CUSTOM_SETTING = r"(?i)\b[a-z_][\w$]*\.[a-z_][\w$]*\b"
 _MOST_CUSTOM_SETTINGS = 100
+_CALL = r"""(?i)\b([a-z_][\w$]*)"?\s*\("""
+_WRITE = r"(?i)\b(?:insert|update|delete|merge|copy)\b"
+# Names before a parenthesis in what the ORM writes every day. Of other names the database is asked, once a minute.
+_HARMLESS_CALLS = frozenset(
+    re.split(
+        " ",
+        "all and any array as avg case cast coalesce count current_timestamp date_trunc else exists extract filter "
+        "from greatest in interval least length lower max min not now nullif on or over row select sum then trim "
+        "union upper using values when where",
+    )
+)
 
 
 def custom_settings_in(statement: Any, parameters: Any) -> list[str]:
@@ -28,22 +39,45 @@ def custom_settings_in(statement: Any, parameters: Any) -> list[str]:
     return sorted(names)[:_MOST_CUSTOM_SETTINGS]
 
 
-def may_change_session(statement: Any) -> bool:
-    """Tell whether a session may differ after the statement; a query decides later whether it does."""
+class Traits(NamedTuple):
+    """What a statement's text tells about the session that it runs in."""
+
+    # A session may differ after it; a query decides later whether it does.
+    may_change_session: bool
+    # What it calls that is not known to be harmless: a function may change the session, too.
+    functions: frozenset[str]
+    # It may call triggers.
+    is_write: bool
+
+
+HARMLESS = Traits(may_change_session=False, functions=frozenset(), is_write=False)
+
+
+def traits_of(statement: Any) -> Traits:
+    """Read a statement; most are read once, and remembered."""
     text = _to_text(statement)
     if len(text) > _LONGEST_REMEMBERED:
-        return _looks_like_it(text)
+        return _read(text)
     return _remembered(text)
 
 
-def _looks_like_it(text: str) -> bool:
+def may_change_session(statement: Any) -> bool:
+    return traits_of(statement).may_change_session
+
+
+def _read(text: str) -> Traits:
     # The queue's own statements are known to behave.
     if text.startswith("/* gw:"):
-        return False
-    return bool(re.search(_SESSION_STATEMENT, text) or re.search(_SESSION_EXPRESSION, text))
+        return HARMLESS
+    found = Traits(
+        may_change_session=bool(re.search(_SESSION_STATEMENT, text) or re.search(_SESSION_EXPRESSION, text)),
+        functions=frozenset(name.lower() for name in re.findall(_CALL, text)) - _HARMLESS_CALLS,
+        is_write=re.search(_WRITE, text) is not None,
+    )
+    return HARMLESS if found == HARMLESS else found
 
 
-_remembered = lru_cache(maxsize=1_000)(_looks_like_it)
+_remembered = lru_cache(maxsize=1_000)(_read)
 
 
 def _to_text(statement: Any) -> str:

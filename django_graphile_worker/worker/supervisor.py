@@ -9,16 +9,19 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import django
 
-from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.worker.leaving import end_in_time, leave
-from django_graphile_worker.worker.process import StopRequest, exit_code, handled_signals
+from django_graphile_worker.worker.process import exit_code
+from django_graphile_worker.worker.signal_handling import DUMP_SIGNAL, handled_signals
+from django_graphile_worker.worker.stopping import StopState
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -33,7 +36,7 @@ CANNOT_START = 70
 # What a child says when it has begun to work; anything else is what keeps it from that.
 STARTED = "started"
 
-ChildMain = Callable[[StopRequest, dict[str, Any]], int]
+ChildMain = Callable[[StopState, dict[str, Any]], int]
 
 
 class Child:
@@ -111,23 +114,40 @@ class Supervisor:
         self._has_ever_worked = False
         # What keeps all of them from working.
         self._problem = ""
+        self._is_refused = False
 
-    def run(self, request: StopRequest) -> int:
+    def run(self, request: StopState) -> int:
         """Keep the children going until asked to stop; the exit code. Raises what keeps them from working at all."""
         for child in self.children:
             self._start(child)
+        with self._passing_on(DUMP_SIGNAL):
+            return self._run(request)
+
+    @contextmanager
+    def _passing_on(self, number: signal.Signals) -> Iterator[None]:
+        """Give a signal that stops nothing to the children, too; only the main thread may."""
+        if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) != signal.SIG_DFL:
+            yield
+            return
+        before = signal.signal(number, lambda *_: self._signal_all(number))
+        try:
+            yield
+        finally:
+            signal.signal(number, before)
+
+    def _run(self, request: StopState) -> int:
         while not request.is_made and not self._has_given_up and any(self._is_wanted(c) for c in self.children):
             self._watch(request)
         code = self._stop(request)
         if self._problem:
-            raise GraphileWorkerError(self._problem)
+            raise (BreakingMigrationError if self._is_refused else GraphileWorkerError)(self._problem)
         return code
 
     def _is_wanted(self, child: Child) -> bool:
         # Until it is buried, not just dead: it may have said what keeps it from working.
         return child.process is not None or self._replaces
 
-    def _watch(self, request: StopRequest) -> None:
+    def _watch(self, request: StopState) -> None:
         """Wait for a death, a stop request, or the time to start a child again."""
         # One that died a moment ago has a sentinel, too, which does not let us wait.
         sentinels = [child.process.sentinel for child in self.children if child.process]
@@ -156,7 +176,11 @@ class Supervisor:
         if child.problem and not self._has_ever_worked:
             # What it says is true for all of them, and was so before anything began: as it would be for one alone.
             self._problem = child.problem
+            self._is_refused = child.exit_code == BreakingMigrationError.exit_code
             self._has_given_up = self._replaces
+        elif child.exit_code == BreakingMigrationError.exit_code:
+            # The schema is too new for all of them; the child has said so in its log.
+            self._is_refused = self._has_given_up = True
         elif process is not None and self._replaces:
             self._has_given_up = child.failed_starts >= FAILED_START_LIMIT and not is_anyone_working
             self._tell_death(process, child.problem)
@@ -173,13 +197,15 @@ class Supervisor:
         child.forget()
         child.has_started, tells_start = self._context.Pipe(duplex=False)
         child.process = self._context.Process(
-            target=_child_main, args=(self._main, self._arguments, tells_start), name=f"graphile-worker-{child.place}"
+            target=_child_main,
+            args=(self._main, self._arguments | {"place": child.place}, tells_start),
+            name=f"graphile-worker-{child.place}",
         )
         child.process.start()
         tells_start.close()
         child.started_at = self._clock()
 
-    def _stop(self, request: StopRequest) -> int:
+    def _stop(self, request: StopState) -> int:
         number = request.signal_number or signal.SIGTERM
         self._signal_all(number)
         was_urgent = False
@@ -193,7 +219,7 @@ class Supervisor:
         if not self._replaces:
             codes += [child.exit_code for child in self.children if not child.process]
         if self._has_given_up:
-            return CANNOT_START
+            return BreakingMigrationError.exit_code if self._is_refused else CANNOT_START
         # A child that the signal met before it could listen had not begun anything.
         return exit_code(request, was_clean=all(code in (0, -number) for code in codes))
 
@@ -207,7 +233,7 @@ class Supervisor:
 def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connection) -> None:
     """In the new process: apart from the terminal's signals, which the parent passes on."""
     os.setpgid(0, 0)
-    request = StopRequest()
+    request = StopState()
     request.on_started = lambda: _tell(tells_start, STARTED)
     with handled_signals(request):
         django.setup()
@@ -216,7 +242,7 @@ def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connect
             code = main(request, arguments)
         except GraphileWorkerError as error:
             _tell(tells_start, str(error))
-            code = 1
+            code = error.exit_code
     if request.leaves_jobs_behind:
         leave(code)
     if request.is_made:
@@ -230,7 +256,7 @@ def _tell(connection: Connection, message: str) -> None:
         connection.send(message)
 
 
-def _stop_with_parent(request: StopRequest) -> None:
+def _stop_with_parent(request: StopState) -> None:
     """A supervisor that is killed passes no signal on; its children end by themselves."""
     parent = multiprocessing.parent_process()
     if parent is None:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater
+from django_graphile_worker.worker import forking
 from django_graphile_worker.worker.eventloop import CancelledByWorker
 
 _visit: ContextVar[Visit | None] = ContextVar("graphile_worker_visit", default=None)
@@ -46,6 +47,7 @@ class Visit(Executor):
         self._is_over = False
         self._result: Any = None
         self._error: BaseException | None = None
+        self._born_in = forking.generation
         self.was_cancelled = False
         self.is_spared = False
 
@@ -55,6 +57,7 @@ class Visit(Executor):
         """Run synchronous calls until the coroutine is over."""
         while (call := self._calls.get()) is not None:
             _answer(*call)
+            forking.end_child(self._born_in)
         self._refuse_latecomers()
         error, self._error = self._error, None
         if error is None:

@@ -155,13 +155,13 @@ def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_not
     world.age(sleeper)
     heir = fleet.start("-j", "2")
     world.wait_for("start", 2)
-    assert world.job(job_id).locked_by in heir.worker_ids()
+    assert world.holder_of(job_id) in heir.worker_ids()
     sleeper.signal(signal.SIGCONT)
     sleeper.wait_for("lost its lease and goes on as")
-    assert world.job(job_id).locked_by in heir.worker_ids()
+    assert world.holder_of(job_id) in heir.worker_ids()
     world.go(f"go {sleeper.pid}")
     sleeper.wait_for(rf"until #{job_id} was no longer ours when it ended")
-    assert world.job(job_id).locked_by in heir.worker_ids(), "the late end changed nothing"
+    assert world.holder_of(job_id) in heir.worker_ids(), "the late end changed nothing"
     world.go("go")
     world.wait_until_empty()
     assert len(set(sleeper.worker_ids())) == 2

@@ -70,7 +70,7 @@ def test_long_job__gives_the_rest_of_its_stretch_back_and_keeps_its_queue(
     wait_until(lambda: world.locked() == 1)
     assert all(world.job(job_id).attempts == 0 for job_id in rest)
     fleet.start()
-    assert world.value("select locked_by from {schema}._private_job_queues") in first.worker_ids()
+    assert world.value("select split_part(locked_by, '/', 1) from {schema}._private_job_queues") in first.worker_ids()
     world.go("go")
     world.wait_until_empty()
     ended = [run.job_id for run in world.executions()]

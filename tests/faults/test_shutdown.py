@@ -77,7 +77,7 @@ def test_heartbeat__goes_on_while_the_worker_drains(world: World, fleet: Fleet, 
         before = _last_beat(world, stopping)
         wait_until(lambda: _last_beat(world, stopping) > before)  # noqa: B023
     assert world.times("start") == 1
-    assert world.job(job_id).locked_by in stopping.worker_ids()
+    assert world.holder_of(job_id) in stopping.worker_ids()
     world.go("go")
     assert stopping.wait() == 0
     assert world.count() == 0
@@ -102,6 +102,54 @@ def test_second_signal__stops_at_once_and_the_exit_code_says_so(
     assert worker.wait() == 128 + number
     job = world.job(job_id)
     assert (job.locked_by, job.attempts) == (None, 0), "it was given back, the stop cost it nothing"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigquit__stops_at_once_and_gives_back_what_runs(world: World, fleet: Fleet, processes: int) -> None:
+    worker = fleet.start("-j", "1", "--grace-period", "600", "--processes", str(processes))
+    jobs = [world.add("stubborn", max_attempts=1) for _ in range(processes)]
+    world.wait_for("start", processes)
+    worker.signal(signal.SIGQUIT)
+    assert worker.wait() == 128 + signal.SIGQUIT
+    for job_id in jobs:
+        job = world.job(job_id)
+        assert (job.locked_by, job.attempts) == (None, 0), "it was given back, the stop cost it nothing"
+    world.check_nothing_is_held()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigusr1__writes_the_stacks_of_all_threads_and_stops_nothing(
+    world: World, fleet: Fleet, processes: int
+) -> None:
+    worker = fleet.start("-j", "1", "--processes", str(processes))
+    job_id = world.add("until", {"word": "go"})
+    world.wait_for("start")
+    worker.signal(signal.SIGUSR1)
+    worker.wait_for(r"File .*tasks\.py., line \d+ in until")
+    assert worker.is_alive
+    world.go("go")
+    world.wait_until_empty()
+    assert worker.stop() == 0
+    assert [run.job_id for run in world.executions()] == [job_id]
+
+
+def test_row_that_cannot_be_deleted__keeps_no_process_from_ending(world: World, fleet: Fleet) -> None:
+    """A trigger of the site refuses the delete; the worker asks some more times, says so, and ends."""
+    job_id = world.add("quick")
+    world.query(
+        """create function {schema}.refuse() returns trigger language plpgsql as
+        $$ begin raise exception 'this row stays'; end $$;
+        create trigger refuse before delete on {schema}._private_jobs
+        for each row execute function {schema}.refuse()"""
+    )
+    try:
+        worker = fleet.start()
+        worker.wait_for("releaser failed, .*this row stays")
+        assert worker.stop(timeout=20) == 128 + signal.SIGTERM
+        assert worker.says(rf"stops without the results of the jobs {job_id}, which the database refuses to take")
+        assert worker.says("worker .* stopped: SIGTERM")
+    finally:
+        world.query("drop function {schema}.refuse() cascade")
 
 
 def test_second_signal__does_not_wait_for_a_database_that_is_gone(

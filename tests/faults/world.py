@@ -128,6 +128,11 @@ class World:
         rows = self.query("select * from {schema}._private_jobs where id = %s", job_id)
         return rows[0] if rows else None
 
+    def holder_of(self, job_id: int) -> str | None:
+        """The id of the worker that has a job."""
+        locked_by = self.job(job_id).locked_by
+        return None if locked_by is None else str(locked_by).partition("/")[0]
+
     def count(self) -> int:
         return int(self.value("select count(*) from {schema}._private_jobs"))
 

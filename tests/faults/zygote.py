@@ -29,7 +29,6 @@ PRELOADED = (
     "django.db.migrations.executor",
     "django.utils.autoreload",
     "django_graphile_worker.management.commands.runworker",
-    "json5",
     "multiprocessing.context",
     "psycopg",
     "psutil",

@@ -18,6 +18,7 @@ from django_graphile_worker import (
     acleanup,
     acomplete_jobs,
     aforce_unlock_workers,
+    aget_job,
     apermanently_fail_jobs,
     aremove_job,
     areschedule_jobs,
@@ -31,6 +32,7 @@ from tests.factories import make_job
 FUNCTIONS = [
     "add_job",
     "add_jobs",
+    "get_job",
     "remove_job",
     "complete_jobs",
     "permanently_fail_jobs",
@@ -54,6 +56,7 @@ def test_every_function_has_a_twin_with_the_same_parameters(name: str) -> None:
 def test_the_twins_do_what_the_functions_do() -> None:
     async def scenario() -> CleanupResult:
         job = await aadd_job("a", {"n": 1}, job_key="k")
+        assert (await aget_job("k")) == job
         assert (await aremove_job("k")) == job
         assert await aremove_job("k") is None
         one, two = await aadd_jobs([JobSpec("a", {"n": 1}), JobSpec("a", {"n": 2})])

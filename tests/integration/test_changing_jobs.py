@@ -8,11 +8,13 @@ import pytest
 
 from django_graphile_worker import (
     InvalidJobError,
+    Job,
     JobSpec,
     add_job,
     add_jobs,
     complete_jobs,
     force_unlock_workers,
+    get_job,
     models,
     permanently_fail_jobs,
     remove_job,
@@ -31,7 +33,11 @@ NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 class TestChangingJobs:
     def test_remove_job_removes_and_returns(self) -> None:
         job = add_job("send_email", {"n": 1}, job_key="k", queue_name="mail", flags=["a"])
-        assert remove_job("k") == job
+        removed = remove_job("k")
+        assert removed == job
+        assert job == removed
+        assert isinstance(removed, Job)
+        assert removed.was_running is False
         assert not models.Job.objects.exists()
 
     def test_remove_job_returns_none_when_there_is_none(self) -> None:
@@ -42,11 +48,36 @@ class TestChangingJobs:
         job = remove_job("k")
         assert job
         assert (job.id, job.key, job.attempts, job.locked_by) == (job_id, None, 25, "w")
+        assert job.was_running is True
 
     @pytest.mark.parametrize("key", [None, 5, ""])
     def test_remove_job_needs_a_key(self, key: Any) -> None:
         with pytest.raises((InvalidTypeError, InvalidJobError), match=r"^job_key: expected"):
             remove_job(key)
+
+    def test_get_job_finds_by_id_and_by_key(self) -> None:
+        job = add_job("send_email", {"n": 1}, job_key="k", queue_name="mail", flags=["a"])
+        number = add_job("other", job_key=str(job.id))
+        assert get_job(job.id) == job
+        assert get_job("k") == job
+        assert get_job(str(job.id)) == number, "a string is a key, whatever it looks like"
+
+    def test_get_job_shows_a_running_job_and_changes_nothing(self) -> None:
+        job_id = make_job("send_email", key="k", locked_by="w")
+        before = list(models.Job.objects.values())
+        job = get_job(job_id)
+        assert job
+        assert (job.key, job.locked_by) == ("k", "w")
+        assert list(models.Job.objects.values()) == before
+
+    def test_get_job_returns_none_when_there_is_none(self) -> None:
+        assert get_job(99_999_999) is None
+        assert get_job("k") is None
+
+    @pytest.mark.parametrize("wanted", [None, True, 0, 2**63, ""])
+    def test_get_job_needs_an_id_or_a_key(self, wanted: Any) -> None:
+        with pytest.raises((InvalidTypeError, InvalidJobError), match=r"^(id_or_key|job_key): expected"):
+            get_job(wanted)
 
     def test_complete_jobs_deletes_what_is_not_running(self) -> None:
         jobs = add_jobs([JobSpec("a", {"n": 1}), JobSpec("b", queue_name="q")])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.db import connection, transaction
 from django_graphile_worker import CleanupResult, add_job, cleanup, models, task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, SchemaError
 from django_graphile_worker.registry import Registry, tasks
+from django_graphile_worker.sql import unused_names
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.rows import in_quotes, query
 
@@ -190,30 +192,142 @@ class TestNamesLock:
         assert models.Job.objects.count() == 1
 
     @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("is_in_transaction", [False, True])
     def test_an_adder_that_ends_soon_is_waited_for(
-        self, raw_connection: Callable[..., Any], worker_schema: str, monkeypatch: pytest.MonkeyPatch
+        self,
+        raw_connection: Callable[..., Any],
+        worker_schema: str,
+        monkeypatch: pytest.MonkeyPatch,
+        is_in_transaction: bool,
     ) -> None:
-        from django_graphile_worker.sql import cleanup as sql_cleanup
-
         make_task("forgotten")
         adder = raw_connection(autocommit=False)
         adder.execute(f"select {in_quotes(worker_schema)}.add_job('a')")
-        tried = sql_cleanup.try_names_lock
-
-        def try_and_let_the_adder_end(*args: Any, **kwargs: Any) -> bool:
-            taken = tried(*args, **kwargs)
-            adder.commit()
-            return taken
-
-        monkeypatch.setattr(sql_cleanup, "try_names_lock", try_and_let_the_adder_end)
-        with transaction.atomic():
+        # The first try has failed when the pause begins.
+        monkeypatch.setattr("time.sleep", lambda seconds: adder.commit())
+        with transaction.atomic() if is_in_transaction else nullcontext():
             assert cleanup() == CleanupResult(tasks=1)
             assert query("show lock_timeout") == [("0",)]
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+    def test_a_transaction_that_may_not_see_a_new_job_deletes_no_name(
+        self, raw_connection: Callable[..., Any], worker_schema: str, level: str
+    ) -> None:
+        make_task("unused")
+        make_queue("unused")
+        adder = raw_connection()
+        with transaction.atomic():
+            connection.cursor().execute(f"set transaction isolation level {level}")
+            assert task_names() == {"unused"}
+            adder.execute(f"select {in_quotes(worker_schema)}.add_job('unused', queue_name => 'unused')")
+            assert cleanup() == CleanupResult(is_complete=False)
+        assert task_names() == queue_names() == {"unused"}
+
+    @pytest.mark.django_db(transaction=True)
+    def test_the_level_of_the_session_does_not_matter_outside_a_transaction(self) -> None:
+        make_task("unused")
+        connection.cursor().execute("set default_transaction_isolation = 'serializable'")
+        try:
+            assert cleanup() == CleanupResult(tasks=1)
+        finally:
+            connection.cursor().execute("reset default_transaction_isolation")
+
+    @pytest.mark.django_db(transaction=True)
+    def test_an_adder_of_the_version_before_the_lock_counts__and_a_stranger_with_its_advisory_lock_does_not(
+        self, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        make_task("unused")
+        other = raw_connection(autocommit=False)
+        other.execute(
+            "select pg_advisory_xact_lock_shared(hashtext('graphile_worker.names'), hashtext(%s))", [worker_schema]
+        )
+        assert cleanup().is_complete
+        make_task("unused")
+        other.execute(f"update {in_quotes(worker_schema)}._private_jobs set priority = 1 where id = 0")
+        assert cleanup() == CleanupResult(is_complete=False)
+        other.rollback()
+        assert cleanup() == CleanupResult(tasks=1)
 
     def test_ones_own_jobs_are_no_obstacle(self) -> None:
         add_job("mine", queue_name="mine")
         make_task("forgotten")
         assert cleanup() == CleanupResult(tasks=1)
+
+
+class TestNamesThatAreUsedMeanwhile:
+    """Names are looked for without a lock: who uses one before it is deleted must keep it."""
+
+    @pytest.fixture
+    def between(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+        """Does something once, after names were found and before the first of them is deleted."""
+
+        def do(act: Callable[[], None]) -> None:
+            waiting = [act]
+
+            def then_act(find: Callable[..., list[int]]) -> Callable[..., list[int]]:
+                def wrapped(*args: Any, **kwargs: Any) -> list[int]:
+                    found = find(*args, **kwargs)
+                    if waiting:
+                        waiting.pop()()
+                    return found
+
+                return wrapped
+
+            for name in ("find_unused_queues", "find_unused_tasks"):
+                monkeypatch.setattr(unused_names, name, then_act(getattr(unused_names, name)))
+
+        return do
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("state", ["waits", "runs", "has failed", "replaced another"])
+    def test_a_job_keeps_its_names(
+        self,
+        between: Callable[[Callable[[], None]], None],
+        raw_connection: Callable[..., Any],
+        worker_schema: str,
+        state: str,
+    ) -> None:
+        schema = in_quotes(worker_schema)
+        make_task("wanted")
+        make_queue("wanted")
+        make_queue("unwanted")
+        make_job("other", queue_name="other", key="key")
+        adder = raw_connection()
+        key = "'key'" if state == "replaced another" else "null"
+
+        def use() -> None:
+            adder.execute(f"select {schema}.add_job('wanted', queue_name => 'wanted', job_key => {key})")
+            if state == "runs":
+                adder.execute(f"update {schema}._private_jobs set locked_at = now(), locked_by = 'w' where key is null")
+            elif state == "has failed":
+                adder.execute(f"select {schema}.permanently_fail_jobs(array(select id from {schema}._private_jobs))")
+
+        between(use)
+        is_other_used = state != "replaced another"
+        assert cleanup() == CleanupResult(queues=2 - is_other_used, tasks=1 - is_other_used)
+        assert task_names() == queue_names() == ({"wanted", "other"} if is_other_used else {"wanted"})
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_worker_that_starts_keeps_its_tasks(
+        self, between: Callable[[Callable[[], None]], None], make_worker: Callable[..., None]
+    ) -> None:
+        make_task("wanted")
+        make_task("unwanted")
+        between(lambda: make_worker("w", {"tasks": ["wanted"]}))
+        assert cleanup(unused_queues=False) == CleanupResult(tasks=1)
+        assert task_names() == {"wanted"}
+
+    @pytest.mark.django_db(transaction=True)
+    def test_names_are_deleted_in_portions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(unused_names, "MOST_FOUND", 4)
+        monkeypatch.setattr(unused_names, "MOST_DELETED", 3)
+        for number in range(10):
+            make_queue(str(number))
+            make_task(str(number))
+        make_job("used", queue_name="used")
+        assert cleanup() == CleanupResult(queues=10, tasks=10)
+        assert task_names() == queue_names() == {"used"}
 
 
 def test_a_role_that_sees_nothing_is_told_so(worker_schema: str) -> None:

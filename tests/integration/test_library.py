@@ -8,19 +8,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connections
 
+import django_graphile_worker
 from django_graphile_worker import (
     GraphileWorkerError,
     StopRequest,
     Worker,
     add_job,
     conf,
+    exceptions,
     run_once,
     run_worker,
     signals,
@@ -28,10 +30,12 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.models import Job
+from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker import runner
 from django_graphile_worker.worker.claimer import Claimer
 from django_graphile_worker.worker.eventloop import EventLoop
 from django_graphile_worker.worker.library import build_runners
+from django_graphile_worker.worker.options import OnceOptions, WorkerOptions
 from tests.conftest import RawConnection
 from tests.integration.worker.parts import own_tasks
 
@@ -62,6 +66,15 @@ def test_log_success__is_the_workers_own_setting_before_the_projects(
     assert " permanently failed after" in caplog.text
 
 
+def untyped(function: Any, **options: Any) -> Callable[[], Any]:
+    """A call that a type checker would refuse."""
+    return lambda: function(**options)
+
+
+def _build(change: Callable[[conf.Settings], conf.Settings]) -> list[Any]:
+    return build_runners(places_to_serve(change=change))
+
+
 def _open_files() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
@@ -78,7 +91,7 @@ def test_stop_request_of_the_caller__stays_usable() -> None:
     stop = StopRequest()
     run_once(stop=stop)
     stop("now")
-    assert stop.wait(0)
+    assert stop.is_made
     stop.close()
 
 
@@ -109,7 +122,7 @@ def test_database__that_is_not_postgresql_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_database__given_twice_is_served_once() -> None:
-    assert [runner.using for runner in build_runners(["default", "default"], conf.current())] == ["default"]
+    assert [runner.using for runner in build_runners(places_to_serve(["default", "default"]))] == ["default"]
 
 
 async def async_word() -> str:
@@ -134,7 +147,7 @@ def complain() -> list[str]:
 def test_forbidden_flags__that_are_none_are_an_error_that_names_the_setting(
     function: Any, got: str, more: tuple[str, ...]
 ) -> None:
-    (runner,) = build_runners((), conf.current().replace(forbidden_flags=function).forbidding(more))
+    (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(more))
     with pytest.raises(ConfigurationError) as raised:
         runner.claimer.forbidden_flags()
     assert str(raised.value).endswith(
@@ -148,7 +161,7 @@ async def async_flags() -> list[str]:
 
 @pytest.mark.parametrize("function", [lambda: ["red"], lambda: iter(["red"]), async_flags, lambda: {"red"}])
 def test_forbidden_flags__of_any_callable_can_be_added_to(function: Any) -> None:
-    (runner,) = build_runners((), conf.current().replace(forbidden_flags=function).forbidding(["blue"]))
+    (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(["blue"]))
     assert runner.claimer.forbidden_flags() == ("red", "blue")
 
 
@@ -448,11 +461,11 @@ def test_rewritten_payload__is_never_stored(payload: Any, kept: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "way_out"),
     [
-        (lambda: run_once(processes=3), r"run_once\(processes=...\): expected 1, .* runworker --processes"),
-        (lambda: run_worker(processes=2), r"run_worker\(processes=...\): expected 1, "),
-        (lambda: Worker(processes=2), r"Worker\(processes=...\): expected 1, "),
-        (lambda: Worker(database="default"), r"Worker\(database=...\): expected databases=\[...\]"),
-        (lambda: run_once(crontab="* * * * * note"), r"run_once\(crontab=...\): .* Use run_worker\(\) or Worker"),
+        (untyped(run_once, processes=3), r"run_once\(processes=...\): expected 1, .* runworker --processes"),
+        (untyped(run_worker, processes=2), r"run_worker\(processes=...\): expected 1, "),
+        (untyped(Worker, processes=2), r"Worker\(processes=...\): expected 1, "),
+        (untyped(Worker, database="default"), r"Worker\(database=...\): expected databases=\[...\]"),
+        (untyped(run_once, crontab="* * * * * note"), r"run_once\(crontab=...\): .* Use run_worker\(\) or Worker"),
     ],
 )
 def test_settings_that_code_cannot_have_kept__are_refused_with_the_way_out(call: Any, way_out: str) -> None:
@@ -558,3 +571,28 @@ def test_receivers_connection__that_the_server_ended_is_replaced_before_it_is_us
         add_job("note")
         assert backends.has_heard.acquire(timeout=60)
     assert len(set(backends.pids)) == 2
+
+
+def test_options__are_the_settings_that_a_worker_from_code_can_have() -> None:
+    given = WorkerOptions.__annotations__ | OnceOptions.__annotations__
+    of_the_process = {"database", "max_payload_size", "redact", "admin_statement_timeout"}
+    of_migrations = {"migration_lock_timeout", "drop_waiting_jobs"}
+    assert set(given) == {field.name for field in fields(conf.Settings)} - of_the_process - of_migrations
+
+
+def test_exceptions__that_people_catch_are_where_the_functions_are() -> None:
+    for name, found in vars(exceptions).items():
+        if isinstance(found, type) and issubclass(found, GraphileWorkerError):
+            assert getattr(django_graphile_worker, name) is found
+            assert name in django_graphile_worker.__all__
+
+
+def test_worker__says_whether_it_runs_and_shows_no_internals() -> None:
+    worker = Worker(concurrency=1)
+    with worker:
+        was_running = worker.is_running
+    assert (was_running, worker.is_running) == (True, False)
+    assert [name for name in vars(worker) if not name.startswith("_")] == []
+    with StopRequest() as stop:
+        public = [name for name in dir(stop) if not name.startswith("_")]
+        assert public == ["close", "is_made"]

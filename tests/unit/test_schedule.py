@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from django_graphile_worker import conf, registry, schedule
+from django_graphile_worker.checks.tasks import check_crontab
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.crontab.mistakes import Notebook
+from django_graphile_worker.crontab.reader import PlacedItem, read_crontab
 from django_graphile_worker.exceptions import ConfigurationError, CrontabError
 
 
@@ -112,3 +116,35 @@ def test_a_file_that_is_missing_or_unreadable_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"# caf\xe9\n")
     with pytest.raises(CrontabError, match="expected a crontab in UTF-8"):
         schedule.collect(settings(CRONTAB_FILE=path))
+
+
+def test_a_crontab_is_read_once_however_often_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "crontab"
+    path.write_text("\n".join(f"* * * * * report ?id=item{number}" for number in range(100)))
+    reads: list[str] = []
+
+    def counted(text: str, notebook: Notebook) -> list[PlacedItem]:
+        reads.extend([text] if text else [])
+        return read_crontab(text, notebook)
+
+    monkeypatch.setattr("django_graphile_worker.crontab.parser.read_crontab", counted)
+    mine = settings(CRONTAB_FILE=path)
+    first = schedule.collect(mine)
+    with override_settings(GRAPHILE_WORKER={"CRONTAB_FILE": str(path)}):
+        assert check_crontab() == []
+    assert (schedule.collect(mine), len(reads)) == (first, 1)
+
+    path.write_text("* * * * * report ?id=changed")
+    assert [item.name for item in schedule.collect(mine)] == ["changed"]
+
+    @registry.task("beside", cron="0 2 * * *")
+    def beside(payload: Any) -> None: ...
+
+    assert [item.name for item in schedule.collect(mine)] == ["changed", "beside"]
+
+
+def test_mistakes_that_one_caller_adds_are_not_told_to_the_next() -> None:
+    mine = settings(CRONTAB="* * * * * unknown")
+    for _ in range(2):
+        with pytest.raises(CrontabError, match="1 mistake in the crontab"):
+            schedule.collect(mine)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection
 
 from django_graphile_worker import RetryLater, task
@@ -195,6 +199,14 @@ def uses_the_orm_connection(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def keeps_its_connection(payload: Any, helpers: Helpers) -> None:
+    """Uses Django's connection, and goes on while it has it."""
+    with connection.cursor() as cursor:
+        cursor.execute("select 1")
+        until(payload, helpers)
+
+
+@task
 def leaves_a_transaction_open(payload: Any, helpers: Helpers) -> None:
     with connection.cursor() as cursor:
         cursor.execute("begin")
@@ -213,3 +225,61 @@ async def forbidden_async() -> list[str]:
 
 def forbidden_wrongly() -> list[str]:
     raise SystemExit("a callable that wants to end the worker")
+
+
+@task
+def forks_and_returns(payload: Any, helpers: Helpers) -> None:
+    """Makes a process that does not end itself, in one of several ways."""
+    if os.fork() == 0:
+        if payload.get("how") == "exit":
+            raise SystemExit(0)
+        if payload.get("how") == "error":
+            raise ValueError("in the child")
+        return
+    history.tell("forked", helpers.job)
+
+
+@task(atomic=True)
+def forks_and_returns_atomically(payload: Any, helpers: Helpers) -> None:
+    """The same inside the worker's own transaction."""
+    if os.fork() != 0:
+        history.tell("forked", helpers.job)
+
+
+@task
+async def forks_and_awaits(payload: Any, helpers: Helpers) -> None:
+    """Makes a process on the event loop, and goes on in both."""
+    pid = os.fork()
+    await asyncio.sleep(0)
+    if pid != 0:
+        await sync_to_async(history.tell)("forked", helpers.job)
+
+
+@task
+async def forks_in_a_synchronous_part(payload: Any, helpers: Helpers) -> None:
+    """Makes a process on the thread that serves the coroutine."""
+    if await sync_to_async(os.fork)() != 0:
+        await sync_to_async(history.tell)("forked", helpers.job)
+
+
+@task
+def has_a_child(payload: Any, helpers: Helpers) -> None:
+    """Starts a process by fork, as multiprocessing does, and waits for its end."""
+    child = multiprocessing.get_context("fork").Process(target=_never.wait)
+    child.start()
+    history.tell("child", helpers.job, str(child.pid))
+    child.join()
+    history.tell("child ended", helpers.job, str(child.exitcode))
+
+
+@task
+def uses_processes(payload: Any, helpers: Helpers) -> None:
+    """Has processes of every kind do something, and uses its own connections afterwards."""
+    with history.told(helpers.job):
+        for method in ("fork", "spawn"):
+            with multiprocessing.get_context(method).Pool(1) as pool:
+                assert pool.apply(abs, (-1,)) == 1
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        helpers.query("select 1")
+        with connection.cursor() as cursor:
+            cursor.execute("select 1")

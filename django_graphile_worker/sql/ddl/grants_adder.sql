@@ -1,24 +1,34 @@
 grant usage on schema :SCHEMA to :ROLE;
 
--- Names of tasks and queues: looked up, and made when they are new. The column
--- id is needed only by transactions above READ COMMITTED.
-grant select, insert (id, identifier) on :SCHEMA._private_tasks to :ROLE;
-grant select, insert (id, queue_name) on :SCHEMA._private_job_queues to :ROLE;
-drop policy if exists :POLICY(reads) on :SCHEMA._private_tasks;
-create policy :POLICY(reads) on :SCHEMA._private_tasks for select to :ROLE using (true);
-drop policy if exists :POLICY(adds) on :SCHEMA._private_tasks;
-create policy :POLICY(adds) on :SCHEMA._private_tasks for insert to :ROLE with check (true);
-drop policy if exists :POLICY(reads) on :SCHEMA._private_job_queues;
-create policy :POLICY(reads) on :SCHEMA._private_job_queues for select to :ROLE using (true);
-drop policy if exists :POLICY(adds) on :SCHEMA._private_job_queues;
-create policy :POLICY(adds) on :SCHEMA._private_job_queues for insert to :ROLE with check (true);
+-- add_job and add_jobs add the job through these, which have the rights of their owner. The role itself gets no right
+-- to any table.
+grant execute on function :SCHEMA._private_adder_add_job(text, json, text, timestamptz, integer, integer, text[]) to :ROLE;
+grant execute on function :SCHEMA._private_adder_add_jobs(:SCHEMA.job_spec[]) to :ROLE;
 
--- Jobs: the columns that add_job sets. add_job returns the row it made, so a row
--- must be visible to the transaction that made it, and to no other.
-grant select, insert (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags)
-  on :SCHEMA._private_jobs to :ROLE;
-drop policy if exists :POLICY(adds) on :SCHEMA._private_jobs;
-create policy :POLICY(adds) on :SCHEMA._private_jobs for insert to :ROLE with check (true);
-drop policy if exists :POLICY(reads_its_own) on :SCHEMA._private_jobs;
-create policy :POLICY(reads_its_own) on :SCHEMA._private_jobs for select to :ROLE
-  using (created_at = now());
+-- Which migrations graphile-worker has run: its client for Node.js asks before it adds a job.
+grant select on :SCHEMA.migrations to :ROLE;
+
+-- Takes away what this recipe gave in earlier versions: it let the role read some rows.
+do $$
+declare
+  has_other_rights boolean := exists (
+    select from pg_catalog.pg_policy as policy
+    where policy.polrelid = ':SCHEMA._private_jobs'::pg_catalog.regclass
+      and policy.polname in (:'POLICY(works)', :'POLICY(views)')
+  );
+begin
+  drop policy if exists :POLICY(reads) on :SCHEMA._private_tasks;
+  drop policy if exists :POLICY(adds) on :SCHEMA._private_tasks;
+  drop policy if exists :POLICY(reads) on :SCHEMA._private_job_queues;
+  drop policy if exists :POLICY(adds) on :SCHEMA._private_job_queues;
+  drop policy if exists :POLICY(adds) on :SCHEMA._private_jobs;
+  drop policy if exists :POLICY(reads_its_own) on :SCHEMA._private_jobs;
+  drop policy if exists :POLICY(replaces) on :SCHEMA._private_jobs;
+  drop policy if exists :POLICY(reads_keys) on :SCHEMA._private_jobs;
+  if not has_other_rights then
+    revoke all on :SCHEMA._private_tasks, :SCHEMA._private_job_queues, :SCHEMA._private_jobs,
+      :SCHEMA._private_cancellations, :SCHEMA._private_job_recoveries from :ROLE;
+    revoke all on sequence :SCHEMA.jobs_id_seq1 from :ROLE;
+  end if;
+end
+$$;

@@ -1,13 +1,18 @@
 do $$
 declare
-  secured regclass;
+  secured pg_catalog.regclass;
 begin
   for secured in
-    select oid from pg_class
-    where relnamespace = (select oid from pg_namespace where nspname = :'SCHEMA') and relrowsecurity
+    select class.oid
+    from pg_catalog.pg_class as class
+      join pg_catalog.pg_namespace as namespace on (namespace.oid = class.relnamespace)
+    where namespace.nspname = :'SCHEMA' and class.relrowsecurity
   loop
-    execute format('drop policy if exists %I on %s', :'POLICY(:VERB)', secured);
-    execute format('create policy %I on %s for :COMMAND to %I using (true)', :'POLICY(:VERB)', secured, :'ROLE');
+    execute pg_catalog.format('drop policy if exists %I on %s', :'POLICY(:VERB)'::pg_catalog.text, secured::pg_catalog.text);
+    execute pg_catalog.format(
+      'create policy %I on %s for :COMMAND to %I using (true)',
+      :'POLICY(:VERB)'::pg_catalog.text, secured::pg_catalog.text, :'ROLE'::pg_catalog.text
+    );
   end loop;
 end
 $$;

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django_graphile_worker.sql.qualification import qualified
+
 # Times are written and read back as text in page tokens. The planner's statistics are old right after jobs were
 # added by the thousand, and it must not be talked out of the one right plan then: each range is asked for in an
 # order that only its own index has, and sorting, reading whole tables and joining all with all are discouraged.
@@ -31,5 +33,5 @@ def change(cursor: Any, wanted: dict[str, str]) -> dict[str, str]:
     """Change settings until the transaction ends; returns them as they were."""
     parameters = [value for name, setting in wanted.items() for value in (name, name, setting)]
     ask = ", ".join("current_setting(%s), set_config(%s, %s, true)" for _ in wanted)
-    cursor.execute(f"/* gw:guard */ select {ask}", parameters)
+    cursor.execute(qualified(f"/* gw:guard */ select {ask}"), parameters)
     return dict(zip(wanted, cursor.fetchone()[::2], strict=True))

@@ -18,6 +18,7 @@ SCHEMA = "graphile_worker"
 JOBS, QUEUES, TASKS = f"{SCHEMA}._private_jobs", f"{SCHEMA}._private_job_queues", f"{SCHEMA}._private_tasks"
 FEW, MANY = 1_000, 16_000
 DUE, FUTURE = "now() - interval '1 hour'", "now() + interval '1 day'"
+FORBIDDEN = "jsonb_build_object('f' || n, true, 'heavy', true)"
 TASK, UNKNOWN = 1, 2
 # Queues 1 to 1,000 are free, the last one has a job to run; the next is held.
 FREE, HELD = 1_000, 1_001
@@ -43,9 +44,9 @@ SHAPES = {
 }
 # What only a walk can pass: the cost of a claim is bounded, and the next claim goes on.
 WALKS = {
-    "forbidden flags, each in another set": f"{TASK}, 0, {DUE}, null, jsonb_build_object('f' || n, true, 'heavy', true)",
-    "forbidden flags in queues": f"{TASK}, 0, {DUE}, 1 + n %% 999, jsonb_build_object('f' || n, true, 'heavy', true)",
-    "forbidden flags in one queue": f"{TASK}, 0, {DUE}, {FREE}, jsonb_build_object('f' || n, true, 'heavy', true)",
+    "forbidden flags, each in another set": f"{TASK}, 0, {DUE}, null, {FORBIDDEN}",
+    "forbidden flags in queues": f"{TASK}, 0, {DUE}, 1 + n %% 999, {FORBIDDEN}",
+    "forbidden flags in one queue": f"{TASK}, 0, {DUE}, {FREE}, {FORBIDDEN}",
 }
 MOST_OF_A_WALK = 4_000
 
@@ -160,12 +161,11 @@ def test_cost__of_many_held_queues_is_bounded_and_the_next_claim_goes_on_behind(
 
 
 @pytest.mark.parametrize("max_jobs", [10, 200])
-def test_cost__does_not_grow_with_tasks_and_priorities(
-    connection: Connection, measure: Measure, max_jobs: int
-) -> None:
+def test_cost__does_not_grow_with_tasks_and_priorities(connection: Connection, measure: Measure, max_jobs: int) -> None:
     tasks = list(range(1, 301))
     connection.execute(f"insert into {TASKS} (identifier) select 't' || n from generate_series(3, 300) as n".encode())
-    insert(connection, f"task, priority, {FUTURE}, null, null", "generate_series(1, 300) as task, generate_series(0, 39) as priority")
+    pairs = "generate_series(1, 300) as task, generate_series(0, 39) as priority"
+    insert(connection, f"task, priority, {FUTURE}, null, null", pairs)
     buffers, claimed = measure(tasks, max_jobs)
     assert not claimed.claims
     assert claimed.seconds_until_next is not None

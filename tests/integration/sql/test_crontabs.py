@@ -112,17 +112,18 @@ def test_a_tick_in_the_databases_future_fires_for_nobody(
 def test_a_new_item_does_not_fire_for_ticks_before_it_was_known(
     cursor: psycopg.Cursor[Any], worker_schema: str
 ) -> None:
-    crontabs.register(cursor, [ITEM.name], schema=worker_schema, now=LATER)
+    crontabs.register(cursor, [ITEM.name], schema=worker_schema, since=LATER)
     assert not crontabs.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
     assert crontabs.schedule(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE).job_ids
 
 
 def test_registering_keeps_what_is_known(cursor: psycopg.Cursor[Any], worker_schema: str) -> None:
-    first = crontabs.register(cursor, ["a"], schema=worker_schema, now=TICK)
-    assert first == {"a": crontabs.KnownCrontab("a", TICK, None)}
-    second = crontabs.register(cursor, ["b", "a"], schema=worker_schema, now=LATER)
-    assert second == first | {"b": crontabs.KnownCrontab("b", LATER, None)}
-    assert crontabs.register(cursor, ["a"], schema=worker_schema) == first
+    crontabs.register(cursor, ["a"], schema=worker_schema, since=TICK)
+    crontabs.register(cursor, ["b", "a"], schema=worker_schema, since=LATER)
+    assert crontabs.known_crontabs(cursor, schema=worker_schema) == {
+        "a": crontabs.KnownCrontab("a", TICK, None),
+        "b": crontabs.KnownCrontab("b", LATER, None),
+    }
 
 
 def test_times_beyond_pythons_years_are_read_as_the_last_that_python_has(

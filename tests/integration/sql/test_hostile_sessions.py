@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -122,12 +123,39 @@ def test_a_hostile_search_path_changes_nothing(committing_worker: Callable[..., 
             assert worker.jobs() == []
 
 
-def test_none_of_them_lends_its_owners_rights(worker: WorkerSql) -> None:
+def test_rights_are_lent_by_the_functions_for_adders_alone__and_to_nobody_without_a_grant(worker: WorkerSql) -> None:
     rows = worker.query(
-        "select proname, prosecdef, proconfig from pg_proc"
+        "select proname, prosecdef, has_function_privilege('public', oid, 'execute') as is_public from pg_proc"
         " where pronamespace = (select oid from pg_namespace where nspname = %s)",
         worker.schema,
     )
 
-    assert len(rows) > 7
-    assert [row["proname"] for row in rows if row["prosecdef"]] == []
+    lending = {row["proname"]: row["is_public"] for row in rows if row["prosecdef"]}
+    names = ("_private_adder_add_job", "_private_adder_add_jobs")
+    assert lending == dict.fromkeys((*names, *(name.replace("_adder", "_keyed_adder") for name in names)), False)
+
+
+def test_each_of_them_pins_its_path__or_names_the_schema_of_all_it_uses(worker: WorkerSql) -> None:
+    """Those that PostgreSQL inlines cannot have a setting of their own."""
+    rows = worker.query(
+        "select proname, prosrc, coalesce(proconfig, '{}') as proconfig from pg_proc"
+        " where pronamespace = (select oid from pg_namespace where nspname = %s)",
+        worker.schema,
+    )
+
+    assert len(rows) > 20
+    unpinned = {
+        row["proname"]: row["prosrc"] for row in rows if "search_path=pg_catalog, pg_temp" not in row["proconfig"]
+    }
+    assert {name: bare_names(text) for name, text in unpinned.items() if bare_names(text)} == {}
+
+
+def bare_names(text: str) -> set[str]:
+    """Functions, operators and types in an expression that do not say which schema they are of."""
+    code = re.sub(r"'[^']*'|--[^\n]*|/\*.*?\*/|operator\(pg_catalog\.[^)]*\)", ",", text, flags=re.DOTALL)
+    calls = re.findall(
+        r"(?<![\w.\"])(?!(?:case|when|then|and|or|else|coalesce|all|any|select)\b)([a-z_]\w*)\s*\(", code
+    )
+    operators = re.findall(r"[-+*/<>=~!@#^&|?%]+(?!\d)", code)
+    casts = re.findall(r"::\s*(?!pg_catalog\.|bigint\b|integer\b|double precision\b)(\w+)", code)
+    return {*calls, *operators, *casts}

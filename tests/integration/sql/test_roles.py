@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -11,7 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import call_command
+from django.db import connection, transaction
 
+from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, models
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql import grants, installation, visibility
 from tests.worker_sql import WorkerSql
@@ -33,7 +36,8 @@ def role(owner: WorkerSql) -> Iterator[str]:
     owner.query(f"create role {name} login")
     yield name
     owner.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", name)
-    for policy in owner.query("select tablename, policyname from pg_policies where schemaname = %s", owner.schema):
+    policies = "select tablename, policyname from pg_policies where schemaname = %s and roles <> '{public}'"
+    for policy in owner.query(policies, owner.schema):
         owner.query(f'drop policy "{policy["policyname"]}" on {{schema}}."{policy["tablename"]}"')
     owner.query(f"drop owned by {name}")
     owner.query(f"drop role {name}")
@@ -60,6 +64,55 @@ def denied(worker: WorkerSql, text: str, *parameters: Any) -> bool:
     return caught.value.sqlstate == "42501"
 
 
+def readable_relations(owner: WorkerSql, worker: WorkerSql) -> set[str]:
+    """The tables and views of the schema from which a role may select."""
+    rows = owner.query(
+        "select relname from pg_class where relnamespace = %s::regnamespace and relkind in ('r', 'v', 'm', 'p')",
+        f'"{owner.schema}"',
+    )
+    names = [row["relname"] for row in rows]
+    assert "_private_jobs" in names
+    return {name for name in names if not is_denied(worker, f'select from {{schema}}."{name}"')}
+
+
+def is_denied(worker: WorkerSql, text: str) -> bool:
+    try:
+        with worker.connection.transaction():
+            worker.query(text)
+    except psycopg.errors.InsufficientPrivilege:
+        return True
+    return False
+
+
+# What `grants --kind keyed-adder` printed before roles could add jobs without reading any.
+EARLIER_RECIPE = """
+grant usage on schema {schema} to {role};
+grant select, insert (id, identifier) on {schema}._private_tasks to {role};
+grant select, insert (id, queue_name) on {schema}._private_job_queues to {role};
+create policy {role}_reads on {schema}._private_tasks for select to {role} using (true);
+create policy {role}_adds on {schema}._private_tasks for insert to {role} with check (true);
+create policy {role}_reads on {schema}._private_job_queues for select to {role} using (true);
+create policy {role}_adds on {schema}._private_job_queues for insert to {role} with check (true);
+grant select, insert (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags)
+  on {schema}._private_jobs to {role};
+create policy {role}_adds on {schema}._private_jobs for insert to {role} with check (true);
+create policy {role}_reads_its_own on {schema}._private_jobs for select to {role} using (created_at = now());
+grant usage on sequence {schema}.jobs_id_seq1 to {role};
+grant insert (id, key), update (
+    job_queue_id, task_id, payload, priority, run_at, attempts, max_attempts, last_error, updated_at, key, revision,
+    flags
+  ) on {schema}._private_jobs to {role};
+create policy {role}_replaces on {schema}._private_jobs for update to {role}
+  using (key is not null) with check (true);
+create policy {role}_reads_keys on {schema}._private_jobs for select to {role}
+  using (key is not null or (attempts = max_attempts and updated_at >= now()));
+"""
+
+
+def owner_text(text: str, schema: str, role: str) -> str:
+    return text.replace("{schema}", f'"{schema}"').replace("{role}", role)
+
+
 def test_a_role_without_rights_can_do_nothing(as_role: WorkerSql) -> None:
     assert denied(as_role, "select {schema}.add_job('task')")
 
@@ -80,13 +133,39 @@ class TestAnEnqueueOnlyRole:
         assert job["payload"] == {"n": 1}
         assert [row["id"] for row in owner.jobs()] == [job["id"], *(row["id"] for row in batch)]
 
-    def test_sees_no_job_of_another_transaction(self, owner: WorkerSql, as_role: WorkerSql) -> None:
-        owner.add_job(payload={"secret": 1}, job_key="key")
-        as_role.add_job(payload={"own": 1})
+    @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+    def test_adds_in_nested_savepoints(self, owner: WorkerSql, as_role: WorkerSql, level: str) -> None:
+        with as_role.connection.transaction():
+            as_role.query(f"set transaction isolation level {level}")
+            as_role.add_job("outer")
+            with as_role.connection.transaction():
+                as_role.add_job("inner", queue_name="queue")
+                with as_role.connection.transaction(force_rollback=True):
+                    as_role.add_job("rolled-back")
+                as_role.add_jobs({"identifier": "innermost"}, {"identifier": "new-name"})
 
-        assert as_role.query("select payload from {schema}._private_jobs") == []
-        assert denied(as_role, "select * from {schema}.jobs")
-        assert denied(as_role, "select * from {schema}._private_known_crontabs")
+        names = [row["task_identifier"] for row in owner.query("select task_identifier from {schema}.jobs order by id")]
+        assert names == ["outer", "inner", "innermost", "new-name"]
+
+    def test_reads_nothing(self, owner: WorkerSql, as_role: WorkerSql) -> None:
+        owner.add_job(payload={"secret": 1}, job_key="key")
+        readable = readable_relations(owner, as_role)
+        assert readable == {"migrations", "_private_names_lock"}
+        with as_role.connection.transaction():
+            as_role.add_job(payload={"own": 1})
+            assert denied(as_role, "select payload from {schema}._private_jobs")
+
+    def test_cannot_use_keys_through_any_function(self, owner: WorkerSql, as_role: WorkerSql) -> None:
+        spec = "array[row('task', null, null, null, null, 'key', null, null)]::{schema}.job_spec[]"
+        for call in (
+            f"add_jobs({spec})",
+            f"_private_adder_add_jobs({spec})",
+            f"_private_keyed_adder_add_jobs({spec}, false)",
+            "_private_keyed_adder_add_job('task', null, null, null, null, 'key', null, null, 'replace')",
+            "_private_keyed_adder_add_job('task', null, null, null, null, null, null, null, 'replace')",
+        ):
+            assert denied(as_role, f"select {{schema}}.{call}"), call
+        assert owner.jobs() == []
 
     def test_changes_and_removes_nothing(self, owner: WorkerSql, as_role: WorkerSql) -> None:
         job = owner.add_job(job_key="key")
@@ -111,30 +190,104 @@ class TestAnEnqueueOnlyRole:
         )
         assert denied(as_role, "insert into {schema}._private_jobs (task_id, created_at) values (1, '2000-01-01')")
 
+    def test_cannot_keep_others_from_adding(self, owner: WorkerSql, as_role: WorkerSql) -> None:
+        for mode in ("row share", "share", "exclusive", "access exclusive"):
+            assert is_denied(as_role, f"lock table {{schema}}._private_names_lock in {mode} mode nowait")
+        assert not is_denied(as_role, "lock table {schema}._private_names_lock in access share mode nowait")
+
+    def test_adds_through_the_python_api(self, role: str, worker_schema: str) -> None:
+        with transaction.atomic():
+            connection.cursor().execute(f"set local role {role}")
+            job = add_job("new-task", {"n": 1}, queue_name="new-queue")
+            assert [job.payload for job in add_jobs([JobSpec("a", {"n": 2}), JobSpec("b")])] == [{"n": 2}, {}]
+        assert models.Job.objects.get(pk=job.id).payload == {"n": 1}
+
 
 class TestAnEnqueueOnlyRoleWithKeys:
     @pytest.fixture(autouse=True)
     def recipe(self, owner: WorkerSql, role: str) -> None:
         follow(owner, role, "keyed-adder")
 
-    def test_adds_and_replaces_jobs_by_their_keys(self, owner: WorkerSql, as_role: WorkerSql) -> None:
-        owner.add_job(job_key="waiting", payload=[1])
+    @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+    def test_adds_and_replaces_jobs_by_their_keys(self, owner: WorkerSql, as_role: WorkerSql, level: str) -> None:
+        owner.add_job(job_key="waiting", payload=["secret"])
         owner.lock(owner.add_job(job_key="running")["id"])
 
-        assert as_role.add_job(job_key="waiting", payload=[2])["payload"] == [1, 2]
-        assert as_role.add_job(job_key="running")["revision"] == 0
-        assert as_role.add_job(job_key="waiting", job_key_mode="unsafe_dedupe")["revision"] == 2
-        keys = [row["key"] for row in as_role.add_jobs({"job_key": "new"}, {}, {"job_key": "running"})]
-        assert keys == ["new", None, "running"]
+        with as_role.connection.transaction():
+            as_role.query(f"set transaction isolation level {level}")
+            assert as_role.add_job(job_key="waiting", payload=[2])["revision"] == 1
+            with as_role.connection.transaction():
+                assert as_role.add_job(job_key="running")["revision"] == 0
+            assert as_role.add_job(job_key="waiting", job_key_mode="unsafe_dedupe")["revision"] == 2
+            rows = as_role.add_jobs({"job_key": "new"}, {}, {"job_key": "running"})
+            assert [row["key"] for row in rows] == ["new", None, "running"]
+        stored = owner.value("select payload from {schema}._private_jobs where key = 'waiting'")
+        assert stored == ["secret", 2]
 
-    def test_sees_no_job_without_a_key_and_unlocks_none(self, owner: WorkerSql, as_role: WorkerSql) -> None:
+    def test_learns_nothing_of_the_job_that_it_replaces(self, owner: WorkerSql, as_role: WorkerSql) -> None:
+        secret = {"payload": ["secret"], "flags": ["secret"]}
+        job = owner.add_job(job_key="key", **secret)
+        owner.query("update {schema}._private_jobs set last_error = 'secret'")
+        owner.lock(job["id"], by="secret")
+
+        found = as_role.add_job(job_key="key", payload=[1], job_key_mode="unsafe_dedupe")
+        assert "secret" not in json.dumps(found, default=str)
+        assert (found["id"], found["payload"], found["locked_at"]) == (job["id"], [1], None)
+        owner.call("force_unlock_workers", worker_ids=["secret"])
+        for row in (as_role.add_job(job_key="key", payload=[2]), *as_role.add_jobs({"job_key": "key", "payload": [3]})):
+            assert "secret" not in json.dumps(row, default=str)
+        assert owner.job(job["id"])["payload"] == ["secret", 2, 3]
+
+    def test_reads_nothing_and_unlocks_nothing(self, owner: WorkerSql, as_role: WorkerSql) -> None:
         unkeyed = owner.lock(owner.add_job()["id"])
         owner.add_job(job_key="key")
 
-        assert [row["key"] for row in as_role.query("select key from {schema}._private_jobs")] == ["key"]
+        assert readable_relations(owner, as_role) == {"migrations", "_private_names_lock"}
         assert denied(as_role, "select {schema}.force_unlock_workers('{worker}')")
         assert denied(as_role, "select {schema}.remove_job('key')")
-        assert as_role.query("select * from {schema}.reschedule_jobs(%s)", [unkeyed["id"]]) == []
+        assert denied(as_role, "select * from {schema}.reschedule_jobs(%s)", [unkeyed["id"]])
+
+    def test_deduplicates_through_the_python_api(self, owner: WorkerSql, role: str) -> None:
+        owner.add_job("another", job_key="key", payload={"secret": 1})
+        with transaction.atomic():
+            connection.cursor().execute(f"set local role {role}")
+            job = add_job("task", {"n": 1}, job_key="key", job_key_mode=JobKeyMode.UNSAFE_DEDUPE)
+            assert (job.key, job.revision, job.payload, job.task_identifier) == ("key", 1, {"n": 1}, "task")
+
+    @pytest.mark.parametrize("kind", ["adder", "keyed-adder"])
+    def test_loses_what_the_recipe_of_an_earlier_version_gave(
+        self, owner: WorkerSql, role: str, as_role: WorkerSql, kind: str
+    ) -> None:
+        owner.connection.execute(owner_text(EARLIER_RECIPE, owner.schema, role).encode())
+        owner.add_job(job_key="key")
+        assert len(as_role.query("select payload from {schema}._private_jobs")) == 1
+
+        follow(owner, role, kind)
+        assert readable_relations(owner, as_role) == {"migrations", "_private_names_lock"}
+        assert owner.query("select policyname from pg_policies where %s = any(roles)", role) == []
+        assert as_role.add_job("task")["id"]
+
+    def test_keeps_the_rights_of_another_kind(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
+        follow(owner, role, "viewer")
+        follow(owner, role, "adder")
+        owner.add_job()
+        assert len(as_role.jobs()) == 1
+
+
+class TestARoleWithRightsOfItsOwn:
+    """Set up by hand for graphile-worker, before this package's tables were there."""
+
+    def test_cancels_a_running_job_with_them(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
+        owner.query(f"grant usage on schema {{schema}} to {role}")
+        owner.query(f"grant select, insert, update, delete on all tables in schema {{schema}} to {role}")
+        owner.query(f"grant usage on all sequences in schema {{schema}} to {role}")
+        for table in ("_private_jobs", "_private_tasks", "_private_job_queues"):
+            owner.query(f"create policy {role}_all on {{schema}}.{table} to {role} using (true)")
+        owner.lock(owner.add_job(job_key="key")["id"], by="holder")
+
+        assert as_role.add_job(job_key="key")["revision"] == 0
+        marker = owner.query("select locked_by, kind from {schema}._private_cancellations")
+        assert marker == [{"locked_by": "holder", "kind": "replaced"}]
 
 
 class TestAWorkerRole:
@@ -179,8 +332,8 @@ class TestTheScripts:
         try:
             for _ in range(2):
                 owner.connection.execute(grants.script(kind, name, schema=owner.schema).encode())
-            policies = owner.query("select distinct roles::text[] as roles from pg_policies")
-            assert [row["roles"] for row in policies] == [[name]]
+            policies = owner.query("select distinct roles::text[] as roles from pg_policies where roles <> '{public}'")
+            assert [row["roles"] for row in policies] == ([] if "adder" in kind else [[name]])
         finally:
             owner.connection.execute(f"drop owned by {quoted}".encode())
             owner.connection.execute(f"drop role {quoted}".encode())

@@ -32,7 +32,7 @@ class SteppedRunner(Runner):
     def close(self) -> None:
         self.slots.stop()
         self.slots.join(60)
-        for service in (self.fetcher, self.releaser, self.heartbeat, self.recovery):
+        for service in (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics):
             service.close()
         self.claimer.close()
         self.executor.close(1.0)

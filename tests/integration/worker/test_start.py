@@ -79,7 +79,7 @@ NOT_YET = (
     "django_graphile_worker.worker.supervisor",
     "django_graphile_worker.worker.visits",
     "django_graphile_worker.worker.trouble",
-    "json5",
+    "django_graphile_worker.crontab.json5",
     "multiprocessing",
 )
 

@@ -275,6 +275,71 @@ def test_abort__is_seen_by_running_and_by_future_jobs(slot: Slot) -> None:
     assert isinstance(slot.run(awaits), Succeeded)
 
 
+def test_abort__is_one_for_each_run_and_made_only_when_asked_for(slot: Slot) -> None:
+    aborts: list[Any] = []
+
+    def looks(payload: Any, helpers: Any) -> None:
+        assert helpers.abort is helpers.abort
+        aborts.append(helpers.abort)
+
+    def looks_not(payload: Any, helpers: Any) -> None: ...
+
+    slot.run(looks)
+    slot.run(looks)
+    slot.run(looks_not)
+    first, second = aborts
+    assert first is not second
+    assert len(slot.executor._aborts._made) == 2
+    first.set()
+    assert not second.is_set()
+    # Also what a task has left running is told.
+    slot.executor.abort()
+    assert second.is_set()
+    del first, second, aborts[:]
+    assert len(slot.executor._aborts._made) == 0, "nothing is kept of runs that are over"
+
+
+def test_run_that_is_told_to_stop_alone__makes_way_without_costing_an_attempt(slot: Slot) -> None:
+    def gives_way(payload: Any, helpers: Any) -> None:
+        helpers.abort.set()
+        raise RetryLater(0)
+
+    def is_not_told(payload: Any) -> None:
+        raise RetryLater(0)
+
+    assert isinstance(slot.run(gives_way), Interrupted)
+    assert slot.failure(is_not_told).delay == 0
+
+
+@pytest.mark.parametrize("result", [None, 0, {"sum": 5}, [1, 2]])
+def test_outcome__keeps_what_the_task_returned(slot: Slot, result: Any) -> None:
+    async def later(payload: Any) -> Any:
+        return result
+
+    for function in (lambda payload: result, lambda payload, helpers: result, later):
+        outcome = slot.run(function)
+        assert isinstance(outcome, Succeeded)
+        assert outcome.result is result
+
+
+def test_result__is_not_kept_by_the_worker(slot: Slot) -> None:
+    class Large:
+        """Anything that can be weakly referred to."""
+
+    made: list[weakref.ref[Large]] = []
+
+    def makes(payload: Any) -> Large:
+        large = Large()
+        made.append(weakref.ref(large))
+        return large
+
+    outcome = slot.run(makes)
+    assert made[0]() is not None
+    del outcome
+    slot.run(lambda payload: None)
+    assert made[0]() is None
+
+
 def test_retry_at_once_while_the_worker_stops__costs_no_attempt(slot: Slot) -> None:
     def gives_way(payload: Any) -> None:
         raise RetryLater(payload)

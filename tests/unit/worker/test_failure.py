@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.worker.failure import cut, describe, summary
-from tests.slot import Slot
+from django_graphile_worker.worker.failure import cut, describe, redacted, summary
+from tests.slot import Slot, open_slot
 
 LIMIT = 65_536
 
@@ -124,3 +124,43 @@ def test_cut__always_gives_text_that_can_be_stored(text: str, limit: int) -> Non
     assert len(result) <= limit
     assert "\x00" not in result
     result.encode()
+
+
+SECRETS = "could not connect: host=db password=hunter2 token='abc def' https://me:sesame@example.org/"
+
+
+def fails_with_secrets(payload: Any) -> None:
+    raise ConnectionError(SECRETS)
+
+
+def test_stored_error__has_no_secrets(slot: Slot) -> None:
+    error = slot.failure(fails_with_secrets).error
+    assert "could not connect: host=db password=" in error
+    assert not re.search("hunter2|abc def|sesame", error)
+
+
+def test_stored_error_of_a_batch__has_no_secrets(slot: Slot) -> None:
+    error = slot.failure(lambda payload: [None, ConnectionError(SECRETS)], "[1, 2]").error
+    assert "[1] ConnectionError: could not connect" in error
+    assert not re.search("hunter2|abc def|sesame", error)
+
+
+def test_stored_error__has_everything_where_the_site_wants_it() -> None:
+    with open_slot(redact_errors=False) as slot:
+        assert "hunter2" in slot.failure(fails_with_secrets).error
+
+
+def test_stored_error__keeps_its_limit_though_what_hides_a_secret_is_longer() -> None:
+    with open_slot(max_error_length=500) as slot:
+
+        def fails(payload: Any) -> None:
+            raise ValueError("key=1 " * 10_000)
+
+        assert len(slot.failure(fails).error) <= 500
+
+
+def test_cut__leaves_no_half_of_a_secret_at_the_seam() -> None:
+    secret = "s3cr3t" * 40
+    text = "a " * 1_000 + f"password={secret} " + "b " * 100
+    for limit in range(300, 700):
+        assert "s3cr3t" not in redacted(cut(text, limit), limit)

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_graphile_worker.worker.process import StopRequest, handled_signals
+from django_graphile_worker.worker.signal_handling import handled_signals
+from django_graphile_worker.worker.stopping import StopState
 
 LONG = 20.0
 
 
 @pytest.fixture
-def request_to_stop() -> Iterator[StopRequest]:
-    request = StopRequest()
+def request_to_stop() -> Iterator[StopState]:
+    request = StopState()
     with handled_signals(request):
         yield request
     request.close()
@@ -27,14 +28,14 @@ def signal_to_another_thread(number: signal.Signals) -> None:
     main = threading.get_ident()
 
     def get_signal() -> None:
-        while sys._current_frames()[main].f_code is not StopRequest.wait.__code__:
+        while sys._current_frames()[main].f_code is not StopState.wait.__code__:
             pass
         signal.pthread_kill(threading.get_ident(), number)
 
     threading.Thread(target=get_signal, daemon=True).start()
 
 
-def test_a_signal_wakes_the_one_who_waits_whichever_thread_gets_it(request_to_stop: StopRequest) -> None:
+def test_a_signal_wakes_the_one_who_waits_whichever_thread_gets_it(request_to_stop: StopState) -> None:
     signal_to_another_thread(signal.SIGTERM)
     began = time.monotonic()
     assert request_to_stop.wait(LONG)
@@ -43,7 +44,7 @@ def test_a_signal_wakes_the_one_who_waits_whichever_thread_gets_it(request_to_st
     assert not request_to_stop.is_urgent
 
 
-def test_a_signal_of_somebody_else_stops_nothing(request_to_stop: StopRequest) -> None:
+def test_a_signal_of_somebody_else_stops_nothing(request_to_stop: StopState) -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
     try:
@@ -54,14 +55,14 @@ def test_a_signal_of_somebody_else_stops_nothing(request_to_stop: StopRequest) -
     assert heard == [signal.SIGUSR1]
 
 
-def test_a_request_made_before_is_not_waited_for(request_to_stop: StopRequest) -> None:
+def test_a_request_made_before_is_not_waited_for(request_to_stop: StopState) -> None:
     request_to_stop("enough")
     assert request_to_stop.wait(LONG)
     assert request_to_stop.reason == "enough"
 
 
-def test_signals_wake_whom_they_woke_before(request_to_stop: StopRequest) -> None:
-    with handled_signals(other := StopRequest()):
+def test_signals_wake_whom_they_woke_before(request_to_stop: StopState) -> None:
+    with handled_signals(other := StopState()):
         pass
     other.close()
     assert signal.set_wakeup_fd(request_to_stop._writer) == request_to_stop._writer

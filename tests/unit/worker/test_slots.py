@@ -10,7 +10,7 @@ import pytest
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcome import Outcome, Succeeded
+from django_graphile_worker.worker.outcome import Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.slots import Slots
 from django_graphile_worker.worker.stretches import Stretch
 from tests.conftest import PATIENCE
@@ -198,3 +198,34 @@ def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], 
         here.keep(number + 2)
     wait_until(lambda: here.slots.totals()[0] == 300)
     assert here.slots.is_idle
+
+
+def test_stretch__is_given_back_from_the_job_on_that_may_not_begin() -> None:
+    """The lease ran out while the first job ran: what was claimed with it may be another worker's."""
+    outcomes: list[Outcome] = []
+    queues: list[HeldQueue] = []
+    has_ended = threading.Event()
+    answers = iter([True, False, False])
+
+    def note_queue(queue: HeldQueue) -> None:
+        queues.append(queue)
+        has_ended.set()
+
+    slots = Slots(
+        1,
+        run=lambda claim: Succeeded(claim, 0.0),
+        on_outcome=outcomes.append,
+        on_queue_done=note_queue,
+        on_hungry=lambda: None,
+        may_begin=lambda claim: next(answers),
+    )
+    claims = [claim(number) for number in (3, 2, 1)]
+    slots.submit([Stretch(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
+    assert has_ended.wait(PATIENCE)
+    slots.stop()
+    assert [(type(outcome), outcome.claim.id) for outcome in outcomes] == [
+        (Succeeded, 1),
+        (Interrupted, 2),
+        (Interrupted, 3),
+    ]
+    assert queues == [HeldQueue(7, "w/1")]

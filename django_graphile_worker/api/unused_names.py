@@ -1,0 +1,114 @@
+"""Deleting the names that no job uses, a few at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from django.db import OperationalError, connections, transaction
+
+from django_graphile_worker.api.queue import Queue
+from django_graphile_worker.sql import unused_names
+from django_graphile_worker.sql.errors import sqlstate
+from django_graphile_worker.sql.inspection import guard
+from django_graphile_worker.sql.unused_names import Watermark
+
+LOCK_NOT_AVAILABLE = "55P03"
+# How often to try for the lock before giving up, and how long to let others add jobs in between, in seconds.
+TRIES = 5
+PAUSE = 0.05
+# How often to look again because jobs were replaced under other names meanwhile.
+MOST_SEARCHES_IN_VAIN = 5
+
+T = TypeVar("T")
+Delete = Callable[[Sequence[int], Watermark], int]
+
+
+class Find(Protocol):
+    def __call__(self, *, after: int) -> list[int]: ...
+
+
+class IncompleteError(Exception):
+    """Some names had to be left alone; so many of this kind ("queues" or "tasks") were deleted before."""
+
+    def __init__(self, kind: str, deleted: int = 0) -> None:
+        super().__init__(kind, deleted)
+        self.kind = kind
+        self.deleted = deleted
+
+
+class NamesDeletion:
+    """One kind of names: how to find those without jobs, and how to delete some of them."""
+
+    def __init__(self, kind: str, queue: Queue, find: Find, delete: Delete) -> None:
+        self._kind = kind
+        self._queue = queue
+        self._find = find
+        self._delete = delete
+        self._deleted = 0
+
+    def run(self) -> int:
+        """Delete all; how many they were."""
+        self._run()
+        return self._deleted
+
+    def _run(self) -> None:
+        after, searches_in_vain = 0, 0
+        since = self._locked(self._watermark)
+        while ids := self._find(after=after):
+            # The next search looks at jobs that this one may not have seen, so it needs a later watermark.
+            reached, since = self._delete_portions(ids, since)
+            searches_in_vain = 0 if reached else searches_in_vain + 1
+            if searches_in_vain == MOST_SEARCHES_IN_VAIN:
+                raise IncompleteError(self._kind, self._deleted)
+            after = reached or after
+
+    def _delete_portions(self, ids: Sequence[int], since: Watermark) -> tuple[int | None, Watermark]:
+        """The last id that was looked at, None when there is none, and the watermark for the next search."""
+        reached, latest = None, since
+        for portion in _portions(ids):
+            deleted, latest = self._locked(partial(self._delete_portion, portion, since))
+            if deleted is None:
+                break
+            self._deleted += deleted
+            reached = portion[-1]
+        return reached, latest
+
+    def _delete_portion(self, portion: Sequence[int], since: Watermark) -> tuple[int | None, Watermark]:
+        latest = self._watermark()
+        if latest.moved != since.moved:
+            return None, latest
+        return self._delete(portion, since), latest
+
+    def _watermark(self) -> Watermark:
+        return unused_names.watermark(self._queue.cursor, schema=self._queue.schema)
+
+    def _locked(self, act: Callable[[], T]) -> T:
+        for _ in range(TRIES):
+            try:
+                return self._act_under_lock(act)
+            except OperationalError as error:
+                if sqlstate(error) != LOCK_NOT_AVAILABLE:
+                    raise
+            time.sleep(PAUSE)
+        raise IncompleteError(self._kind, self._deleted)
+
+    def _act_under_lock(self, act: Callable[[], T]) -> T:
+        """In a transaction of its own where there is none yet, else until the caller's ends."""
+        cursor, alias, schema, _ = self._queue
+        is_outermost = not connections[alias].in_atomic_block
+        with transaction.atomic(using=alias):
+            if is_outermost:
+                unused_names.begin_read_committed(cursor)
+            before = guard.change(cursor, unused_names.SETTINGS)
+            unused_names.lock_names(cursor, schema=schema)
+            result = act()
+            guard.change(cursor, before)
+        return result
+
+
+def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(ids), unused_names.MOST_DELETED):
+        yield ids[start : start + unused_names.MOST_DELETED]

@@ -1,0 +1,58 @@
+"""The functions that are graphile-worker's too, replaced by newer versions of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+from django_graphile_worker.operations.operation import SchemaOperation
+from django_graphile_worker.sql import installation, installer
+from django_graphile_worker.sql.installation import Part
+from django_graphile_worker.sql.schema import ddl
+
+
+class ReplaceFunctions(SchemaOperation):
+    """Run some files of sql/ddl over the functions of an earlier migration, and others to put those back.
+
+    graphile-worker may have replaced a function since the schema was adopted. Forwards, the text of that one is kept,
+    so that it is what migrating back to zero leaves; backwards, it stays as it is.
+    """
+
+    def __init__(self, name: str, forwards: Iterable[str], backwards: Iterable[str]) -> None:
+        self.name = name
+        self.forwards = tuple(forwards)
+        self.backwards = tuple(backwards)
+
+    def describe(self) -> str:
+        return f"Replace the functions of the worker schema ({self.name})"
+
+    def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        if not self._is_installed(schema_editor, schema):
+            with schema_editor.connection.cursor() as cursor:
+                installer.keep_foreign_functions(schema_editor.execute, cursor, schema=schema)
+            self.write_install(schema_editor, schema)
+
+    def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        self._run(schema_editor, schema, self.forwards)
+        installation.record_part(schema_editor.execute, Part(self.name), schema=schema)
+
+    def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        if self._is_installed(schema_editor, schema):
+            with schema_editor.connection.cursor() as cursor:
+                foreign = installer.foreign_functions(cursor, schema=schema)
+            self.write_uninstall(schema_editor, schema)
+            for function in foreign:
+                schema_editor.execute(function.definition, params=None)
+
+    def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        self._run(schema_editor, schema, self.backwards)
+        installation.forget_part(schema_editor.execute, self.name, schema=schema)
+
+    def _run(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, filenames: Iterable[str]) -> None:
+        for filename in filenames:
+            schema_editor.execute(ddl(filename, schema), params=None)
+
+    def _is_installed(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> bool:
+        with schema_editor.connection.cursor() as cursor:
+            return installation.part(cursor, self.name, schema=schema) is not None

@@ -1,0 +1,3 @@
+/* gw:uninstall */
+drop function :SCHEMA._private_keyed_adder_add_jobs(:SCHEMA.job_spec[], boolean);
+drop function :SCHEMA._private_adder_add_jobs(:SCHEMA.job_spec[]);

@@ -1,0 +1,156 @@
+/* gw:install */
+-- What add_job and add_jobs share. The functions here in language sql are plain expressions without a SET clause, so
+-- that PostgreSQL inlines them and they cost no call. They run under whatever search_path the session has: every
+-- function, type and operator in them is qualified, so that no object of another schema can take its place.
+
+-- Says what is wrong with a job, or null. Times are bounded to what a client can read back in any time zone: years 1
+-- to 9999, with a margin of a day at both ends.
+create or replace function :SCHEMA._private_job_fault(
+  identifier text,
+  queue_name text,
+  run_at timestamptz,
+  max_attempts integer,
+  job_key text,
+  priority integer,
+  job_key_mode text
+) returns text language sql immutable parallel safe as $function$
+  select case
+    when identifier is null then 'identifier missing'
+    when pg_catalog.length(identifier) operator(pg_catalog.>) 128 then 'identifier'
+    when pg_catalog.length(queue_name) operator(pg_catalog.>) 128 then 'queue name'
+    when pg_catalog.length(job_key) operator(pg_catalog.<) 1 then 'job key'
+    when pg_catalog.length(job_key) operator(pg_catalog.>) 512 then 'job key'
+    when max_attempts operator(pg_catalog.<) 1 then 'max attempts'
+    when max_attempts operator(pg_catalog.>) 32767 then 'max attempts'
+    when priority operator(pg_catalog.<) (-32768) then 'priority'
+    when priority operator(pg_catalog.>) 32767 then 'priority'
+    when run_at operator(pg_catalog.<) pg_catalog.timestamptz '0001-01-02 00:00:00+00' then 'run at'
+    when run_at operator(pg_catalog.>=) pg_catalog.timestamptz '9999-12-31 00:00:00+00' then 'run at'
+    when job_key_mode operator(pg_catalog.<>) all ('{replace,preserve_run_at,unsafe_dedupe}'::pg_catalog.text[])
+      then 'job key mode'
+  end
+$function$;
+
+-- Two arrays are concatenated as text: jsonb would refuse \u0000 and lone surrogates that json has accepted, and would
+-- rewrite numbers and keys.
+create or replace function :SCHEMA._private_merged_payload(existing json, added json)
+returns json language sql immutable parallel safe as $function$
+  select case
+    when pg_catalog.json_typeof(existing) operator(pg_catalog.<>) 'array'::pg_catalog.text then added
+    when pg_catalog.json_typeof(added) operator(pg_catalog.<>) 'array'::pg_catalog.text then added
+    when pg_catalog.json_array_length(existing) operator(pg_catalog.=) 0 then added
+    when pg_catalog.json_array_length(added) operator(pg_catalog.=) 0 then existing
+    else (
+      pg_catalog.left(pg_catalog.rtrim(existing::pg_catalog.text, E' \t\n\r'::pg_catalog.text), -1)
+      operator(pg_catalog.||) ', '::pg_catalog.text operator(pg_catalog.||)
+      pg_catalog.substr(pg_catalog.ltrim(added::pg_catalog.text, E' \t\n\r'::pg_catalog.text), 2)
+    )::pg_catalog.json
+  end
+$function$;
+
+-- Wakes the workers for jobs that are due before they poll again. The random number keeps PostgreSQL from folding
+-- equal notifications of one transaction. When the server's queue of notifications is nearly full (a session that
+-- listens has not read it for long), none is sent: with a full queue the commit would fail, and the job with it.
+-- Workers then find the job when they poll.
+create or replace function :SCHEMA._private_notify(due bigint)
+returns text language sql volatile as $function$
+  select case
+    when due operator(pg_catalog.<>) 0::bigint
+      and coalesce(pg_catalog.current_setting('graphile_worker.notify'::pg_catalog.text, true), ''::pg_catalog.text)
+        operator(pg_catalog.<>) 'off'::pg_catalog.text
+      and pg_catalog.pg_notification_queue_usage() operator(pg_catalog.<) 0.9::double precision
+    then pg_catalog.pg_notify(
+      'jobs:insert'::pg_catalog.text,
+      '{"r":'::pg_catalog.text operator(pg_catalog.||) pg_catalog.random()::pg_catalog.text
+        operator(pg_catalog.||) ',"count":'::pg_catalog.text operator(pg_catalog.||) due::pg_catalog.text
+        operator(pg_catalog.||) '}'::pg_catalog.text
+    )::pg_catalog.text
+  end
+$function$;
+
+create or replace function :SCHEMA._private_is_due(run_at timestamptz)
+returns boolean language sql stable as $function$
+  select run_at operator(pg_catalog.<=) (pg_catalog.now() operator(pg_catalog.+) interval '10 seconds')
+$function$;
+
+-- Only for calls of the former add_job that began before it was replaced.
+create or replace function :SCHEMA._private_hold_names()
+returns text language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
+begin
+  perform from :SCHEMA._private_names_lock;
+  return null;
+end
+$function$;
+
+-- The ids of the given names, as {name: id}. What is missing is made, in sorted order, so that two batches cannot
+-- deadlock; what is there burns no identity. A transaction with one snapshot for all its statements may see a name
+-- that was cleaned up since: offering the row again under its own id puts it back, and does nothing to one that is
+-- still there. The planner's settings make every look-up a probe of the index: a plan that a session made when there
+-- were few names would otherwise compare each of many names with each row.
+create or replace function :SCHEMA._private_task_ids(identifiers text[])
+returns jsonb language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $function$
+/* gw:task_ids */
+declare
+  ids jsonb;
+begin
+  loop
+    select jsonb_object_agg(tasks.identifier, tasks.id) into ids
+    from unnest(identifiers) as given (identifier)
+      join only :SCHEMA._private_tasks as tasks on (tasks.identifier = given.identifier);
+    exit when coalesce(ids, '{}') ?& identifiers;
+
+    insert into :SCHEMA._private_tasks (identifier)
+    select distinct given.identifier collate "C" as identifier
+    from unnest(identifiers) as given (identifier)
+    where not coalesce(ids, '{}') ? given.identifier
+    order by identifier
+    on conflict do nothing;
+  end loop;
+
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    insert into :SCHEMA._private_tasks (id, identifier) overriding system value
+    select distinct tasks.id, tasks.identifier collate "C" as identifier
+    from unnest(identifiers) as given (identifier)
+      join only :SCHEMA._private_tasks as tasks on (tasks.identifier = given.identifier)
+    order by identifier
+    on conflict do nothing;
+  end if;
+  return ids;
+end
+$function$;
+
+create or replace function :SCHEMA._private_job_queue_ids(queue_names text[])
+returns jsonb language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $function$
+/* gw:job_queue_ids */
+declare
+  ids jsonb;
+begin
+  loop
+    select jsonb_object_agg(job_queues.queue_name, job_queues.id) into ids
+    from unnest(queue_names) as given (queue_name)
+      join only :SCHEMA._private_job_queues as job_queues on (job_queues.queue_name = given.queue_name);
+    exit when coalesce(ids, '{}') ?& queue_names;
+
+    insert into :SCHEMA._private_job_queues (queue_name)
+    select distinct given.queue_name collate "C" as queue_name
+    from unnest(queue_names) as given (queue_name)
+    where not coalesce(ids, '{}') ? given.queue_name
+    order by queue_name
+    on conflict do nothing;
+  end loop;
+
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    insert into :SCHEMA._private_job_queues (id, queue_name) overriding system value
+    select distinct job_queues.id, job_queues.queue_name collate "C" as queue_name
+    from unnest(queue_names) as given (queue_name)
+      join only :SCHEMA._private_job_queues as job_queues on (job_queues.queue_name = given.queue_name)
+    order by queue_name
+    on conflict do nothing;
+  end if;
+  return ids;
+end
+$function$;

@@ -1,0 +1,11 @@
+/* gw:uninstall */
+drop policy cancellations_by_grant on :SCHEMA._private_cancellations;
+drop sequence :SCHEMA._private_moved_jobs;
+drop table :SCHEMA._private_names_lock;
+alter function :SCHEMA._private_pick_queues(int[], int, timestamptz, text[], int) reset search_path;
+alter function :SCHEMA._private_claim_jobs(text, int[], int, int, int, text[], timestamptz, int, float8, bigint)
+  reset search_path;
+alter function :SCHEMA._private_complete_claims(text, bigint[], smallint[]) reset search_path;
+alter function :SCHEMA._private_fail_claims(text, bigint[], smallint[], text[], float8[], boolean[], text[], timestamptz)
+  reset search_path;
+alter function :SCHEMA._private_return_claims(text, bigint[], smallint[]) reset search_path;

@@ -1,0 +1,178 @@
+"""What workers count reaches the statistics, and neither costs a lease nor waits for another worker."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import Worker, add_job, run_once
+from django_graphile_worker.models import Worker as RegisteredWorker
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.statistics import BUCKETS, MINUTE, Row
+from tests.conftest import RawConnection
+from tests.integration.worker.parts import own_tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Wait = Callable[..., None]
+
+
+def note(payload: Any) -> None:
+    if payload == "fail":
+        raise ValueError("as asked")
+
+
+@pytest.fixture(autouse=True)
+def note_is_the_only_task() -> Iterator[None]:
+    with own_tasks(note):
+        yield
+
+
+@pytest.fixture
+def counts(raw_connection: Callable[..., RawConnection], worker_schema: str) -> Callable[[], dict[str, Any]]:
+    """How many attempts of each task ended how, by the minute."""
+    connection = raw_connection()
+
+    def read() -> dict[str, Any]:
+        rows = connection.execute(
+            f"""select task_identifier, sum(succeeded)::int, sum(failed)::int from "{worker_schema}"._private_statistics
+            where period_seconds = 60 group by 1""".encode()
+        )
+        return {name: (succeeded, failed) for name, succeeded, failed in rows}
+
+    return read
+
+
+def row(task: str, succeeded: int = 1) -> Row:
+    histogram = (0, succeeded, *([0] * (BUCKETS - 2)))
+    minute = int(time.time()) // MINUTE * MINUTE
+    return Row(minute, task, succeeded, 0, 0, 0, 0.5, 0.25, histogram, histogram)
+
+
+def test_a_worker_writes_what_it_counted_while_it_runs(counts: Callable[[], dict[str, Any]], wait_until: Wait) -> None:
+    with Worker(concurrency=1, heartbeat_interval=0.1, worker_timeout=60.0):
+        add_job("note")
+        add_job("note", "fail")
+        wait_until(lambda: counts() == {"note": (1, 1), "": (1, 1)})
+
+
+def test_what_was_counted_last_is_written_at_the_stop(counts: Callable[[], dict[str, Any]]) -> None:
+    for expected in (5, 10):
+        for _ in range(5):
+            add_job("note")
+        assert run_once() == 0
+        assert counts() == {"note": (expected, 0), "": (expected, 0)}
+
+
+def test_workers_that_stop_together_lose_nothing(counts: Callable[[], dict[str, Any]]) -> None:
+    for _ in range(40):
+        add_job("note")
+    threads = [threading.Thread(target=run_once) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert counts()["note"] == (40, 0)
+
+
+@pytest.mark.parametrize("table", ["_private_statistics", "_private_statistics_pending"])
+def test_a_lock_on_the_statistics_does_not_cost_the_lease(
+    raw_connection: Callable[..., RawConnection],
+    worker_schema: str,
+    counts: Callable[[], dict[str, Any]],
+    wait_until: Wait,
+    table: str,
+) -> None:
+    """Each beat had to wait for the lock, so none came through while it was held."""
+    holder = raw_connection(autocommit=False)
+    holder.execute(f'lock table "{worker_schema}".{table} in access exclusive mode'.encode())
+    with Worker(concurrency=1, heartbeat_interval=0.1, worker_timeout=60.0):
+        add_job("note")
+        waiting = "select exists (select from pg_locks where not granted and relation = %s::regclass)"
+        observer = raw_connection()
+        wait_until(lambda: observer.execute(waiting, [f'"{worker_schema}".{table}']).fetchone() == (True,))
+        beats = {RegisteredWorker.objects.get().last_heartbeat_at}
+
+        def has_beaten_often() -> bool:
+            beats.add(RegisteredWorker.objects.get().last_heartbeat_at)
+            return len(beats) > 5
+
+        wait_until(has_beaten_often)
+        assert observer.execute(waiting, [f'"{worker_schema}".{table}']).fetchone() == (True,)
+        holder.rollback()
+        wait_until(lambda: counts().get("note") == (1, 0))
+
+
+def test_a_worker_leaves_its_counts_without_waiting_for_others(
+    raw_connection: Callable[..., RawConnection], worker_schema: str, counts: Callable[[], dict[str, Any]]
+) -> None:
+    """One that is adding everybody's counts to the statistics holds up nobody."""
+    busy, others = raw_connection(autocommit=False), raw_connection(options="-c lock_timeout=10s")
+    with busy.cursor() as cursor:
+        statistics.append(cursor, [row("a")], schema=worker_schema)
+        assert not statistics.fold(cursor, schema=worker_schema)
+    with others.cursor() as cursor:
+        for _ in range(3):
+            statistics.append(cursor, [row("a")], schema=worker_schema)
+            assert not statistics.fold(cursor, schema=worker_schema, at_least_after=1.0)
+        busy.commit()
+        assert counts()["a"] == (1, 0)
+        statistics.fold(cursor, schema=worker_schema)
+    assert counts()["a"] == (4, 0)
+
+
+def test_one_fold_in_a_while_is_enough_for_all(
+    raw_connection: Callable[..., RawConnection], worker_schema: str, counts: Callable[[], dict[str, Any]]
+) -> None:
+    with raw_connection().cursor() as cursor:
+        for expected in (1, 1, 1):
+            statistics.append(cursor, [row("a")], schema=worker_schema)
+            statistics.fold(cursor, schema=worker_schema, at_least_after=3600.0)
+            assert counts()["a"] == (expected, 0)
+        statistics.fold(cursor, schema=worker_schema)
+    assert counts()["a"] == (3, 0)
+
+
+def test_many_rows_that_are_pending_are_folded_in_parts(
+    raw_connection: Callable[..., RawConnection],
+    worker_schema: str,
+    counts: Callable[[], dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(statistics, "MOST_FOLDED", 4)
+    with raw_connection().cursor() as cursor:
+        for _ in range(10):
+            statistics.append(cursor, [row("a"), row("b", 2)], schema=worker_schema)
+        folds = 1
+        while statistics.fold(cursor, schema=worker_schema):
+            folds += 1
+    assert folds >= 3
+    assert counts() == {"a": (10, 0), "b": (20, 0), "": (30, 0)}
+
+
+def test_a_record_of_many_tasks_is_one_small_row(
+    raw_connection: Callable[..., RawConnection], worker_schema: str
+) -> None:
+    """It was four rows for each task, each with its histograms, and the same ones for every worker."""
+    connection = raw_connection()
+    with connection.cursor() as cursor:
+        statistics.append(cursor, [row(f"task_{number}") for number in range(300)], schema=worker_schema)
+        cursor.execute(f'select counted from "{worker_schema}"._private_statistics_pending'.encode())
+        [(counted,)] = cursor.fetchall()
+    assert len(counted) == 300
+    assert len(json.dumps(counted)) < 100_000
+
+
+def test_a_statistics_table_that_cannot_be_written_does_not_keep_a_worker_from_stopping(
+    raw_connection: Callable[..., RawConnection], worker_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_graphile_worker.worker.statistics.LAST_RECORD_TIMEOUT", 0.2)
+    holder = raw_connection(autocommit=False)
+    holder.execute(f'lock table "{worker_schema}"._private_statistics_pending in access exclusive mode'.encode())
+    add_job("note")
+    assert run_once() == 0
+    assert not RegisteredWorker.objects.exists()
