@@ -49,6 +49,7 @@ class Recovery(Service):
         on_indexes_missed: Callable[[Sequence[str], Sequence[str]], None] | None = None,
         worker_id: Callable[[], str] = str,
         spared_job_ids: Callable[[], Sequence[int]] = tuple,
+        before_sweep: Callable[[Database], None] = lambda database: None,
         statistics_retention: float,
         now: Callable[[], datetime | None] = lambda: None,
         notify: bool = True,
@@ -67,6 +68,8 @@ class Recovery(Service):
         self._worker_id = worker_id
         # Jobs whose locks are not to be renewed.
         self._spared_job_ids = spared_job_ids
+        # What else is to be looked at now and then.
+        self._before_sweep = before_sweep
         self._statistics_retention = statistics_retention
         self._now = now
         self._notify = notify
@@ -84,6 +87,7 @@ class Recovery(Service):
     def step(self) -> float:
         """One look at everybody; free what the dead held."""
         try:
+            self._before_sweep(self._database)
             return self._look()
         except BaseException:
             self._judge.forget()
