@@ -52,6 +52,12 @@ class Status:
         return [holder for holder in self.holders if worker_state(holder) in states]
 
     @property
+    def timeouts(self) -> list[float]:
+        """The different timeouts that live workers have promised, shortest first."""
+        promised = (holder.timeout_seconds for holder in self.workers("alive", "stopping"))
+        return sorted({seconds for seconds in promised if seconds is not None})
+
+    @property
     def listeners(self) -> int:
         return sum(holder.metadata.get("is_listening") is True for holder in self.workers("alive", "stopping"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.reading import within_python_years as readable
@@ -71,11 +71,6 @@ class Holder(NamedTuple):
         """Has it beaten within what it promised, or within ``timeout`` seconds where it promised nothing?"""
         promised = timeout if self.timeout_seconds is None else self.timeout_seconds
         return self.silent_seconds is not None and self.silent_seconds < promised
-
-
-def promises(holders: Iterable[Holder]) -> list[float]:
-    """The different timeouts that registered workers have promised, in seconds, shortest first."""
-    return sorted({holder.timeout_seconds for holder in holders if holder.timeout_seconds is not None})
 
 
 def holders(
