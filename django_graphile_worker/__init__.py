@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
     from django_graphile_worker.exceptions import (
+        BreakingMigrationError,
         ConfigurationError,
         CrontabError,
         GraphileWorkerError,
@@ -53,6 +54,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "BreakingMigrationError",
     "CleanupResult",
     "ConfigurationError",
     "CronItem",
