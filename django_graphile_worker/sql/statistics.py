@@ -51,6 +51,14 @@ group by task_identifier
 order by sum(succeeded + failed + permanently_failed) desc, task_identifier
 limit %(limit)s"""
 
+READ_TOTALS = """/* gw:read-totals */
+select 0, task_identifier, pg_catalog.sum(succeeded)::bigint, pg_catalog.sum(failed)::bigint,
+    pg_catalog.sum(permanently_failed)::bigint, pg_catalog.sum(interrupted)::bigint,
+    pg_catalog.sum(duration_seconds), pg_catalog.sum(wait_seconds), '{}'::int[], '{}'::int[]
+from :SCHEMA._private_statistics
+where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
+group by task_identifier"""
+
 # One probe for each stretch of each task: the primary key has all tasks of a stretch side by side.
 READ_RUNS = """/* gw:read-runs */
 select task.identifier, pg_catalog.array_agg(extract(epoch from stretch.started_at)::bigint),
@@ -131,6 +139,12 @@ def busiest_tasks(cursor: Any, *, schema: str, period: int, since: datetime, lim
     parameters = {"period": period, "since": since, "all": ALL_TASKS, "limit": limit}
     cursor.execute(statement(BUSIEST, schema), parameters)
     return [name for (name,) in cursor.fetchall()]
+
+
+def read_totals(cursor: Any, *, schema: str, period: int, since: datetime) -> list[Row]:
+    """What became of each task's jobs since a time, in one row for each; without histograms."""
+    cursor.execute(statement(READ_TOTALS, schema), {"period": period, "since": since, "all": ALL_TASKS})
+    return [Row._make(row) for row in cursor.fetchall()]
 
 
 def read_runs(

@@ -89,7 +89,7 @@ class Runner(Assembly):
             service.start()
         self._tell_started()
         # Where only this ever runs, nobody else frees what a run that died has left.
-        self._is_draining = True
+        self.recovery.judges_at_once = True
         self.recovery.attempt()
         failures = 0
         while not should_stop() and failures < ATTEMPTS_TO_CLAIM:
@@ -126,7 +126,7 @@ class Runner(Assembly):
 
     def _outer_services(self) -> list[Service]:
         """Those that bring work in, to others or to this one: they stop first."""
-        services = (self.recovery, self.cron, self.fetcher)
+        services = (self.recovery, self.cron, self.unserved, self.fetcher)
         return [service for service in services if service is not None]
 
     def _prepare(self) -> None:

@@ -143,6 +143,8 @@ class Fleet:
         self._zygote = zygote
         self._directory = directory
         self.environment = dict(environment)
+        # A command that runs the worker's, somewhere else for example.
+        self.prefix: tuple[str, ...] = ()
         self._wait_until = wait_until
         self._numbers = itertools.count(1)
         self._popen: list[subprocess.Popen[bytes]] = []
@@ -191,7 +193,7 @@ class Fleet:
         log, _ = self._paths()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, MANAGE, *arguments],
+                [*self.prefix, sys.executable, MANAGE, *arguments],
                 cwd=CHECKOUT,
                 env=dict(variables),
                 stdin=subprocess.DEVNULL,

@@ -7,6 +7,8 @@ import atexit
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -197,6 +199,14 @@ def uses_the_orm_connection(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def keeps_its_connection(payload: Any, helpers: Helpers) -> None:
+    """Uses Django's connection, and goes on while it has it."""
+    with connection.cursor() as cursor:
+        cursor.execute("select 1")
+        until(payload, helpers)
+
+
+@task
 def leaves_a_transaction_open(payload: Any, helpers: Helpers) -> None:
     with connection.cursor() as cursor:
         cursor.execute("begin")
@@ -260,3 +270,16 @@ def has_a_child(payload: Any, helpers: Helpers) -> None:
     history.tell("child", helpers.job, str(child.pid))
     child.join()
     history.tell("child ended", helpers.job, str(child.exitcode))
+
+
+@task
+def uses_processes(payload: Any, helpers: Helpers) -> None:
+    """Has processes of every kind do something, and uses its own connections afterwards."""
+    with history.told(helpers.job):
+        for method in ("fork", "spawn"):
+            with multiprocessing.get_context(method).Pool(1) as pool:
+                assert pool.apply(abs, (-1,)) == 1
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        helpers.query("select 1")
+        with connection.cursor() as cursor:
+            cursor.execute("select 1")

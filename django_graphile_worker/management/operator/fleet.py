@@ -103,7 +103,12 @@ def _held(holder: Holder) -> str:
 
 def _state_cell(holder: Holder, style: Style) -> Cell:
     state = worker_state(holder)
-    paints = {"alive": style.SUCCESS, "silent": style.ERROR, "stopping": style.WARNING, "unregistered": style.NOTICE}
+    paints = {
+        "alive": style.SUCCESS,
+        "silent": style.ERROR,
+        "stopping": style.WARNING,
+        "unregistered": style.MIGRATE_LABEL,
+    }
     return Cell(state, paints[state])
 
 

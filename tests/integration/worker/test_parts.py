@@ -8,14 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from django.test import override_settings
 
-from django_graphile_worker import add_job, signals
-from django_graphile_worker.exceptions import SchemaError, WorkerDiedError
+from django_graphile_worker import add_job, probe, signals
+from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError, WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import indexes, workers
 from django_graphile_worker.sql.claims import Claimed
@@ -23,6 +24,7 @@ from django_graphile_worker.worker import fetcher as fetching
 from django_graphile_worker.worker import pace
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.deadline import Watchdog
+from django_graphile_worker.worker.healthfile import HealthFile, kept_up
 from django_graphile_worker.worker.listener import Listener, announces_jobs
 from django_graphile_worker.worker.runner import never
 from tests.conftest import PATIENCE
@@ -390,7 +392,7 @@ class TestRecovery:
         make_job("quick", queue_name="q", locked_by=dead, attempts=1)
         make_queue("q", locked_by=dead)
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         job = Job.objects.get()
         assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
@@ -400,7 +402,7 @@ class TestRecovery:
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         dead = f"{workers.WORKER_PREFIX}dead"
-        job_id = make_job("quick", locked_by=dead, attempts=1, max_attempts=1, updated_at=minutes_ago(1))
+        job_id = make_job("quick", locked_by=dead, attempts=1, max_attempts=1, last_error="It died.")
         with raw_connection().cursor() as cursor:
             workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
             cursor.execute(
@@ -408,7 +410,7 @@ class TestRecovery:
                 [job_id],
             )
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         heard: list[dict[str, Any]] = []
 
         def hear(**kwargs: Any) -> None:
@@ -437,11 +439,11 @@ class TestRecovery:
             updated_at=minutes_ago(300),
         )
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         worker.announcer.step()
         (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 144")
+        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 4 h 1 min ")
         assert "WorkerDiedError: The worker worker-node had held this job for 4.0 hours" in line.getMessage()
 
     @pytest.fixture
@@ -457,7 +459,7 @@ class TestRecovery:
         self, runner: Build, lost_index: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
 
         def sweep() -> list[str]:
             caplog.clear()
@@ -474,7 +476,7 @@ class TestRecovery:
 
     def test_is_silent_where_all_indexes_are_there(self, runner: Build, caplog: pytest.LogCaptureFixture) -> None:
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         for _ in range(3):
             worker.recovery.step()
         worker.announcer.step()
@@ -491,7 +493,7 @@ class TestRecovery:
         with raw_connection().cursor() as cursor:
             workers.register_worker(cursor, living, {}, schema=worker_schema)
             workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
         assert {row[0] for row in rows} == {living, worker.worker_id}
@@ -678,3 +680,46 @@ class TestStarting:
             with pytest.raises(SchemaError, match=r"manage\.py migrate graphile_worker"):
                 worker.prepare()
             worker.close()
+
+
+def test_tasks_that_no_live_worker_has__are_told_once_by_name(runner: Build) -> None:
+    told: list[tuple[str, ...]] = []
+
+    def remember(identifiers: tuple[str, ...], **kwargs: Any) -> None:
+        told.append(identifiers)
+
+    signals.tasks_unserved.connect(remember)
+    try:
+        worker = runner()
+        make_job("quick")
+        make_job("typo")
+        assert worker.unserved.step() == 15.0, "workers that start together have registered by then"
+        for name in ("other", None, None):
+            worker.unserved.step()
+            worker.announcer.step()
+            if name:
+                make_job(name)
+        assert told == [("typo",), ("other",)]
+    finally:
+        signals.tasks_unserved.disconnect(remember)
+
+
+def test_a_part_whose_thread_died__makes_the_health_file_old(runner: Build, tmp_path: Path) -> None:
+    worker = runner()
+    health = HealthFile(tmp_path / "health", [worker])
+    assert health.step() == 5.0
+    assert probe.problems(str(tmp_path / "health"), must_be_ready=True) == []
+    (tmp_path / "health").unlink()
+    worker.heartbeat._thread = threading.Thread()
+    assert worker.dead_parts() == ["heartbeat"]
+    health.step()
+    assert not (tmp_path / "health").exists()
+    worker.heartbeat._thread = None
+
+
+def test_a_health_file_that_cannot_be_written__is_told_at_the_start(runner: Build, tmp_path: Path) -> None:
+    with pytest.raises(
+        GraphileWorkerError, match=r"^--health-file: expected a file that can be written, got '.*/no/h'"
+    ):
+        with kept_up(tmp_path / "no" / "h", [runner()]):
+            raise AssertionError("it must not begin")
