@@ -56,10 +56,11 @@ class Tasks(Verb):
 
     def run(self, desk: Desk, options: Options) -> None:
         with desk.reading() as (cursor, schema, now):
-            backlogs = overview.task_backlogs(cursor, schema=schema)
+            names = overview.task_names(cursor, schema=schema)
+            backlogs = overview.task_backlogs(cursor, names, schema=schema)
             found = holders(cursor, schema=schema)
             since = times.aware(now) - timedelta(hours=HOURS)
-            rows = statistics.read_tasks(cursor, schema=schema, period=TEN_MINUTES, since=since, histograms=False)
+            rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)
         facts = _facts(backlogs, found, rows)
         if desk.is_json:
             desk.dump([_as_dict(each) for each in facts])
