@@ -22,6 +22,8 @@ from django_graphile_worker.values import Value
 SETTING = "GRAPHILE_WORKER"
 LONGEST_DURATION = timedelta(days=3650).total_seconds()
 LARGEST_NUMBER = 2**31 - 1
+# A statement that hangs must leave time for another before the lease is over.
+STATEMENTS_PER_TIMEOUT = 2
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
 
 ForbiddenFlags = tuple[str, ...] | Callable[[], Iterable[str]] | str
@@ -286,11 +288,19 @@ def _checked(base: Settings, mapping: Mapping[str, Any]) -> Settings:
             message = f'{SETTING}["{key}"]: expected {expected}, got {value!r}.'
             mistakes.append(SettingMistake(key=key, message=message))
     if not mistakes:
-        candidate = Settings(**vars(base) | values)
+        candidate = Settings(**_with_statement_timeout(vars(base) | values))
         mistakes = list(_contradictions(candidate))
         if not mistakes:
             return candidate
     raise ConfigurationError(mistakes=mistakes)
+
+
+def _with_statement_timeout(values: dict[str, Any]) -> dict[str, Any]:
+    """Where nobody says how long a statement may take, a short WORKER_TIMEOUT makes it shorter than the default."""
+    longest = values.get("worker_timeout", math.inf) / STATEMENTS_PER_TIMEOUT
+    if "statement_timeout" in values or longest >= Settings.statement_timeout:
+        return values
+    return values | {"statement_timeout": longest}
 
 
 def _unknown_key(key: object) -> SettingMistake:
@@ -308,4 +318,11 @@ def _contradictions(candidate: Settings) -> Iterable[SettingMistake]:
             message=f'{SETTING}["WORKER_TIMEOUT"]: expected at least three times HEARTBEAT_INTERVAL '
             f"({3 * candidate.heartbeat_interval:g} seconds), got {candidate.worker_timeout:g}: "
             "a worker that misses one beat would lose its jobs.",
+        )
+    if candidate.statement_timeout > candidate.worker_timeout / STATEMENTS_PER_TIMEOUT:
+        yield SettingMistake(
+            key="STATEMENT_TIMEOUT",
+            message=f'{SETTING}["STATEMENT_TIMEOUT"]: expected at most half of WORKER_TIMEOUT '
+            f"({candidate.worker_timeout / STATEMENTS_PER_TIMEOUT:g} seconds), got {candidate.statement_timeout:g}: "
+            "a worker whose statement hangs would lose its jobs before it can try again.",
         )

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 class GraphileWorkerError(Exception):
     """The base of every error of django-graphile-worker."""
 
+    # Of a worker that cannot start or go on for this reason.
+    exit_code = 1
+
 
 class SettingMistake(Value):
     """One mistake in ``settings.GRAPHILE_WORKER``: the key, and what is wrong with it."""
@@ -76,6 +79,13 @@ class UnknownTaskError(GraphileWorkerError, LookupError):
 
 class SchemaError(GraphileWorkerError):
     """The worker schema is missing, cannot be adopted, is locked, or hidden from this role."""
+
+
+class BreakingMigrationError(SchemaError):
+    """A newer graphile-worker has changed the schema in a way that this version does not know."""
+
+    # As graphile-worker itself ends then.
+    exit_code = 57
 
 
 class LostClaimError(GraphileWorkerError):

@@ -113,11 +113,8 @@ def _job_started(*, job: Job, **about: Any) -> None:
 
 def _leftover_state_found(*, job: Job, leftovers: Sequence[str] = (), **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
-        line = (
-            "%s #%s is done, but left its connections changed, which were closed (%s). Use SET LOCAL, or undo it in a "
-            "finally block."
-        )
-        template, place = _placed(line, about)
+        line = "%s #%s is done, but left its connections changed, which were closed (%s)."
+        template, place = _placed(f"{line} Use SET LOCAL, or undo it in a finally block.", about)
         left = shown("; ".join(leftovers))
         _jobs.warning(template, *place, *_name(job), left, extra=_facts(job, "leftover state", about))
 
@@ -308,6 +305,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "listening_lost": _repeated(
         _worker, "worker %(worker_id)s stopped listening, tries again in %(retry_in)s: %(error)s"
     ),
+    "schema_refused": _event(_worker, logging.ERROR, "worker %(worker_id)s stops: %(error)s"),
     "job_started": _job_started,
     "job_succeeded": _job_succeeded,
     "job_failed": _job_failed,
@@ -333,7 +331,6 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
         _database,
         logging.WARNING,
         "where jobs are many they are found slowly, as the worker schema has not all its indexes (missing: "
-        '%(missing)s; incomplete: %(incomplete)s): run "manage.py migrate graphile_worker"; if it has nothing to '
-        'do, run "manage.py migrate graphile_worker 0003" first, which drops nothing',
+        '%(missing)s; incomplete: %(incomplete)s): run "manage.py graphile_worker repair"',
     ),
 }

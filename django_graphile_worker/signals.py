@@ -57,6 +57,9 @@ worker_stopped = Event("worker_id", "database", "reason", "duration")
 # The sweeper, or a pause longer than WORKER_TIMEOUT, took the worker's claims away.
 worker_lost_lease = Event("worker_id", "database", "new_worker_id")
 
+# A newer graphile-worker has changed the schema in a way that this version does not know: the worker stops.
+schema_refused = Event("worker_id", "database", "error")
+
 # LISTEN, which makes a worker quick; without it the worker polls.
 listening_started = Event("worker_id", "database")
 listening_lost = Event("worker_id", "database", "error", "retry_in")

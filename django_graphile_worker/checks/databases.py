@@ -13,6 +13,7 @@ from django.db import Error as DatabaseError
 
 from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.configuration import readable_settings
+from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql import visibility
 from django_graphile_worker.sql.errors import not_installed, not_permitted
 
@@ -168,12 +169,55 @@ def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]
                 return _missing(connection, schema, is_migrated=is_migrated)
         role, tables = visibility.hidden_tables(cursor, schema=schema)
         if not tables:
-            return _look_at_indexes(cursor, connection.alias, schema)
+            return [
+                *_look_at_ledger(cursor, schema),
+                *_look_at_functions(cursor, connection.alias, schema),
+                *_look_at_indexes(cursor, connection.alias, schema),
+            ]
     return [
         Error(
             not_permitted(connection.alias, schema, f"got {role!r}, to whom {', '.join(tables)} look empty"),
             hint="Connect as the owner of the schema, or give the role BYPASSRLS or policies.",
             id="graphile_worker.E015",
+        )
+    ]
+
+
+def _look_at_ledger(cursor: Any, schema: str) -> list[CheckMessage]:
+    from django_graphile_worker.sql.ledger import refuse_breaking_migration
+
+    try:
+        refuse_breaking_migration(cursor, schema=schema)
+    except BreakingMigrationError as error:
+        hint = "Workers of this version stop, and do not start, on such a schema."
+        return [Error(str(error), hint=hint, id="graphile_worker.E018")]
+    return []
+
+
+def _look_at_functions(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    from django_graphile_worker.sql import installation, installer
+    from django_graphile_worker.sql.ledger import LEDGER
+
+    if _is_migrating() or installation.part(cursor, installer.WORKER_SCHEMA, schema=schema) is None:
+        return []
+    foreign = installer.foreign_functions(cursor, schema=schema)
+    missing = installer.missing_functions(cursor, schema=schema)
+    if not foreign and not missing:
+        return []
+    got = ", ".join(sorted({*(function.name for function in foreign), *missing}))
+    latest = installation.ledger(cursor, schema=schema).latest
+    newer = (
+        f" The table of migrations has come to {latest}, which is beyond {LEDGER}: that is what graphile_worker for "
+        "Rust (0.14) does, which also replaces functions, or a newer graphile-worker."
+        if latest > LEDGER
+        else ""
+    )
+    return [
+        Error(
+            f"The worker schema {schema!r} in the database {alias!r}: expected the functions of "
+            f"django-graphile-worker, got {got} of another program, or none.{newer}",
+            hint='Run "manage.py graphile_worker repair", which puts them back. migrate has nothing to do.',
+            id="graphile_worker.E019",
         )
     ]
 

@@ -23,11 +23,7 @@ LARGE = 16 * 1024 * 1024
 
 # The files whose indexes a finished migrate has built.
 FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql")
-# Going back over the last migration drops nothing; it is only done again, for what is not as it should be.
-REMEDY = (
-    'Run "manage.py migrate graphile_worker". If it has nothing to do, run "manage.py migrate graphile_worker 0007" '
-    "first, which drops nothing. Jobs can be added and run meanwhile."
-)
+REMEDY = 'Run "manage.py graphile_worker repair". Jobs can be added and run meanwhile.'
 
 # A statement of its own, at the beginning of a line.
 _CREATE_INDEX = re.compile(r"^create index (?P<name>\w+) (?P<definition>on .*?);\n?", re.MULTILINE | re.DOTALL)

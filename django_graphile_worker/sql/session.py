@@ -64,21 +64,34 @@ where function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisin
 # A role's or a database's own time limits are made for other statements than the
 # queue's. A session behind a pooler is not ours to change: its number is not the one
 # that the client was told. There it is only asked whether the limits are too short.
-LIMIT_SESSION = """/* gw:limit-session */
-select pg_backend_pid() = %(backend_pid)s, case
-    when pg_backend_pid() = %(backend_pid)s then set_config(name, wanted, false) is null
-    else current_setting(name)::interval between interval '1 microsecond' and interval '1 second' * %(seconds)s end
-from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
-where current_setting(name, true) is not null"""
+# Objects that others can create are not on the path: a function of theirs, called by a
+# statement of the worker, would have the worker's rights. And statements that wait for a
+# row look at it again afterwards, which they do only at READ COMMITTED.
+SET_UP_SESSION = """/* gw:set-up-session */
+select pg_catalog.pg_backend_pid() = %(backend_pid)s, case
+    when pg_catalog.pg_backend_pid() = %(backend_pid)s then pg_catalog.set_config(name, wanted, false) is null
+    when is_limit then pg_catalog.current_setting(name)::pg_catalog.interval
+        between interval '1 microsecond' and interval '1 second' * %(seconds)s::pg_catalog.float8
+    else false end
+from (values
+    ('statement_timeout', %(statement_timeout)s::pg_catalog.text, true),
+    ('transaction_timeout', '0', true),
+    ('default_transaction_isolation', 'read committed', false),
+    ('search_path', 'pg_catalog, pg_temp', false)) as settings (name, wanted, is_limit)
+where pg_catalog.current_setting(name, true) is not null"""
 
+# The isolation level of a transaction that has begun cannot be changed any more by a statement that reads.
 LIMIT_TRANSACTION = """/* gw:limit-transaction */
-select set_config(name, wanted, true)
-from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
-where current_setting(name, true) is not null"""
+select pg_catalog.set_config(name, wanted, true)
+from (values
+    ('statement_timeout', %(statement_timeout)s::pg_catalog.text),
+    ('transaction_timeout', '0'),
+    ('search_path', 'pg_catalog, pg_temp')) as limits (name, wanted)
+where pg_catalog.current_setting(name, true) is not null"""
 
 CONFIGURE_SESSION = """/* gw:configure-session */
-select set_config(name, wanted, false)
-from json_each_text(%(settings)s::json) as settings (name, wanted)"""
+select pg_catalog.set_config(name, wanted, false)
+from pg_catalog.json_each_text(%(settings)s::pg_catalog.json) as settings (name, wanted)"""
 
 SessionState = frozenset[tuple[str, str, str | None]]
 
@@ -108,15 +121,15 @@ class SessionLimits(Value):
     are_too_short: bool
 
 
-def limit_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
-    """Let statements of this session take so long, whatever its role's defaults say.
+def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
+    """Let statements of this session take so long, and find no objects of others, whatever its role's defaults say.
 
     Behind a pooler that must be done for each transaction instead, and only costs
     something where the defaults are shorter.
     """
     parameters = {**_limits(seconds), "seconds": seconds, "backend_pid": backend_pid}
     # Unprepared: the next statement of the same name may meet another server behind the pooler.
-    cursor.execute(LIMIT_SESSION, parameters, prepare=False)
+    cursor.execute(SET_UP_SESSION, parameters, prepare=False)
     ours, too_short = zip(*cursor.fetchall(), strict=True)
     return SessionLimits(are_ours=all(ours), are_too_short=any(too_short))
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from psycopg import errors
 
 from django_graphile_worker import signals
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.announcer import Announcer
 from django_graphile_worker.worker.claimer import Claimer
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.executor import Executor
 from django_graphile_worker.worker.fetcher import Fetcher
 from django_graphile_worker.worker.headstart import database_of
-from django_graphile_worker.worker.heartbeat import Heartbeat
+from django_graphile_worker.worker.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
 from django_graphile_worker.worker.lease_clock import lease_clock
 from django_graphile_worker.worker.ledger import ReleaseLedger
@@ -65,7 +69,9 @@ class Assembly:
         self._version = version
         self._started_at = time.monotonic()
         self._is_stopping = False
-        self._is_draining = False
+        self._is_refused = False
+        # Called once, when this worker cannot go on with the schema: whoever started it is to stop it.
+        self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         self._build()
 
     def _build(self) -> None:
@@ -85,7 +91,7 @@ class Assembly:
             on_queue_done=self.releaser.put,
             on_hungry=self._wake_fetcher,
             on_thread_end=self.executor.thread_finished,
-            may_begin=lambda: self.heartbeat.holds_lease,
+            may_begin=self._may_begin,
         )
         self.heartbeat = self._build_heartbeat()
         self.listener = self._build_listener(claiming) if settings.listen else None
@@ -136,7 +142,7 @@ class Assembly:
 
     def _build_heartbeat(self) -> Heartbeat:
         return Heartbeat(
-            database=self._database("heartbeat"),
+            database=self._build_heartbeat_database(),
             worker_id=self._worker_id,
             metadata=self._metadata,
             channel=lambda: self._channel() if self.settings.listen and self.settings.notify else None,
@@ -146,6 +152,10 @@ class Assembly:
             clock=lease_clock,
             on_trouble=self.news.trouble,
         )
+
+    def _build_heartbeat_database(self) -> Database:
+        deadline = deadline_of_beats(self.settings.statement_timeout, self.settings.worker_timeout)
+        return self._database("heartbeat", deadline=deadline)
 
     def _build_fetcher(self) -> Fetcher:
         return Fetcher(
@@ -171,16 +181,21 @@ class Assembly:
             on_lost=self.news.deaf,
             request_proof=self.heartbeat.wake,
             proof_within=BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None,
+            on_migration=lambda: self.recovery.wake(),
         )
 
     def _build_recovery(self) -> Recovery:
         return Recovery(
             database=self._database("recovery"),
             timeout=self.settings.worker_timeout,
-            may_judge=lambda: self._is_draining or self.heartbeat.is_steady,
+            heartbeat_interval=self.settings.heartbeat_interval,
+            in_contact_since=lambda: self.heartbeat.in_contact_since,
             on_recovered=self.news.recovered,
             on_stale=self.news.stale_locks,
             on_indexes_missed=self.news.indexes_missed,
+            worker_id=self._worker_id,
+            spared_job_ids=self._atomic_job_ids,
+            before_sweep=self._look_at_ledger,
             statistics_retention=self.settings.statistics_retention,
             now=self.claimer.now,
             notify=self.settings.notify,
@@ -208,6 +223,14 @@ class Assembly:
     def _may_claim(self) -> bool:
         return bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
 
+    def _may_begin(self, claim: Claim) -> bool:
+        """Is the claim certainly still ours? After a freeze its lease may be over, and nobody here knows yet."""
+        return self.heartbeat.holds_lease and claim.holder.startswith(self.worker_id)
+
+    def _atomic_job_ids(self) -> list[int]:
+        running = (job.claim for job in self.executor.running())
+        return [claim.id for claim in running if (task := self.claimer.task_of(claim.task_id)) and task.atomic]
+
     def _give_back(self, stretches: Sequence[Stretch]) -> None:
         queues = [stretch.queue for stretch in stretches if stretch.queue is not None]
         self.releaser.put_back(list(interrupted(stretches)), queues)
@@ -215,6 +238,22 @@ class Assembly:
     def _note_released(self, outcomes: Sequence[Outcome]) -> None:
         self.tally.add(outcomes, self.claimer.identifier_of)
         self.news.released(outcomes)
+
+    def _look_at_ledger(self, database: Database) -> None:
+        """Stop, as graphile-worker does, when the schema has become one that this version does not know."""
+        error = self._breaking_migration(database)
+        if error is not None and not self._is_refused:
+            self._is_refused = True
+            self.news.tell(signals.schema_refused, error=error)
+            self.on_refused(error)
+
+    def _breaking_migration(self, database: Database) -> BreakingMigrationError | None:
+        try:
+            with database.cursor() as cursor:
+                return breaking_migration(cursor, schema=self.settings.schema)
+        except (errors.InsufficientPrivilege, errors.UndefinedTable):
+            # Nothing that this worker needs, but for this.
+            return None
 
     def _look_every(self) -> float:
         interval = self.settings.poll_interval
@@ -240,7 +279,7 @@ class Assembly:
 
     def _lose_lease(self) -> None:
         lost, self.worker_id = self.worker_id, new_worker_id()
-        # What has not begun is somebody else's by now: not to be run, and the releaser says so.
+        # What has not begun is somebody else's by now, and is not to be run.
         with self.slots.taking_back:
             self._give_back(self.slots.take_back())
         # And so is what a claim under way still brings.
@@ -262,5 +301,5 @@ class Assembly:
             ],
         }
 
-    def _database(self, part: str) -> Database:
-        return database_of(self.using, self.settings, part=part)
+    def _database(self, part: str, *, deadline: float | None = None) -> Database:
+        return database_of(self.using, self.settings, part=part, deadline=deadline)

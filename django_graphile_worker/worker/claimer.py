@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -51,7 +52,8 @@ class Claimer:
         # What this process knows to have, as (job id, holder).
         self.in_hand: set[tuple[int, str]] = set()
         self._lost_queues: set[releases.HeldQueue] = set()
-        self._look_for_lost_at = time.monotonic() + REVIEW_INTERVAL
+        # Only after an answer was lost: reading who holds what takes as long as there are claimed jobs.
+        self._look_for_lost_at = math.inf
         self._in_doubt_until = 0.0
         self._settings = settings
         self._tasks = tasks
@@ -80,7 +82,7 @@ class Claimer:
         worker_id = self._worker_id()
         try:
             claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
-        except psycopg.Error:
+        except BaseException:  # whatever kept the answer from being read
             self._doubt()
             raise
         if self._has_changed(worker_id):
@@ -111,7 +113,7 @@ class Claimer:
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
             )
-        except psycopg.Error:
+        except BaseException:  # whatever kept the answer from being read
             self._doubt()
             raise
         if self._has_changed(worker_id):
@@ -186,7 +188,7 @@ class Claimer:
             if lost:
                 releases.return_jobs(cursor, lost, schema=schema)
         self._release_lost_queues()
-        interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else REVIEW_INTERVAL
+        interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else math.inf
         self._look_for_lost_at = time.monotonic() + interval
 
     def _release_lost_queues(self) -> None:

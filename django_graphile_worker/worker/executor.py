@@ -103,7 +103,7 @@ class Executor:
         self._running.add(run)
         try:
             if self._is_cancelled:
-                return Interrupted(claim, 0.0)
+                return Interrupted(claim, 0.0, has_begun=False)
             run.task = self._tasks(claim.task_id)
             return self._run(run)
         except BaseException as error:  # a mistake of ours must cost neither the slot nor the job

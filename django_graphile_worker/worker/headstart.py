@@ -37,10 +37,10 @@ def head_start(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
             _openings.popitem()[1].close()
 
 
-def database_of(alias: str, settings: Settings, *, part: str) -> Database:
+def database_of(alias: str, settings: Settings, *, part: str, deadline: float | None = None) -> Database:
     """The database as this part of a worker sees it: opened ahead, or to be opened."""
     opening = _openings.pop((alias, part), None)
-    return (opening and opening.result()) or Database(alias, settings, part=part)
+    return (opening and opening.result()) or Database(alias, settings, part=part, deadline=deadline)
 
 
 class Opening:

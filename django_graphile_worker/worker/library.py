@@ -14,7 +14,7 @@ from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.process import run_until_drained, run_until_stopped, shut_down, start_all
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.signal_handling import handled_signals
-from django_graphile_worker.worker.stopping import StopRequest, StopState, state_of
+from django_graphile_worker.worker.stopping import REFUSED, StopRequest, StopState, state_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -81,6 +81,8 @@ class Worker:
                 )
             self._ask_django(self._databases)
             self._runners = build_runners(self._databases, self._settings)
+            for runner in self._runners:
+                runner.on_refused = self._stop_soon
         try:
             start_all(self._runners)
         except BaseException:
@@ -98,6 +100,10 @@ class Worker:
             runners, self._runners = self._runners, []
         ending = shut_down(runners, reason)
         return ending.was_released and not ending.was_cut_off
+
+    def _stop_soon(self, error: GraphileWorkerError) -> None:
+        """On a thread of its own: a part of the worker is calling, which the stop waits for."""
+        threading.Thread(target=self.stop, args=[REFUSED], daemon=True).start()
 
     def __enter__(self) -> Worker:
         self.start()

@@ -72,6 +72,8 @@ def _tell_apart(runners: Sequence[Runner]) -> None:
 
 def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: bool = False) -> int:
     """Work until asked to stop; the exit code."""
+    for runner in runners:
+        runner.on_refused = request.refuse
     try:
         start_all(runners, lambda: request.is_made, waits=waits)
         request.on_started()
@@ -107,6 +109,8 @@ def _end(runners: Sequence[Runner], request: StopState) -> Ending:
 
 def exit_code(request: StopState, was_clean: bool) -> int:
     """0 when everything ended well; 128 + the signal, as shells say it, when it was cut short."""
+    if request.refusal is not None and request.signal_number is None:
+        return request.refusal.exit_code
     if was_clean and not request.is_urgent:
         return 0
     return 128 + request.signal_number if request.signal_number else 1

@@ -38,7 +38,7 @@ class Slots:
         on_queue_done: Callable[[HeldQueue], None],
         on_hungry: Callable[[], None],
         on_thread_end: Callable[[], None] = lambda: None,
-        may_begin: Callable[[], bool] = lambda: True,
+        may_begin: Callable[[Claim], bool] = lambda claim: True,
     ) -> None:
         self.concurrency = concurrency
         self._run = run
@@ -289,7 +289,7 @@ class Slots:
             except IndexError:
                 break
             # A worker that was suspended holds claims that another worker may have by now.
-            outcome = self._run(claim) if self._may_begin() else Interrupted(claim, 0.0)
+            outcome = self._run(claim) if self._may_begin(claim) else Interrupted(claim, 0.0, has_begun=False)
             if self._is_abandoned:
                 return
             self._busy_seconds[place] += outcome.duration

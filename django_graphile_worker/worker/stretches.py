@@ -49,4 +49,4 @@ def stretches(claims: Sequence[Claim]) -> Iterable[Stretch]:
 
 def interrupted(stretches: Iterable[Stretch]) -> Iterable[Interrupted]:
     """Outcomes for jobs that never began."""
-    return (Interrupted(claim, 0.0) for stretch in stretches for claim in stretch.take_back())
+    return (Interrupted(claim, 0.0, has_begun=False) for stretch in stretches for claim in stretch.take_back())

@@ -26,6 +26,17 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "greatest(coalesce(returning_job.attempts, job.attempts) - 1, 0)",
         "coalesce(returning_job.attempts, job.attempts)",
     ),
+    "rescue that looks only at the register": (
+        # A claim that commits after its worker was removed is nobody's: what looking once, at the death, comes to.
+        "_private_orphans_v2",
+        "where starts_with(holder.worker_id, 'django-worker-')",
+        "where false",
+    ),
+    "recovered jobs go to the end": (
+        "_private_recover_jobs_v2",
+        "when orphan.recoveries = 1 then job.run_at",
+        "when false then job.run_at",
+    ),
     "returns that state the worker but not its claim": (
         "_private_return_claims_v2",
         "where job.locked_by = ended.holder",
@@ -80,14 +91,6 @@ def _replace_sql(module: Any, constant: str, right: str, wrong: str) -> None:
     assert right in text or wrong in text, f"{constant} no longer contains the text of the mutant"
     if wrong not in text:
         setattr(module, constant, text.replace(right, wrong))
-
-
-@mistake("rescue that looks only at the register")
-def _edge_triggered() -> None:
-    """A claim that commits after its worker was buried is nobody's: what looking once, at the death, comes to."""
-    from django_graphile_worker.sql import rescue
-
-    _replace_sql(rescue, "DEAD_WORKERS", "where holder.locked_by like", "where false and holder.locked_by like")
 
 
 @mistake("heartbeat that stops before the drain")
@@ -200,9 +203,9 @@ def _uncounted_queues() -> None:
 
 @mistake("sweeper that judges right after an outage")
 def _hasty_judge() -> None:
-    from django_graphile_worker.worker.heartbeat import Heartbeat
+    from django_graphile_worker.worker.judgement import Judge
 
-    Heartbeat.is_steady = property(lambda self: True)  # type: ignore[assignment]
+    Judge.look = lambda self, late, **contact: [worker for worker in late if worker.is_silent]  # type: ignore[method-assign]
 
 
 @mistake("fetcher that sleeps until the next poll")
@@ -274,10 +277,3 @@ def _keeps_broken() -> None:
     from django_graphile_worker.worker import claimer
 
     setattr(claimer, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
-
-
-@mistake("recovered jobs go to the end")
-def _loses_place() -> None:
-    from django_graphile_worker.sql import rescue
-
-    _replace_sql(rescue, "RECOVER_JOBS", "when orphan.recoveries = 1 then job.run_at", "when false then job.run_at")

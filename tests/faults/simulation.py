@@ -98,6 +98,7 @@ class SimulatedWorker:
         self.number = number
         self.generation = 0
         self.is_paused = False
+        self.next_beat = 0.0
         # A machine that sleeps takes its clock along; a process that is only stopped finds that time has passed.
         self.is_asleep = False
         self.seconds_asleep = 0.0
@@ -128,7 +129,8 @@ class SimulatedWorker:
         self.recovery = Recovery(
             database=database,
             timeout=TIMEOUT,
-            may_judge=lambda: self.heartbeat.is_steady,
+            heartbeat_interval=BEAT,
+            in_contact_since=lambda: self.heartbeat.in_contact_since,
             on_recovered=lambda recovered: None,
             on_stale=lambda unlocked: None,
             statistics_retention=1e6,
@@ -190,7 +192,14 @@ class SimulatedWorker:
         self.releaser.step()
 
     def beat(self) -> None:
+        self.next_beat = self.clock() + BEAT / 5
         self.heartbeat.step()
+        self.next_beat = self.clock() + BEAT
+
+    @property
+    def is_beat_due(self) -> bool:
+        """A worker that is not stopped beats as often as it promises; a beat that failed is tried again soon."""
+        return not self.is_paused and self.clock() >= self.next_beat
 
     def sweep(self) -> None:
         self.recovery.step()
@@ -202,7 +211,7 @@ class SimulatedWorker:
 
     def _begin_or_give_back(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
         """What the slot does: the next job of the stretch, or none of them when the lease is over."""
-        if claims and self.heartbeat.holds_lease:
+        if claims and self.heartbeat.holds_lease and claims[-1].worker_id == self.worker_id():
             self._begin(queue, claims)
             return
         for claim in reversed(claims):
@@ -263,6 +272,9 @@ class Simulation:
             self._do_late()
         if self.sets_clock and self.chance.random() < 0.1:
             self.offset += self.chance.choice([-1, 1]) * self.chance.choice([20.0, 90.0, 3_600.0, 86_400.0])
+        for each in self.workers:
+            if each.is_beat_due:
+                self._attempt(each.beat)
         place = self.chance.randrange(len(self.workers))
         worker = self.workers[place]
         action = self.chance.random()
@@ -371,8 +383,8 @@ class Simulation:
         self.offset = max(self.offset, 0.0) + (1e6 if self.sets_clock else 0.0)
         for worker in self.workers:
             worker.is_paused = worker.is_asleep = False
-        for _ in range(60):
-            self.seconds += 30.0
+        for _ in range(180):
+            self.seconds += BEAT
             for worker in self.workers:
                 worker.beat()
                 worker.sweep()

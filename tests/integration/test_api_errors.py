@@ -122,7 +122,7 @@ class TestErrors:
                 add_job("a", job_key="k", job_key_mode=mode)
             assert str(refused.value) == (
                 f"add_job: expected the job back, got nothing: the functions in the schema '{worker_schema}' are "
-                'not those of django-graphile-worker. Run "manage.py migrate graphile_worker".'
+                'not those of django-graphile-worker. Run "manage.py graphile_worker repair".'
             )
 
     def test_other_database_errors_are_left_alone(self) -> None:

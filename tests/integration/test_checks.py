@@ -446,8 +446,8 @@ class TestInstallation:
             hint=REMEDY,
             id="graphile_worker.W005",
         )
-        assert '"manage.py migrate graphile_worker 0007"' in REMEDY
-        monkeypatch.setattr(sys, "argv", ["manage.py", "migrate", "graphile_worker", "0007"])
+        assert '"manage.py graphile_worker repair"' in REMEDY
+        monkeypatch.setattr(sys, "argv", ["manage.py", "migrate", "graphile_worker"])
         assert found(databases=["default"]) == []
 
     def test_indexes_are_not_missed_before_their_migrations(self, worker_schema: str) -> None:

@@ -163,9 +163,9 @@ def test_sweep__watches_the_silent_for_as_long_as_the_living_need_to_say_so(
     dead_worker: int, fake_time: FakeTime
 ) -> None:
     said = operate("sweep", "--json")
-    assert said.err == "Watching 1 silent worker for 30 s, in case of a beat after all ...\n"
+    assert said.err == "Watching 1 silent worker for 20 s, in case of a beat after all ...\n"
     assert said.json["dead_worker_ids"] == [DEAD]
-    assert fake_time.now == 30
+    assert fake_time.now == 20
 
 
 def test_sweep__spares_one_who_was_only_silent_by_a_clock_that_was_set(dead_worker: int, fake_time: FakeTime) -> None:
@@ -176,11 +176,11 @@ def test_sweep__spares_one_who_was_only_silent_by_a_clock_that_was_set(dead_work
     assert job_row(dead_worker, "locked_by", "attempts") == (DEAD, 2)
 
 
-def test_sweep__watches_anew_when_the_clock_is_set_meanwhile(dead_worker: int, fake_time: FakeTime) -> None:
-    """A clock that is set, as seen from here: it and ours do not go on together."""
-    fake_time.happenings[20.0] = lambda: setattr(fake_time, "now", fake_time.now + 3600)
+def test_sweep__watches_anew_when_it_was_stopped_meanwhile(dead_worker: int, fake_time: FakeTime) -> None:
+    """The command's own process was stopped: what happened meanwhile it has not seen."""
+    fake_time.happenings[15.0] = lambda: setattr(fake_time, "now", fake_time.now + 3600)
     operate("sweep")
-    assert fake_time.now == 3600 + 20 + 30
+    assert fake_time.now == 3600 + 15 + 20
     assert job_row(dead_worker, "locked_by") == (None,)
 
 
@@ -457,3 +457,48 @@ def test_tasks__tell_what_waits_who_has_it_and_how_it_went() -> None:
     assert told["resize_photo"]["is_in_this_project"]
     (line,) = [line for line in operate("tasks").out.splitlines() if line.startswith("send_receipt ")]
     assert line.split() == ["send_receipt", "2", "1", "3", "m", "-", "1", "4", "1", "500", "ms"]
+
+
+class TestPausing:
+    LAST = datetime(2026, 1, 5, 19, 0, tzinfo=UTC)
+
+    @pytest.fixture(autouse=True)
+    def _known_item(self, settings: Any) -> None:
+        settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"CRONTAB": CRONTAB}
+        execute("insert into {schema}._private_known_crontabs values ('receipts', %s, %s)", [minutes_ago(9), self.LAST])
+
+    def item(self) -> dict[str, Any]:
+        (item,) = [each for each in operate("crontab", "--json").json["items"] if each["identifier"] == "receipts"]
+        return dict(item)
+
+    def test_crontab__pauses_an_item_and_keeps_its_last_run(self) -> None:
+        assert operate("crontab", "--pause", "receipts").out == "receipts is paused.\n"
+        item = self.item()
+        assert (item["is_paused"], item["next"]) == (True, [])
+        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
+        shown = operate("crontab").out
+        assert "2026-01-05" in shown
+        assert "paused; --resume receipts has it fired again" in shown
+        assert execute("select last_execution = 'infinity' from {schema}._private_known_crontabs") == [(True,)]
+        assert operate("crontab", "--pause", "receipts").err == "receipts was paused already.\n"
+        assert datetime.fromisoformat(self.item()["last_execution"]) == self.LAST
+
+    def test_crontab__resumes_an_item_from_now_on(self) -> None:
+        operate("crontab", "--pause", "receipts")
+        assert operate("crontab", "--resume", "receipts").out == "receipts is fired again, from now on.\n"
+        item = self.item()
+        assert (item["is_paused"], len(item["next"])) == (False, 5)
+        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
+        assert datetime.fromisoformat(item["known_since"]) > minutes_ago(1)
+        assert operate("crontab", "--resume", "receipts").err == "receipts was not paused.\n"
+
+    def test_crontab__resumes_what_was_paused_by_hand(self) -> None:
+        execute("update {schema}._private_known_crontabs set last_execution = 'infinity'")
+        assert "not known any more" in operate("crontab").out
+        said = operate("crontab", "--resume", "receipts", "--json").json
+        assert said == {"identifier": "receipts", "is_paused": False, "was_changed": True}
+        assert self.item()["last_execution"] is None
+
+    def test_crontab__knows_no_such_item(self) -> None:
+        with pytest.raises(CommandError, match=r"got 'reciepts'\. Did you mean 'receipts'\?"):
+            operate("crontab", "--pause", "reciepts")

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from django.db import connections
 
-from django_graphile_worker.operations import BuildIndexes, RunSchemaFile
-from django_graphile_worker.sql import indexes
+from django_graphile_worker.operations import BuildIndexes, ReplaceFunctions, RunSchemaFile
+from django_graphile_worker.sql import indexes, installer
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
 from tests.migration.test_install import MIGRATIONS
@@ -141,8 +141,8 @@ def test_a_queue_under_load_is_adopted_and_given_back_without_a_deadlock(
     assert deadlocks(foreign) == before
 
 
-def test_every_index_that_a_file_describes_is_built_by_some_migration() -> None:
-    """An adopted queue gets it there alone."""
+def test_what_is_repaired_and_built_later_is_what_the_migrations_say() -> None:
+    """An adopted queue gets its indexes there alone."""
     operations: list[Any] = [
         operation
         for name in MIGRATIONS
@@ -150,5 +150,7 @@ def test_every_index_that_a_file_describes_is_built_by_some_migration() -> None:
     ]
     files = {operation.forwards for operation in operations if isinstance(operation, RunSchemaFile)}
     built = {name for operation in operations if isinstance(operation, BuildIndexes) for name in operation.filenames}
+    replaced = [(each.name, each.forwards) for each in operations if isinstance(each, ReplaceFunctions)]
+    assert [(installer.WORKER_SCHEMA, installer.FUNCTION_FILES), *replaced] == list(installer.FUNCTION_SETS)
     described = {name for name in files if indexes.indexes_of([name], schema="any")}
     assert described <= built == set(indexes.FILES)

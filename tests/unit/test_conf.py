@@ -120,6 +120,21 @@ def test_a_key_like_no_other_lists_the_known_ones() -> None:
         Settings.from_mapping({"BROKER_URL": "redis://"})
 
 
+def test_a_statement_that_may_take_longer_than_half_the_worker_timeout_is_refused() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        Settings.from_mapping({"WORKER_TIMEOUT": 9, "HEARTBEAT_INTERVAL": 3, "STATEMENT_TIMEOUT": 30})
+    assert str(raised.value) == (
+        'GRAPHILE_WORKER["STATEMENT_TIMEOUT"]: expected at most half of WORKER_TIMEOUT (4.5 seconds), got 30: '
+        "a worker whose statement hangs would lose its jobs before it can try again."
+    )
+
+
+def test_a_short_worker_timeout_makes_the_default_of_statements_shorter() -> None:
+    assert Settings.from_mapping({"WORKER_TIMEOUT": 9, "HEARTBEAT_INTERVAL": 3}).statement_timeout == 4.5
+    assert Settings().replace(worker_timeout=30).statement_timeout == 15
+    assert Settings.from_mapping({"WORKER_TIMEOUT": 90}).statement_timeout == 30
+
+
 def test_a_worker_timeout_of_less_than_three_heartbeats_is_refused() -> None:
     with pytest.raises(ConfigurationError) as refused:
         Settings.from_mapping({"WORKER_TIMEOUT": 29, "HEARTBEAT_INTERVAL": 10})

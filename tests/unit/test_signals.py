@@ -62,6 +62,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "worker_stopping",
         "worker_stopped",
         "worker_lost_lease",
+        "schema_refused",
         "listening_started",
         "listening_lost",
         "jobs_claimed",

@@ -77,7 +77,7 @@ class Command(BaseCommand):
         try:
             return self._launch(plan, stop)
         except GraphileWorkerError as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(str(error), returncode=error.exit_code) from error
         except psycopg.Error as error:
             from django_graphile_worker.worker.trouble import in_a_sentence
 

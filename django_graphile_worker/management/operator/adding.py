@@ -6,11 +6,13 @@ from django.core.management.base import CommandParser
 
 from django_graphile_worker import api, registry
 from django_graphile_worker.api.adding import told_names
+from django_graphile_worker.api.queue import open_queue
 from django_graphile_worker.jobs import Job, JobKeyMode
 from django_graphile_worker.management.operator import values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.telling import job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql.ledger import refuse_breaking_migration
 
 
 class Add(Verb):
@@ -46,6 +48,7 @@ class Add(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         name = options["task"]
         known = registry.tasks.get(name)
+        self._refuse_newer_schema(desk)
         # Said below, to the person who asked, and not in the log as well.
         told_names.add(name)
         job = self._add(desk, options)
@@ -56,6 +59,10 @@ class Add(Verb):
             desk.dump(job_as_dict(job))
             return
         desk.say(desk.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, desk.now())}"))
+
+    def _refuse_newer_schema(self, desk: Desk) -> None:
+        with open_queue(desk.using) as queue:
+            refuse_breaking_migration(queue.cursor, schema=queue.schema)
 
     def _add(self, desk: Desk, options: Options) -> Job:
         return api.add_job(

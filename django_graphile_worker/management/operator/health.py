@@ -33,8 +33,9 @@ class ShowStatus(Verb):
     description = (
         f"Counts jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check "
         "it fails, and names the job, when fewer workers are alive than --min-workers, when a job has been ready for "
-        "longer than --max-age, when more jobs than --max-failed have failed for good, or when a silent worker still "
-        "holds jobs. This is about the whole queue: whether one worker process lives, runworker --health-file tells."
+        "longer than --max-age, when more jobs than --max-failed have failed for good, when a silent worker still "
+        "holds jobs, or when another program has changed the schema so that this one cannot work on it. This is about "
+        "the whole queue: whether one worker process lives, runworker --health-file tells."
     )
     examples = ("", "--watch", "--check --max-age 15m --max-failed 100 --min-workers 2", "--check --task billing:send")
 
@@ -105,7 +106,7 @@ def _watch(desk: Desk, tasks: tuple[str, ...], seconds: float) -> None:
 
 def find_problems(status: Status, options: Options) -> list[str]:
     """What is wrong, in words."""
-    problems = []
+    problems = [] if status.schema_problem is None else [f"the schema: {status.schema_problem.rstrip('.')}"]
     alive, wanted = len(status.workers("alive")), options["min_workers"]
     if alive < wanted:
         problems.append(f"{counted(alive, 'worker')} alive instead of {wanted}")
@@ -152,6 +153,8 @@ def _as_text(desk: Desk, status: Status) -> str:
         ("workers silent", Cell(str(silent), style.ERROR if silent else None)),
         ("other holders", str(len(status.workers("unregistered")))),
     ]
+    if status.schema_problem is not None:
+        pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
     if status.unserved:
         pairs.append(("no worker has", Cell(_unserved(status), style.WARNING)))
     return tables.facts(pairs)

@@ -99,9 +99,9 @@ class Sweep(Verb):
     description = (
         "Does what every running worker does now and then: frees what workers hold that have not beaten for "
         "WORKER_TIMEOUT (their jobs get the attempt back), and what unregistered holders have held for four hours. "
-        "For when no worker runs, or there is no time to wait for one. Silent workers are watched for half of "
-        "WORKER_TIMEOUT first: after the database's clock was set, or the database was away, the living seem dead "
-        "until they beat again."
+        "For when no worker runs, or there is no time to wait for one. Silent workers are watched for two of their "
+        "heartbeat intervals first: after the database's clock was set, or the database was away, the living seem "
+        "dead until they beat again."
     )
     examples = ("--dry-run", "", "--at-once")
 
@@ -114,19 +114,18 @@ class Sweep(Verb):
         )
 
     def run(self, desk: Desk, options: Options) -> None:
-        if not options["at_once"]:
-            self._watch(desk)
-        swept = sweep(desk.using, is_rehearsal=options["dry_run"])
+        dead = None if options["at_once"] else self._watch(desk)
+        swept = sweep(desk.using, dead, is_rehearsal=options["dry_run"])
         if desk.is_json:
             desk.dump({**swept._asdict(), "dry_run": options["dry_run"]})
             return
         self._tell(desk, swept, "Would free" if options["dry_run"] else "Freed")
 
-    def _watch(self, desk: Desk) -> None:
+    def _watch(self, desk: Desk) -> list[rescue.LateWorker]:
         def tell(silent: int, seconds: float) -> None:
             desk.note(f"Watching {counted(silent, 'silent worker')} for {seconds:g} s, in case of a beat after all ...")
 
-        watch_the_silent(desk.using, timeout=conf.current().worker_timeout, on_begin=tell)
+        return watch_the_silent(desk.using, timeout=conf.current().worker_timeout, on_begin=tell)
 
     def _tell(self, desk: Desk, swept: Swept, verb: str) -> None:
         if not any(swept):
@@ -139,22 +138,25 @@ class Sweep(Verb):
         desk.say(desk.style.SUCCESS(f"{verb} {of_dead}, {stale}."))
 
 
-def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
-    """Free what the dead hold, in one transaction; a rehearsal does it too, and takes it back."""
+def sweep(using: str | None, dead: Sequence[rescue.LateWorker] | None = None, *, is_rehearsal: bool = False) -> Swept:
+    """Free what the dead hold, in one transaction; a rehearsal does it too, and takes it back.
+
+    Without ``dead``, everybody is who is silent at this moment.
+    """
     settings = conf.current()
     with open_queue(using) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_blindness()
         recovered = rescue.recover(
-            queue.cursor, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
+            queue.cursor, dead, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
         unlocked = rescue.release_stale_locks(queue.cursor, schema=queue.schema)
-        dead, job_ids, queue_ids = recovered[:3]
+        dead_worker_ids, job_ids, queue_ids = recovered[:3]
         freed = len(job_ids) + len(queue_ids) + unlocked.jobs + unlocked.queues
         if freed and settings.notify:
             rescue.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
-    swept = Swept(dead, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)
+    swept = Swept(dead_worker_ids, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)
     if not is_rehearsal:
         _announce(swept, recovered.exhausted + unlocked.exhausted, database=queue.alias)
     return swept

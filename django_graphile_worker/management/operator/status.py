@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django_graphile_worker import conf
+from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.fleet import running_jobs, worker_state
@@ -16,6 +17,9 @@ from django_graphile_worker.sql.inspection.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.holders import Holder, holders
 from django_graphile_worker.sql.inspection.unserved import UnservedTask, unserved_tasks
+from django_graphile_worker.sql.installer import foreign_functions
+from django_graphile_worker.sql.jobs import Cursor
+from django_graphile_worker.sql.ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import MINUTE, Row
 
 # Nobody acts differently on eleven thousand than on ten.
@@ -35,6 +39,8 @@ class Status:
     holders: Sequence[Holder]
     unserved: Sequence[UnservedTask]
     recent: Sequence[Row]
+    # What is wrong with the schema itself, None when nothing is.
+    schema_problem: str | None
 
     @property
     def waiting_seconds(self) -> float:
@@ -86,4 +92,16 @@ def read_status(desk: Desk, tasks: tuple[str, ...] = ()) -> Status:
                 for task in tasks or (statistics.ALL_TASKS,)
                 for row in statistics.read(cursor, schema=schema, period=MINUTE, since=since, task=task)
             ],
+            schema_problem=_schema_problem(cursor, schema),
         )
+
+
+def _schema_problem(cursor: Cursor, schema: str) -> str | None:
+    try:
+        refuse_breaking_migration(cursor, schema=schema)
+    except BreakingMigrationError as error:
+        return str(error)
+    replaced = sorted({function.name for function in foreign_functions(cursor, schema=schema)})
+    if replaced:
+        return f"{', '.join(replaced)} of another program (manage.py graphile_worker repair puts ours back)"
+    return None

@@ -11,6 +11,7 @@ from django_graphile_worker.management.operator.granting import Grants
 from django_graphile_worker.management.operator.health import ShowStatus
 from django_graphile_worker.management.operator.listing import Jobs, Show
 from django_graphile_worker.management.operator.maintenance import Cleanup
+from django_graphile_worker.management.operator.repairing import Repair
 from django_graphile_worker.management.operator.rescue import Sweep, Unlock
 from django_graphile_worker.management.operator.running import Run
 from django_graphile_worker.management.operator.tasks import Tasks
@@ -35,6 +36,7 @@ VERBS: tuple[Verb, ...] = (
     Unlock(),
     Sweep(),
     Cleanup(),
+    Repair(),
     Grants(),
 )
 

@@ -392,7 +392,7 @@ class TestRecovery:
         make_job("quick", queue_name="q", locked_by=dead, attempts=1)
         make_queue("q", locked_by=dead)
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         job = Job.objects.get()
         assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
@@ -402,7 +402,7 @@ class TestRecovery:
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         dead = f"{workers.WORKER_PREFIX}dead"
-        job_id = make_job("quick", locked_by=dead, attempts=1, max_attempts=1, updated_at=minutes_ago(1))
+        job_id = make_job("quick", locked_by=dead, attempts=1, max_attempts=1, last_error="It died.")
         with raw_connection().cursor() as cursor:
             workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
             cursor.execute(
@@ -410,7 +410,7 @@ class TestRecovery:
                 [job_id],
             )
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         heard: list[dict[str, Any]] = []
 
         def hear(**kwargs: Any) -> None:
@@ -439,7 +439,7 @@ class TestRecovery:
             updated_at=minutes_ago(300),
         )
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         worker.announcer.step()
         (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -459,7 +459,7 @@ class TestRecovery:
         self, runner: Build, lost_index: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
 
         def sweep() -> list[str]:
             caplog.clear()
@@ -476,7 +476,7 @@ class TestRecovery:
 
     def test_is_silent_where_all_indexes_are_there(self, runner: Build, caplog: pytest.LogCaptureFixture) -> None:
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         for _ in range(3):
             worker.recovery.step()
         worker.announcer.step()
@@ -493,7 +493,7 @@ class TestRecovery:
         with raw_connection().cursor() as cursor:
             workers.register_worker(cursor, living, {}, schema=worker_schema)
             workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
         assert {row[0] for row in rows} == {living, worker.worker_id}

@@ -44,7 +44,7 @@ def worker() -> Iterator[SteppedRunner]:
     """One whose beats have come through for a while."""
     with stepped_runners(quick) as make:
         worker = make()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         yield worker
 
 
@@ -104,18 +104,18 @@ def test_sweep__is_one_statement_when_nobody_is_dead(worker: SteppedRunner) -> N
         worker.recovery.step()
     said = overhear(worker.recovery._database)
     worker.recovery.step()
-    assert said == ["cursor", "dead-workers"]
+    assert said == ["cursor", "look-at-fleet"]
 
 
-def test_beat__is_one_statement_whatever_was_done(worker: SteppedRunner, wait_until: Wait) -> None:
+def test_beat__is_one_statement_beside_its_proof_whatever_was_done(worker: SteppedRunner, wait_until: Wait) -> None:
     """Statistics and everything else are written on other connections: nothing delays a beat."""
     said = overhear(worker.heartbeat._database)
     worker.heartbeat.step()
-    assert said == ["cursor", "beat"]
+    assert said == ["cursor", "beat", "cursor", "proof"]
     make_job("quick")
     worker.fetcher.step()
     wait_until(lambda: worker.slots.is_idle)
     worker.releaser.step()
     said.clear()
     worker.heartbeat.step()
-    assert said == ["cursor", "beat"]
+    assert said == ["cursor", "beat", "cursor", "proof"]

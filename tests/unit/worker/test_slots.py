@@ -217,7 +217,7 @@ def test_stretch__is_given_back_from_the_job_on_that_may_not_begin() -> None:
         on_outcome=outcomes.append,
         on_queue_done=note_queue,
         on_hungry=lambda: None,
-        may_begin=lambda: next(answers),
+        may_begin=lambda claim: next(answers),
     )
     claims = [claim(number) for number in (3, 2, 1)]
     slots.submit([Stretch(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
