@@ -98,6 +98,7 @@ def read_status(desk: Desk, tasks: tuple[str, ...] = ()) -> Status:
                 for task in tasks or (statistics.ALL_TASKS,)
                 for row in statistics.read(cursor, schema=schema, period=MINUTE, since=since, task=task)
             ],
+            schema_problem=_schema_problem(cursor, schema),
         )
 
 
