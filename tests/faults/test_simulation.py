@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -22,7 +23,7 @@ def connection(world: World) -> Iterator[psycopg.Connection[object]]:
         yield connection
 
 
-def play(connection: psycopg.Connection[object], schema: str, seeds: range, **hardship: bool) -> None:
+def play(connection: psycopg.Connection[object], schema: str, seeds: range, **hardship: Any) -> None:
     for seed in seeds:
         Simulation(connection, schema, seed, **hardship).run(STEPS)
 
