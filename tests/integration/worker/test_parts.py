@@ -104,7 +104,7 @@ class TestFetcher:
     def test_large_payloads_are_not_hoarded(self, runner: Build) -> None:
         worker = runner()
         worker.slots._finished[0], worker.slots._busy_seconds[0] = 1000, 0.01
-        worker.fetcher._pace._characters = pace.CHARACTERS_AHEAD // 10
+        worker.fetcher._pace._size = pace.BYTES_AHEAD // 10
         assert worker.fetcher._pace.ahead(1000) == 10
 
     def test_sleeps_until_the_next_job_is_due(self, runner: Build) -> None:
@@ -372,7 +372,7 @@ class TestHeartbeat:
         if way == "_glancer":
             take_and_lose.learn_from = take.learn_from  # type: ignore[attr-defined]
             monkeypatch.setattr(
-                worker.claimer, "_claim", lambda *arguments: Claimed(claims=[], seconds_until_next=None, was_full=False)
+                worker.claimer, "_claim", lambda **limits: Claimed(claims=[], seconds_until_next=None, has_more=False)
             )
         worker.fetcher.step()
         wait_until(lambda: worker.slots.is_idle)
