@@ -81,7 +81,7 @@ set attempts = case
     run_at = case
         when orphan.recoveries = 1 then job.run_at
         else greatest(job.run_at, coalesce(%(now)s::timestamptz, now()))
-            + interval '1 second' * exp(least(orphan.recoveries, 10)) * (0.5 + random()) end,
+            + interval '1 second' * exp(least(orphan.recoveries, 10)) * (0.5::float8 + random()) end,
     last_error = format(
         'The worker %%s died while it held this job (%%s).', :SCHEMA._private_worker_of(job.locked_by),
         case when orphan.recoveries = 1 then 'the first time'
@@ -122,7 +122,7 @@ set locked_by = null,
     run_at = greatest(job.run_at, coalesce(%(now)s::timestamptz, now())),
     last_error = case when stale.was_cancelled then job.last_error else format(
         'The worker %%s had held this job for %%s hours and was taken for dead.',
-        stale.locked_by, round(stale.seconds::numeric / 3600, 1)) end
+        stale.locked_by, round(stale.seconds::numeric / 3600::numeric, 1)) end
 from stale
 where job.ctid = stale.tid
 returning job.id, not stale.was_cancelled and job.attempts >= job.max_attempts as is_exhausted,
