@@ -16,6 +16,11 @@ def final_remark(attempts: int, max_attempts: int) -> str:
     return f"Not tried again after attempt {attempts} of {max_attempts}." if attempts < max_attempts else ""
 
 
+def was_given_up(last_error: str | None) -> bool:
+    """Tell whether our worker wrote that the job is not to be tried again, whatever attempts were left."""
+    return bool(last_error and _REMARK.search(last_error))
+
+
 def attempts_made(attempts: int, max_attempts: int, last_error: str | None) -> int:
     """How many attempts a job has really had."""
     if attempts < max_attempts or not last_error:

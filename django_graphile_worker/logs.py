@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from django_graphile_worker import signals
+from django_graphile_worker import conf, signals
 from django_graphile_worker.durations import spoken
 from django_graphile_worker.escaping import escaped, shown
 from django_graphile_worker.jobs import Job
@@ -153,10 +153,16 @@ def _tell_job(
 
 
 def _placed(template: str, about: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The template and its first arguments, with the database in front where a process works on several."""
-    if served_databases.are_several and about.get("database"):
-        return f"[%s] {template}", [shown(about["database"])]
-    return template, []
+    """The template and its first arguments, with the place in front where a process works on several."""
+    place = _place(about)
+    return (f"[%s] {template}", [shown(place)]) if place else (template, [])
+
+
+def _place(about: Mapping[str, Any]) -> str | None:
+    """Which database, or installation where these are named, a line is about, where that is a question."""
+    if not served_databases.are_several:
+        return None
+    return about.get("installation" if conf.are_installations_named() else "database")
 
 
 def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
@@ -169,6 +175,7 @@ def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object
         "outcome": outcome,
         "worker_id": about.get("worker_id", ""),
         "database": about.get("database", ""),
+        "installation": about.get("installation", ""),
     }
 
 
@@ -236,6 +243,15 @@ def _jobs_recovered(*, job_ids: Sequence[int] = (), **arguments: Any) -> None:
     (_recovered_jobs if job_ids else _recovered_nothing)(job_ids=job_ids, **arguments)
 
 
+def _tasks_unserved(*, identifiers: Sequence[str] = (), **arguments: Any) -> None:
+    from django_graphile_worker.registry import tasks
+    from django_graphile_worker.suggestions import did_you_mean
+
+    hints = {name: did_you_mean(name, tasks.identifiers()) for name in identifiers}
+    told = [f"{name} ({hint})" if hint and name not in tasks else name for name, hint in hints.items()]
+    _unserved(identifiers=told, **arguments)
+
+
 class _Lenient(dict[str, str]):
     """The arguments of a template: a line with a gap is better than no line."""
 
@@ -281,6 +297,8 @@ _recovered_nothing = _event(_worker, logging.WARNING, "removed dead workers, whi
 
 _answered = _event(_database, logging.INFO, "the database answers again after %(duration)s")
 
+_unserved = _event(_worker, logging.WARNING, "jobs wait for tasks that no live worker has: %(identifiers)s")
+
 _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _event(
         _worker, logging.INFO, "worker %(worker_id)s started on %(database)s: %(concurrency)s at a time"
@@ -309,6 +327,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
         "stay locked until the worker's lease is over, and run again then",
     ),
     "jobs_recovered": _jobs_recovered,
+    "tasks_unserved": _tasks_unserved,
     "stale_locks_released": _event(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
     "cron_started": _event(_cron, logging.INFO, "cron started: %(items)s"),
     "cron_scheduled": _event(_cron, logging.INFO, "cron scheduled %(identifiers)s for %(tick)s"),

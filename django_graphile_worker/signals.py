@@ -97,3 +97,5 @@ database_trouble = Event("worker_id", "database", "action", "error", "retry_in")
 database_answered = Event("worker_id", "database", "duration")
 # The worker schema has not all its indexes, so jobs are found slowly: told once by each worker.
 indexes_missed = Event("worker_id", "database", "missing", "incomplete")
+# Jobs wait for tasks that no live worker has: each name is told once by each worker.
+tasks_unserved = Event("worker_id", "database", "identifiers")

@@ -41,7 +41,8 @@ def not_installed(alias: str, schema: str) -> str:
     option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
     return (
         f"Expected the worker schema {schema!r} in the database {alias!r}, got none, or an incomplete one. "
-        f'Run "manage.py migrate graphile_worker{option}".'
+        f'Run "manage.py migrate graphile_worker{option}". If GRAPHILE_WORKER["SCHEMA"] was changed, '
+        f'"manage.py check --database {alias}" says what to do.'
     )
 
 

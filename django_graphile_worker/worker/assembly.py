@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from psycopg import errors
 
 from django_graphile_worker import signals
-from django_graphile_worker.conf import Settings
+from django_graphile_worker.conf import DEFAULT, Settings
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
+from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.announcer import Announcer
@@ -37,6 +38,7 @@ from django_graphile_worker.worker.slots import Slots
 from django_graphile_worker.worker.statistics import StatisticsRecorder
 from django_graphile_worker.worker.stretches import Stretch, interrupted
 from django_graphile_worker.worker.tally import Tally
+from django_graphile_worker.worker.unserved import FIRST_LOOK, UnservedTasks
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
@@ -56,12 +58,14 @@ class Assembly:
         settings: Settings,
         using: str,
         *,
+        installation: str = DEFAULT,
         registry: Registry = registered_tasks,
         cron_items: Sequence[CronItem] = (),
         version: str = "",
     ) -> None:
         self.settings = settings
         self.using = using
+        self.installation = installation
         self.worker_id = new_worker_id()
         self.tasks = selected_tasks(registry, settings)
         self.cron_items = tuple(cron_items)
@@ -73,6 +77,11 @@ class Assembly:
         self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         self._build()
 
+    @property
+    def label(self) -> str:
+        """What tells it from the other workers of this process."""
+        return Place(self.using, self.installation, self.settings).label
+
     def _build(self) -> None:
         """From the bottom up: each part is given what it calls."""
         settings = self.settings
@@ -80,7 +89,9 @@ class Assembly:
         self.tally = Tally()
         self.claiming = claiming = self._database("fetcher")
         self.claimer = Claimer(claiming, settings, self.tasks, worker_id=self._worker_id, notify=settings.notify)
-        self.executor = Executor(settings=settings, using=self.using, tasks=self.claimer.task_of)
+        self.executor = Executor(
+            settings=settings, using=self.using, installation=self.installation, tasks=self.claimer.task_of
+        )
         self.news = self._build_news()
         self.releaser = self._build_releaser()
         self.slots = Slots(
@@ -103,12 +114,24 @@ class Assembly:
             on_trouble=self.news.trouble,
         )
         self.cron = self._build_cron() if self.cron_items else None
+        self.unserved = UnservedTasks(
+            database=self._database("unserved-tasks"),
+            timeout=settings.worker_timeout,
+            on_found=lambda names: self.news.tell(signals.tasks_unserved, identifiers=tuple(names)),
+            first_look=FIRST_LOOK,
+        )
+
+    def dead_parts(self) -> list[str]:
+        """The parts whose thread ended though nobody asked them to."""
+        parts = (self.announcer, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
+        return [part.name for part in parts if part is not None and part.has_died]
 
     def _build_news(self) -> News:
         return News(
             self.announcer,
             worker_id=self._worker_id,
             database=self.using,
+            installation=self.installation,
             job_of=self._job_of,
             troubles=self._troubles,
         )
@@ -278,6 +301,7 @@ class Assembly:
         return {
             **about_this_process(self._version),
             "database": self.using,
+            "installation": self.installation,
             "schema": self.settings.schema,
             "concurrency": self.settings.concurrency,
             "tasks": sorted(self.tasks),

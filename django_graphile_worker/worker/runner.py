@@ -126,7 +126,7 @@ class Runner(Assembly):
 
     def _outer_services(self) -> list[Service]:
         """Those that bring work in, to others or to this one: they stop first."""
-        services = (self.recovery, self.cron, self.fetcher)
+        services = (self.recovery, self.cron, self.unserved, self.fetcher)
         return [service for service in services if service is not None]
 
     def _prepare(self) -> None:

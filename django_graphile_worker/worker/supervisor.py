@@ -197,7 +197,9 @@ class Supervisor:
         child.forget()
         child.has_started, tells_start = self._context.Pipe(duplex=False)
         child.process = self._context.Process(
-            target=_child_main, args=(self._main, self._arguments, tells_start), name=f"graphile-worker-{child.place}"
+            target=_child_main,
+            args=(self._main, self._arguments | {"place": child.place}, tells_start),
+            name=f"graphile-worker-{child.place}",
         )
         child.process.start()
         tells_start.close()

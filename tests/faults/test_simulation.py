@@ -62,6 +62,47 @@ def test_outage__whoever_is_back_first_does_not_bury_the_others(
     assert simulation.query("select id from {schema}._private_workers") == [(first.worker_id(),)]
 
 
+def go_through_an_outage(
+    simulation: Simulation, cut_off: list[SimulatedWorker], *, begins: float, seconds: float
+) -> list[int]:
+    """Everybody beats as promised, tries again soon after a failure, and looks at the others all the time."""
+    failing: list[SimulatedWorker] = []
+    for number, worker in enumerate(simulation.workers):
+        worker.next_beat = number * BEAT / len(simulation.workers)
+    for second in range(int(2 * TIMEOUT + seconds)):
+        simulation.seconds += 1.0
+        failing = cut_off if begins <= second < begins + seconds else []
+        for worker in simulation.workers:
+            simulation.fate_of_statement = lambda: "lost before" if worker in failing else "done"  # type: ignore[method-assign]  # noqa: B023
+            if worker.is_beat_due:
+                simulation._attempt(worker.beat)
+            if second % 3 == 0:
+                simulation._attempt(worker.sweep)
+    return [worker.generation for worker in simulation.workers]
+
+
+@pytest.mark.parametrize("phase", range(0, int(BEAT), 2))
+def test_outage__that_is_shorter_than_the_lease_by_a_beat_costs_nobody_its_lease(
+    connection: psycopg.Connection[object], world: World, phase: int
+) -> None:
+    """Whenever it begins between two beats: whoever is back first sees that the others are silent."""
+    simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
+    outage = TIMEOUT - BEAT
+    assert go_through_an_outage(simulation, simulation.workers, begins=30.0 + phase, seconds=outage) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("phase", range(0, int(BEAT), 3))
+def test_outage__of_one_worker_alone_leaves_it_time_to_come_back(
+    connection: psycopg.Connection[object], world: World, phase: int
+) -> None:
+    """The others go on watching it; until its next try it is silent for a beat, the outage and a retry."""
+    simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
+    outage = TIMEOUT - BEAT - BEAT / 5 - 1.0
+    assert go_through_an_outage(simulation, simulation.workers[:1], begins=30.0 + phase, seconds=outage) == [0, 0, 0]
+    # Longer than the lease is too long.
+    assert go_through_an_outage(simulation, simulation.workers[:1], begins=30.0, seconds=2 * TIMEOUT) == [1, 0, 0]
+
+
 @pytest.mark.parametrize("hardship", HARDSHIPS[1:], ids=lambda hardship: " ".join(hardship))
 def test_simulation__under_a_hardship(
     connection: psycopg.Connection[object], world: World, hardship: dict[str, bool]

@@ -61,7 +61,8 @@ class TestErrors:
                 act()
         assert str(refused.value) == (
             "Expected the worker schema 'not_there' in the database 'default', got none, or an incomplete one. "
-            'Run "manage.py migrate graphile_worker".'
+            'Run "manage.py migrate graphile_worker". If GRAPHILE_WORKER["SCHEMA"] was changed, '
+            '"manage.py check --database default" says what to do.'
         )
 
     def test_what_the_database_refuses_is_an_invalid_job(self, monkeypatch: pytest.MonkeyPatch) -> None:

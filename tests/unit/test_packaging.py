@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -65,6 +66,38 @@ def test_wheel__contains_nothing_else(wheel: zipfile.ZipFile) -> None:
 def test_wheel__needs_three_packages_and_no_more(metadata: Message) -> None:
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(needed) == ["django>=5.2", "psycopg>=3.2.10"]
+
+
+def test_wheel__has_no_extra_that_no_code_uses(metadata: Message) -> None:
+    extras = metadata.get_all("Provides-Extra", [])
+    assert sorted(extras) == ["msgspec", "pydantic"]
+    sources = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    assert all(f'"{extra}" in sys.modules' in sources for extra in extras)
+
+
+def test_wheel__says_where_the_project_is(metadata: Message) -> None:
+    urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
+    assert {"Repository", "Documentation", "Changelog", "Issues"} == set(urls)
+    assert all(url.startswith(urls["Repository"]) for url in urls.values())
+
+
+def test_readme__has_links_that_work_anywhere(metadata: Message) -> None:
+    """A package index shows it without the files beside it."""
+    urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
+    raw = urls["Repository"].replace("github.com", "raw.githubusercontent.com")
+    targets = re.findall(r"\]\(([^)]*)\)", (CHECKOUT / "README.md").read_text(encoding="utf-8"))
+    assert targets
+    for target in targets:
+        assert target.startswith("https://"), target
+        for base in (f"{urls['Repository']}/blob/main/", f"{raw}/main/"):
+            if target.startswith(base):
+                assert (CHECKOUT / target.removeprefix(base)).exists(), target
+
+
+def test_hints_of_checks__name_no_file_that_an_installed_user_does_not_have() -> None:
+    folder = PACKAGE / "checks"
+    hints = [line for path in folder.rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [line for line in hints if re.search(r"(?<!main/)\bdocs/[a-z]", line)] == []
 
 
 def test_wheel__carries_its_license(wheel: zipfile.ZipFile, metadata: Message) -> None:

@@ -83,6 +83,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "leftover_state_found",
         "results_refused",
         "claim_lost",
+        "tasks_unserved",
     }
 
 
@@ -367,6 +368,15 @@ def test_dead_workers_are_told_with_their_jobs__if_they_had_any(caplog: pytest.L
     assert caplog.messages == [
         "recovered the jobs 4, 5 of dead workers: v",
         "removed dead workers, which held no jobs: v, u",
+    ]
+
+
+def test_tasks_without_a_worker_are_told__with_the_name_that_was_probably_meant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    send("tasks_unserved", worker_id="w", database="default", identifiers=("send_recipt", "zzz"))
+    assert caplog.messages == [
+        "jobs wait for tasks that no live worker has: send_recipt (Did you mean 'send_receipt'?), zzz"
     ]
 
 

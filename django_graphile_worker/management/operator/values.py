@@ -54,10 +54,21 @@ def _not_negative(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.1 <= number <= 86_400:
+        raise ValueError(f"expected a number of seconds from 0.1 to 86400, got {text!r}")
+    return number
+
+
 job_id: Callable[[str], int] = _option("job id", _job_id)
 positive: Callable[[str], int] = _option("number", _positive)
 whole: Callable[[str], int] = _option("number", _whole)
 not_negative: Callable[[str], int] = _option("number", _not_negative)
+seconds: Callable[[str], float] = _option("seconds", _seconds)
 period: Callable[[str], timedelta] = _option("period", times.parse_period)
 run_at: Callable[[str], datetime | timedelta] = _option("time", times.parse_run_at)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.inspection.walks import MOST_LEVELS, MOST_TASKS, PARTS
@@ -33,10 +34,13 @@ def _per_level(condition: str) -> str:
 BACKLOG = f"""/* gw:task-backlog */
 select task.identifier, ready.number, extract(epoch from now() - ready.oldest)::float8,
     failing.retrying, failing.failed
-from (select id, identifier from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
+from (
+    select id, identifier from :SCHEMA._private_tasks
+    where identifier = any (%(tasks)s::text[]) order by id limit {MOST_TASKS}) as task
 cross join lateral (
     select count(*) as number, min(greatest(run_at, '0001-01-02')) as oldest
-    from ({" union all ".join(f"({_per_level(condition)} limit %(most)s)" for condition in PARTS.values())}) as job
+    from ({" union all ".join(f"({_per_level(condition)} limit %(most_of_part)s)" for condition in PARTS.values())})
+        as job
 ) as ready
 cross join lateral (
     select count(*) filter (where is_available) as retrying, count(*) filter (where not is_available) as failed
@@ -50,8 +54,17 @@ cross join lateral (
 ) as failing"""
 
 
+TASKS = f"/* gw:task-names */ select identifier from :SCHEMA._private_tasks order by id limit {MOST_TASKS}"
+
+
+def task_names(cursor: Any, *, schema: str) -> list[str]:
+    """The tasks that the database knows."""
+    cursor.execute(statement(TASKS, schema))
+    return [name for (name,) in cursor.fetchall()]
+
+
 class TaskBacklog(NamedTuple):
-    """What waits for one task; numbers are at most one more than is counted."""
+    """What waits for one task; numbers are at most one more than is counted, and in a glance none is counted."""
 
     task_identifier: str
     ready: int
@@ -60,9 +73,16 @@ class TaskBacklog(NamedTuple):
     failed: int
 
 
-def task_backlogs(cursor: Any, *, schema: str) -> list[TaskBacklog]:
-    """Every task's backlog."""
-    cursor.execute(statement(BACKLOG, schema), {"most": MOST_COUNTED + 1})
+def glance_at_backlogs(cursor: Any, tasks: Sequence[str], *, schema: str) -> list[TaskBacklog]:
+    """Which of these tasks have something waiting, and since when: of each kind of jobs only the first is looked at."""
+    cursor.execute(statement(BACKLOG, schema), {"tasks": list(tasks), "most": 1, "most_of_part": MOST_LEVELS})
+    return [TaskBacklog._make(row) for row in cursor.fetchall()]
+
+
+def task_backlogs(cursor: Any, tasks: Sequence[str], *, schema: str) -> list[TaskBacklog]:
+    """How much waits for each of these tasks."""
+    most = MOST_COUNTED + 1
+    cursor.execute(statement(BACKLOG, schema), {"tasks": list(tasks), "most": most, "most_of_part": most})
     return [TaskBacklog._make(row) for row in cursor.fetchall()]
 
 

@@ -100,7 +100,7 @@ class TestWhatIsClaimed:
             make_job()
         claimed = claim(max_jobs=3)
         assert len(claimed.claims) == 3
-        assert claimed.was_full
+        assert claimed.has_more
 
     def test_forbidden_flags_are_stepped_over(self, claim: Callable[..., Claimed]) -> None:
         make_job(flags={"heavy": True})
@@ -126,7 +126,7 @@ class TestWhatIsClaimed:
         assert claimed.seconds_until_next == pytest.approx(600, abs=5)
 
     def test_nothing_scheduled_is_told_as_such(self, claim: Callable[..., Claimed]) -> None:
-        assert claim() == Claimed(claims=[], seconds_until_next=None, was_full=False)
+        assert claim() == Claimed(claims=[], seconds_until_next=None, has_more=False)
 
     def test_now_can_be_given(self, claim: Callable[..., Claimed]) -> None:
         job_id = make_job(run_at=datetime(2040, 1, 1, tzinfo=UTC))

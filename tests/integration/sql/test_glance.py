@@ -23,7 +23,7 @@ def look(worker_schema: str) -> Look:
     def look(*tasks: str, **options: Any) -> list[Claim]:
         task_ids = int_array(make_task(task) for task in tasks or ("task",)).encode()
         parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 10} | options
-        return glance.take_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
+        return glance.take_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters).claims
 
     return look
 

@@ -8,14 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from django.test import override_settings
 
-from django_graphile_worker import add_job, signals
-from django_graphile_worker.exceptions import SchemaError, WorkerDiedError
+from django_graphile_worker import add_job, probe, signals
+from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError, WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import indexes, workers
 from django_graphile_worker.sql.claims import Claimed
@@ -23,6 +24,7 @@ from django_graphile_worker.worker import fetcher as fetching
 from django_graphile_worker.worker import pace
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.deadline import Watchdog
+from django_graphile_worker.worker.healthfile import HealthFile, kept_up
 from django_graphile_worker.worker.listener import Listener, announces_jobs
 from django_graphile_worker.worker.runner import never
 from tests.conftest import PATIENCE
@@ -102,7 +104,7 @@ class TestFetcher:
     def test_large_payloads_are_not_hoarded(self, runner: Build) -> None:
         worker = runner()
         worker.slots._finished[0], worker.slots._busy_seconds[0] = 1000, 0.01
-        worker.fetcher._pace._characters = pace.CHARACTERS_AHEAD // 10
+        worker.fetcher._pace._size = pace.BYTES_AHEAD // 10
         assert worker.fetcher._pace.ahead(1000) == 10
 
     def test_sleeps_until_the_next_job_is_due(self, runner: Build) -> None:
@@ -370,7 +372,7 @@ class TestHeartbeat:
         if way == "_glancer":
             take_and_lose.learn_from = take.learn_from  # type: ignore[attr-defined]
             monkeypatch.setattr(
-                worker.claimer, "_claim", lambda *arguments: Claimed(claims=[], seconds_until_next=None, was_full=False)
+                worker.claimer, "_claim", lambda **limits: Claimed(claims=[], seconds_until_next=None, has_more=False)
             )
         worker.fetcher.step()
         wait_until(lambda: worker.slots.is_idle)
@@ -441,7 +443,7 @@ class TestRecovery:
         worker.recovery.step()
         worker.announcer.step()
         (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 144")
+        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 4 h 1 min ")
         assert "WorkerDiedError: The worker worker-node had held this job for 4.0 hours" in line.getMessage()
 
     @pytest.fixture
@@ -678,3 +680,46 @@ class TestStarting:
             with pytest.raises(SchemaError, match=r"manage\.py migrate graphile_worker"):
                 worker.prepare()
             worker.close()
+
+
+def test_tasks_that_no_live_worker_has__are_told_once_by_name(runner: Build) -> None:
+    told: list[tuple[str, ...]] = []
+
+    def remember(identifiers: tuple[str, ...], **kwargs: Any) -> None:
+        told.append(identifiers)
+
+    signals.tasks_unserved.connect(remember)
+    try:
+        worker = runner()
+        make_job("quick")
+        make_job("typo")
+        assert worker.unserved.step() == 15.0, "workers that start together have registered by then"
+        for name in ("other", None, None):
+            worker.unserved.step()
+            worker.announcer.step()
+            if name:
+                make_job(name)
+        assert told == [("typo",), ("other",)]
+    finally:
+        signals.tasks_unserved.disconnect(remember)
+
+
+def test_a_part_whose_thread_died__makes_the_health_file_old(runner: Build, tmp_path: Path) -> None:
+    worker = runner()
+    health = HealthFile(tmp_path / "health", [worker])
+    assert health.step() == 5.0
+    assert probe.problems(str(tmp_path / "health"), must_be_ready=True) == []
+    (tmp_path / "health").unlink()
+    worker.heartbeat._thread = threading.Thread()
+    assert worker.dead_parts() == ["heartbeat"]
+    health.step()
+    assert not (tmp_path / "health").exists()
+    worker.heartbeat._thread = None
+
+
+def test_a_health_file_that_cannot_be_written__is_told_at_the_start(runner: Build, tmp_path: Path) -> None:
+    with pytest.raises(
+        GraphileWorkerError, match=r"^--health-file: expected a file that can be written, got '.*/no/h'"
+    ):
+        with kept_up(tmp_path / "no" / "h", [runner()]):
+            raise AssertionError("it must not begin")

@@ -114,7 +114,7 @@ def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., 
     for number in range(1, 6):
         here.keep(number)
         wait_until(lambda number=number: here.slots.totals()[0] == number and here.slots.is_idle)
-        wait_until(lambda: sum(here.slots._is_resting) == len(here.slots._threads) - 1)
+        wait_until(lambda: here.slots._resting == len(here.slots._threads) - 1)
     assert len(here.slots._threads) == 2
     assert len(here.fetchers) == 6
 
