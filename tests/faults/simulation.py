@@ -37,6 +37,8 @@ BEAT, TIMEOUT = 10.0, 60.0
 PROMISES = [(BEAT, TIMEOUT), (3.0, 20.0), (30.0, 240.0)]
 # How many jobs and queues, of which some are used by many.
 JOBS, QUEUES = 14, 3
+# The database's times are whole microseconds; a lease of exactly its length is over.
+ROUNDING = 1e-3
 # The parameters by which a statement is told the time of the jobs, and the database's own.
 TIMES = ("now", "moment")
 # The statements that begin a lease or make it longer.
@@ -325,7 +327,7 @@ class Simulation:
         as often as they promise keep their leases.
         """
         beat, timeout = self.promise_of(int(worker_id.split("-")[2]))
-        return self.seconds - self.beats[worker_id] < (2 * beat if self.sets_clock else timeout)
+        return self.seconds - self.beats[worker_id] < (2 * beat if self.sets_clock else timeout) - ROUNDING
 
     def note_start(self, running: Running) -> None:
         """The invariants, at the moment at which they can break."""

@@ -78,9 +78,12 @@ class World:
             yield world
 
     def prepare(self) -> None:
+        self.prepare_history()
+        self.query(LEASES)
+
+    def prepare_history(self) -> None:
         self.query(history.TABLE)
         self.query(EFFECTS)
-        self.query(LEASES)
 
     def clean(self) -> None:
         """Forget everything, but for what says which schema is installed."""
