@@ -172,9 +172,10 @@ class Cron(Service):
         self._find_backlogs(minute, now)
         behind = {backlog.item.name for backlog in self._backlogs}
         due = [item for item in self._timetable.due(minute, self._tell_trouble) if item.name not in behind]
-        waiting = [item for item in due if item.name in self._undecided] if self._undecided else []
-        self._undecided.add(minute, waiting)
-        if due and not self._fire_all([item for item in due if item not in waiting] if waiting else due, minute):
+        if self._undecided:
+            self._undecided.add(minute, [item for item in due if item.name in self._undecided])
+            due = [item for item in due if item.name not in self._undecided]
+        if due and not self._fire_all(due, minute):
             return False
         self._minute = minute
         self._done.update(

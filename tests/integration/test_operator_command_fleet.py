@@ -262,7 +262,7 @@ def test_cleanup__deletes_what_is_asked_for_and_no_more() -> None:
         "is_complete": True,
     }
     assert (job_row(old, "id"), job_row(new, "id")) == (None, (new,))
-    assert "Deleted 0 jobs, 1 queue names, 0 task names." in operate("cleanup", "--queues").out
+    assert "Deleted 0 jobs, 1 queue name, 0 task names." in operate("cleanup", "--queues").out
     assert operate("cleanup", "--tasks", "--json").json["tasks"] == 1
 
 

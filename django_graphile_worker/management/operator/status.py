@@ -92,12 +92,12 @@ def read_status(desk: Desk, tasks: tuple[str, ...] = ()) -> Status:
             oldest_ready=oldest,
             holders=holders(cursor, schema=schema),
             unserved=unserved_tasks(cursor, schema=schema, timeout=desk.settings.worker_timeout),
-            schema_problem=_schema_problem(cursor, schema),
             recent=[
                 row
                 for task in tasks or (statistics.ALL_TASKS,)
                 for row in statistics.read(cursor, schema=schema, period=MINUTE, since=since, task=task)
             ],
+            schema_problem=_schema_problem(cursor, schema),
         )
 
 
