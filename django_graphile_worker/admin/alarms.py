@@ -29,7 +29,7 @@ class Alarm(NamedTuple):
 
 
 def is_alive(holder: Holder) -> bool:
-    return holder.has_beaten_within(conf.current().worker_timeout)
+    return holder.is_alive(conf.current().worker_timeout)
 
 
 def tasks_of(holder: Holder) -> list[str]:

@@ -183,6 +183,7 @@ def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]
                 *_look_at_ledger(cursor, schema),
                 *_look_at_functions(cursor, connection.alias, schema),
                 *_look_at_indexes(cursor, connection.alias, schema),
+                *_look_at_timeouts(cursor, connection.alias, schema),
             ]
     return [
         Error(
@@ -247,6 +248,24 @@ def _look_at_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]
             f"({missing}) or incomplete ({incomplete}). Where jobs are many they are found slowly.",
             hint=indexes.REMEDY,
             id="graphile_worker.W005",
+        )
+    ]
+
+
+def _look_at_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    from django_graphile_worker.sql import installation, workers
+
+    if _is_migrating() or installation.part(cursor, workers.PART, schema=schema) is None:
+        return []
+    timeouts = workers.promised_timeouts(cursor, schema=schema)
+    if len(timeouts) < 2:
+        return []
+    return [
+        Warning(
+            f"The workers of the schema {schema!r} in the database {alias!r}: expected all of them to have the same "
+            f"WORKER_TIMEOUT, got {', '.join(f'{seconds:g}' for seconds in timeouts)} seconds.",
+            hint="Each worker is judged by its own. Give all the same settings, unless this is meant to be so.",
+            id="graphile_worker.W006",
         )
     ]
 

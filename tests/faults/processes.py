@@ -139,7 +139,17 @@ class WorkerProcess:
 class Fleet:
     """The workers of one test; whatever is left of them is killed at its end."""
 
-    def __init__(self, zygote: Zygote, directory: Path, environment: Mapping[str, str], wait_until: Wait) -> None:
+    def __init__(
+        self,
+        zygote: Zygote,
+        directory: Path,
+        environment: Mapping[str, str],
+        wait_until: Wait,
+        *,
+        checkout: Path = CHECKOUT,
+    ) -> None:
+        """``checkout``: the code of workers that are not forked."""
+        self._checkout = checkout
         self._zygote = zygote
         self._directory = directory
         self.environment = dict(environment)
@@ -193,8 +203,8 @@ class Fleet:
         log, _ = self._paths()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*self.prefix, sys.executable, MANAGE, *arguments],
-                cwd=CHECKOUT,
+                [*self.prefix, sys.executable, str(self._checkout / "testproject" / "manage.py"), *arguments],
+                cwd=self._checkout,
                 env=dict(variables),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

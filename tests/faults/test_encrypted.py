@@ -44,18 +44,8 @@ pytestmark = pytest.mark.skipif(
 def make_certificate(directory: Path) -> None:
     """A key and a certificate that it signed itself, which belong to the server's account."""
     key, certificate = directory / "server.key", directory / "server.crt"
-    command = [
-        OPENSSL or "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
+    assert OPENSSL is not None
+    command = [OPENSSL, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     account = embedded_account.subprocess_options()
     for path in (key, certificate):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -184,6 +185,33 @@ def test_sweep__watches_anew_when_it_was_stopped_meanwhile(dead_worker: int, fak
     assert job_row(dead_worker, "locked_by") == (None,)
 
 
+def test_status__tells_of_workers_with_different_timeouts() -> None:
+    make_worker(LIVE)
+    make_worker("django-worker-other")
+    assert "worker timeouts" not in operate("status").out
+    execute("update {schema}._private_workers set timeout_seconds = case id when %s then 60 else 6 end", [LIVE])
+    assert re.search(r"worker timeouts\W+6 s, 60 s", operate("status").out)
+    assert operate("status", "--json").json["workers"]["timeouts"] == [6.0, 60.0]
+
+
+def test_workers__are_alive_for_as_long_as_they_promised() -> None:
+    make_worker(LIVE, beat=minutes_ago(5))
+    make_worker("django-worker-old", beat=minutes_ago(5))
+    execute("update {schema}._private_workers set timeout_seconds = 600 where id = %s", [LIVE])
+    told = {worker["id"]: worker["state"] for worker in operate("workers", "--json").json}
+    assert told == {LIVE: "alive", "django-worker-old": "silent"}
+
+
+def test_locks__are_shown_and_taken_by_the_worker_whatever_its_claim() -> None:
+    job_id = make_job("a", locked_by=f"{DEAD}/17", queue_name="mail")
+    make_queue("mail", locked_by=f"{DEAD}/17")
+    assert DEAD in operate("show", str(job_id)).out
+    assert "/17" not in operate("show", str(job_id)).out + operate("queues").out + operate("workers").out
+    assert [worker["id"] for worker in operate("workers", "--json").json] == [DEAD]
+    operate("unlock", DEAD)
+    assert job_row(job_id, "locked_by") == (None,)
+
+
 @pytest.mark.parametrize("arguments", [("--at-once",), ("--at-once", "--dry-run")])
 def test_sweep__watches_nobody_when_told_so(dead_worker: int, fake_time: FakeTime, arguments: tuple[str, ...]) -> None:
     said = operate("sweep", *arguments)
@@ -234,7 +262,7 @@ def test_cleanup__deletes_what_is_asked_for_and_no_more() -> None:
         "is_complete": True,
     }
     assert (job_row(old, "id"), job_row(new, "id")) == (None, (new,))
-    assert "Deleted 0 jobs, 1 queue names, 0 task names." in operate("cleanup", "--queues").out
+    assert "Deleted 0 jobs, 1 queue name, 0 task names." in operate("cleanup", "--queues").out
     assert operate("cleanup", "--tasks", "--json").json["tasks"] == 1
 
 
@@ -293,7 +321,14 @@ def test_status__counts_every_state() -> None:
     counts = {state: count["count"] for state, count in told["jobs"].items()}
     assert counts == {"ready": 2, "scheduled": 1, "running": 1, "retrying": 1, "failed": 1}
     assert told["oldest_ready_seconds"] == pytest.approx(180, abs=10)
-    assert told["workers"] == {"alive": 1, "stopping": 0, "silent": 1, "unregistered": 0, "listening": 1}
+    assert told["workers"] == {
+        "alive": 1,
+        "stopping": 0,
+        "silent": 1,
+        "unregistered": 0,
+        "listening": 1,
+        "timeouts": [],
+    }
     shown = operate("stats").out
     assert "ready               2, the oldest for 3 m" in shown
     assert "permanently failed  1" in shown

@@ -8,8 +8,8 @@ from django_graphile_worker.durations import spoken
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (-1.0, "0.0 ms"),
-        (0.0, "0.0 ms"),
+        (-1.0, "<0.1 ms"),
+        (0.00002, "<0.1 ms"),
         (0.0004, "0.4 ms"),
         (0.00097, "1 ms"),
         (0.0123, "12 ms"),

@@ -155,6 +155,9 @@ def _as_text(desk: Desk, status: Status) -> str:
     ]
     if status.schema_problem is not None:
         pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
+    if len(status.timeouts) > 1:
+        # Each is judged by its own. Mostly somebody has forgotten some of them.
+        pairs.append(("worker timeouts", Cell(", ".join(f"{each:g} s" for each in status.timeouts), style.WARNING)))
     if status.unserved:
         pairs.append(("no worker has", Cell(_unserved(status), style.WARNING)))
     return tables.facts(pairs)
@@ -192,6 +195,7 @@ def _as_dict(status: Status, problems: Sequence[str]) -> dict[str, Any]:
         "workers": {
             **{state: len(status.workers(state)) for state in ("alive", "stopping", "silent", "unregistered")},
             "listening": status.listeners,
+            "timeouts": status.timeouts,
         },
         "tasks_without_worker": [task._asdict() for task in status.unserved],
     }

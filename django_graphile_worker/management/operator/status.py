@@ -52,6 +52,12 @@ class Status:
         return [holder for holder in self.holders if worker_state(holder) in states]
 
     @property
+    def timeouts(self) -> list[float]:
+        """The different timeouts that live workers have promised, shortest first."""
+        promised = (holder.timeout_seconds for holder in self.workers("alive", "stopping"))
+        return sorted({seconds for seconds in promised if seconds is not None})
+
+    @property
     def listeners(self) -> int:
         return sum(holder.metadata.get("is_listening") is True for holder in self.workers("alive", "stopping"))
 
@@ -86,12 +92,12 @@ def read_status(desk: Desk, tasks: tuple[str, ...] = ()) -> Status:
             oldest_ready=oldest,
             holders=holders(cursor, schema=schema),
             unserved=unserved_tasks(cursor, schema=schema, timeout=desk.settings.worker_timeout),
-            schema_problem=_schema_problem(cursor, schema),
             recent=[
                 row
                 for task in tasks or (statistics.ALL_TASKS,)
                 for row in statistics.read(cursor, schema=schema, period=MINUTE, since=since, task=task)
             ],
+            schema_problem=_schema_problem(cursor, schema),
         )
 
 

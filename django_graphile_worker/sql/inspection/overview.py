@@ -92,7 +92,7 @@ select extract(epoch from now())::float8, pg_notification_queue_usage(),
         select from :SCHEMA._private_workers as worker where worker.id = :SCHEMA._private_worker_of(locked_by)))
 from (
     select greatest(reltuples, 0)::bigint as estimate, pg_total_relation_size(oid) as bytes, oid
-    from pg_class where oid = ':SCHEMA._private_jobs'::regclass) as size
+    from pg_class where oid = ':SCHEMA._private_jobs'::regclass::oid) as size
 left join pg_stat_user_tables as dead on dead.relid = size.oid
 left join lateral (
     select xact_start, pid, application_name from pg_stat_activity
