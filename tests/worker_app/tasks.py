@@ -233,6 +233,13 @@ def forbidden_wrongly() -> list[str]:
     raise SystemExit("a callable that wants to end the worker")
 
 
+def forbidden_by_a_fork(forks: list[int] = []) -> list[str]:  # noqa: B006 - it is to be remembered
+    """Makes a process at the first claim that returns, too."""
+    if not forks:
+        forks.append(os.fork())
+    return []
+
+
 @task
 def forks_and_returns(payload: Any, helpers: Helpers) -> None:
     """Makes a process that does not end itself, in one of several ways."""
