@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
     from django_graphile_worker.exceptions import (
         BatchFailure,
+        BreakingMigrationError,
         ConfigurationError,
         CrontabError,
         GraphileWorkerError,
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Abort",
     "BatchFailure",
+    "BreakingMigrationError",
     "CleanupResult",
     "ConfigurationError",
     "CronItem",

@@ -46,6 +46,20 @@ class Job(Value):
     flags: frozenset[str]
 
 
+class JobOptions(TypedDict, total=False):
+    """What ``add_job`` takes beside the task and the payload."""
+
+    queue_name: str | None
+    run_at: datetime | timedelta | None
+    max_attempts: int | None
+    job_key: str | None
+    job_key_mode: JobKeyMode | str | None
+    priority: int | None
+    flags: Iterable[str] | None
+    using: str | None
+    installation: str | None
+
+
 class RemovedJob(Job):
     """A job that ``remove_job`` has removed, or, while it was running, only marked."""
 
@@ -62,19 +76,6 @@ class RemovedJob(Job):
         return isinstance(other, Job) and Job(**vars(self)) == Job(**vars(other))
 
     __hash__ = Job.__hash__
-
-
-class JobOptions(TypedDict, total=False):
-    """What ``add_job`` takes beside the task and the payload."""
-
-    queue_name: str | None
-    run_at: datetime | timedelta | None
-    max_attempts: int | None
-    job_key: str | None
-    job_key_mode: JobKeyMode | str | None
-    priority: int | None
-    flags: Iterable[str] | None
-    using: str | None
 
 
 class JobDefaults(Value):

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from django_graphile_worker import signals
+from django_graphile_worker import conf, signals
 from django_graphile_worker.durations import spoken
 from django_graphile_worker.escaping import escaped, shown
 from django_graphile_worker.jobs import Job
@@ -153,10 +153,16 @@ def _tell_job(
 
 
 def _placed(template: str, about: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The template and its first arguments, with the database in front where a process works on several."""
-    if served_databases.are_several and about.get("database"):
-        return f"[%s] {template}", [shown(about["database"])]
-    return template, []
+    """The template and its first arguments, with the place in front where a process works on several."""
+    place = _place(about)
+    return (f"[%s] {template}", [shown(place)]) if place else (template, [])
+
+
+def _place(about: Mapping[str, Any]) -> str | None:
+    """Which database, or installation where these are named, a line is about, where that is a question."""
+    if not served_databases.are_several:
+        return None
+    return about.get("installation" if conf.are_installations_named() else "database")
 
 
 def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
@@ -169,6 +175,7 @@ def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object
         "outcome": outcome,
         "worker_id": about.get("worker_id", ""),
         "database": about.get("database", ""),
+        "installation": about.get("installation", ""),
     }
 
 
@@ -256,13 +263,19 @@ class _Lenient(dict[str, str]):
         return "?"
 
 
+# A crontab may have thousands of items, all of them due at once.
+MOST_TOLD = 100
+
+
 def _told(value: object) -> str:
     if isinstance(value, BaseException):
         return _problem(value)
     if isinstance(value, float):
         return spoken(value)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return shown(", ".join(map(_word, value)) or "none")
+        words = list(map(_word, value))
+        more = f" and {len(words) - MOST_TOLD:,} more" if len(words) > MOST_TOLD else ""
+        return shown((", ".join(words[:MOST_TOLD]) or "none") + more)
     return shown(value)
 
 

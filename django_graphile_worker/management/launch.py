@@ -45,9 +45,9 @@ def _supervise(plan: Plan, request: StopState) -> int:
 
 def run_in_child(request: StopState, arguments: dict[str, Any]) -> int:
     """What each process of a supervisor does; raises GraphileWorkerError when it cannot."""
-    overrides = arguments["plan"]
-    settings = conf.current().replace(**overrides.pop("settings")).forbidding(overrides["also_forbidden"])
-    plan = Plan(settings=settings, **overrides)
+    sent = arguments["plan"]
+    settings = conf.current().replace(**sent["overrides"]).forbidding(sent["also_forbidden"])
+    plan = Plan(settings=settings, **sent)
     terminal.set_up_logging(plan)
     runners = _build(plan)
     # Each of several processes keeps up a file of its own: PATH.0, PATH.1 and so on.
@@ -72,13 +72,9 @@ def _health_file(path: str, runners: list[Runner]) -> AbstractContextManager[Non
 
 
 def _build(plan: Plan) -> list[Runner]:
-    return build_runners(plan.databases, plan.settings, with_cron=plan.with_cron and not plan.once)
+    return build_runners(plan.places(), with_cron=plan.with_cron and not plan.once)
 
 
 def _portable(plan: Plan) -> dict[str, Any]:
-    """The plan as plain values: a child reads the project's settings itself and gets what differs."""
-    project = conf.current()
-    changed = {name: value for name, value in vars(plan.settings).items() if value != getattr(project, name)}
-    # The project's may be a function that cannot be sent; the child has it, and adds the rest anew.
-    changed.pop("forbidden_flags", None)
-    return vars(plan) | {"settings": changed}
+    """The plan as plain values: a child reads the project's settings itself, which may be functions, and adds these."""
+    return {name: value for name, value in vars(plan).items() if name != "settings"}

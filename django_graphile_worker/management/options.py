@@ -104,6 +104,14 @@ def _add_choices(parser: CommandParser) -> None:
         help="A database to work on; may be given several times, -j counts for each (default: DATABASE).",
     )
     which.add_argument(
+        "--installation",
+        action="append",
+        dest="installations",
+        metavar="ALIAS",
+        help="An installation to work on, where GRAPHILE_WORKER names several; may be given several times "
+        "(default: default).",
+    )
+    which.add_argument(
         "--tasks", action="append", metavar="GLOB", help="Run only tasks that match; may be given several times."
     )
     which.add_argument(
@@ -186,10 +194,14 @@ def _add_display(parser: CommandParser) -> None:
     )
 
 
+def overrides_from(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings that the command line names."""
+    return {name: options[name] for name in SETTINGS if options.get(name) is not None}
+
+
 def settings_from(options: dict[str, Any]) -> conf.Settings:
     """The project's settings with the command line on top."""
-    overrides = {name: options[name] for name in SETTINGS if options.get(name) is not None}
     try:
-        return conf.current().replace(**overrides).forbidding(options.get("forbidden_flags") or ())
+        return conf.current().replace(**overrides_from(options)).forbidding(options.get("forbidden_flags") or ())
     except ConfigurationError as error:
         raise CommandError(str(error)) from error

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connections
 from django.utils.termcolors import make_style
 
-from django_graphile_worker import __version__
+from django_graphile_worker import __version__, conf
 from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.registry import tasks as registered_tasks
@@ -49,7 +49,9 @@ def banner(runners: Sequence[Runner], plan: Plan) -> str:
 def _facts(runner: Runner, plan: Plan) -> list[tuple[str, str]]:
     settings = runner.settings
     processes = f" in each of {settings.processes} processes" if settings.processes > 1 else ""
+    installation = [("installation", runner.installation)] if conf.are_installations_named() else []
     return [
+        *installation,
         ("database", _address(runner.using)),
         ("schema", settings.schema),
         ("tasks", _tasks(runner)),

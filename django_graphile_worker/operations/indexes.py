@@ -34,7 +34,7 @@ class BuildIndexes(SchemaOperation):
         connection = schema_editor.connection
         self._wait_for_others(connection, schema)
         for name in self._incomplete(connection, schema):
-            with all_or_nothing(connection):
+            with all_or_nothing(connection, schema):
                 self._drop_leftover(schema_editor, schema, name)
         for index in self._missing(connection, schema):
             self._build(schema_editor, schema, index)
@@ -54,7 +54,7 @@ class BuildIndexes(SchemaOperation):
             existing = indexes.existing_indexes(cursor, schema=schema)
         for index in indexes.indexes_of(self.filenames, schema=schema):
             if index.name in existing:
-                with all_or_nothing(connection):
+                with all_or_nothing(connection, schema):
                     indexes.drop_indexes(schema_editor.execute, [index.name], schema=schema)
 
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
@@ -71,10 +71,10 @@ class BuildIndexes(SchemaOperation):
             is_large = indexes.is_any_table_large(cursor, schema=schema)
         # Inside somebody's transaction (a test's, say) only the quick way is open.
         if is_large and not connection.in_atomic_block:
-            with explained(connection):
+            with explained(connection, schema):
                 schema_editor.execute(index.unhurried_statement, params=None)
         else:
-            with all_or_nothing(connection):
+            with all_or_nothing(connection, schema):
                 schema_editor.execute(index.statement, params=None)
 
     def _drop_leftover(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, name: str) -> None:

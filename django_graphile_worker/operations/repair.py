@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
-from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.operations.indexes import BuildIndexes
 from django_graphile_worker.operations.operation import all_or_nothing
@@ -33,11 +32,11 @@ class Repaired(Value):
         return bool(self.restored or self.dropped or self.built)
 
 
-def repair(alias: str) -> Repaired:
+def repair(alias: str, schema: str) -> Repaired:
     """Put our functions back and build the indexes that are missing; jobs can be added and run meanwhile."""
-    connection, schema = connections[alias], conf.current().schema
+    connection = connections[alias]
     with connection.schema_editor(atomic=False) as schema_editor:
-        with all_or_nothing(connection):
+        with all_or_nothing(connection, schema):
             with connection.cursor() as cursor:
                 installation.check_usable(cursor, schema=schema)
                 refuse_breaking_migration(cursor, schema=schema)

@@ -18,6 +18,8 @@ from django_graphile_worker.sql.schema import ddl
 class InstallWorkerSchema(SchemaOperation):
     """Make the worker schema, or adopt the one that graphile-worker has made."""
 
+    part = WORKER_SCHEMA
+
     def describe(self) -> str:
         return "Install or adopt the worker schema"
 
@@ -63,7 +65,7 @@ class RunSchemaFile(SchemaOperation):
     """
 
     def __init__(self, forwards: str, backwards: str) -> None:
-        self.forwards = forwards
+        self.forwards = self.part = forwards
         self.backwards = backwards
 
     def describe(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.values import Value
@@ -41,10 +41,11 @@ union all
 select 'open cursor', name, null from pg_catalog.pg_cursors where is_holdable and name operator(pg_catalog.<>) ''"""
 
 # Functions that people wrote, with their text; those of PostgreSQL and of extensions keep to their transaction.
-FUNCTIONS_OF_THE_SITE = """/* gw:session-functions */
-select function.proname::pg_catalog.text, function.prosrc from pg_catalog.pg_proc as function
+_FUNCTIONS_OF_THE_SITE = """
+select function.proname::pg_catalog.text, language.lanname::pg_catalog.text, function.prosrc
+from pg_catalog.pg_proc as function
 join pg_catalog.pg_language as language on language.oid operator(pg_catalog.=) function.prolang
-where function.proname operator(pg_catalog.=) any (%(names)s::pg_catalog.name[])
+where {wanted}
     and language.lanname not in ('internal', 'c')
     and function.pronamespace not in (
         select oid from pg_catalog.pg_namespace where nspname in ('pg_catalog', 'information_schema'))
@@ -54,12 +55,12 @@ where function.proname operator(pg_catalog.=) any (%(names)s::pg_catalog.name[])
             and dependency.objid operator(pg_catalog.=) function.oid
             and dependency.deptype operator(pg_catalog.=) 'e')"""
 
-# Triggers are many, and most keep to their rows: by their text, those that may change the session.
-TRIGGERS_OF_THE_SITE = r"""/* gw:session-triggers */
-select function.prosrc from pg_catalog.pg_proc as function
-where function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)
-    and function.prosrc operator(pg_catalog.~*)
-        'set_config|advisory_lock|\mtemp(orary)?\M|(^|;|\mbegin|\mthen|\melse|\mloop)\s*set\s+(?!local)'"""
+FUNCTIONS_OF_THE_SITE = "/* gw:session-functions */" + _FUNCTIONS_OF_THE_SITE.format(
+    wanted="function.proname operator(pg_catalog.=) any (%(names)s::pg_catalog.name[])"
+)
+TRIGGERS_OF_THE_SITE = "/* gw:session-triggers */" + _FUNCTIONS_OF_THE_SITE.format(
+    wanted="function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)"
+)
 
 # A role's or a database's own time limits are made for other statements than the
 # queue's. A session behind a pooler is not ours to change: its number is not the one
@@ -102,16 +103,24 @@ def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionSt
     return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
 
 
-def functions_of_the_site(cursor: Any, names: Iterable[str]) -> dict[str, str]:
-    """Those of these names that people wrote, and their text."""
+class SiteFunction(NamedTuple):
+    """A function that somebody wrote in this database."""
+
+    name: str
+    language: str
+    text: str
+
+
+def functions_of_the_site(cursor: Any, names: Iterable[str]) -> list[SiteFunction]:
+    """Those of these names that people wrote."""
     cursor.execute(FUNCTIONS_OF_THE_SITE, {"names": list(names)})
-    return dict(cursor.fetchall())
+    return [SiteFunction._make(row) for row in cursor.fetchall()]
 
 
-def triggers_that_change_sessions(cursor: Any) -> list[str]:
-    """The text of trigger functions that may change a session."""
+def triggers_of_the_site(cursor: Any) -> list[SiteFunction]:
+    """The functions of all triggers that people made."""
     cursor.execute(TRIGGERS_OF_THE_SITE)
-    return [text for (text,) in cursor.fetchall()]
+    return [SiteFunction._make(row) for row in cursor.fetchall()]
 
 
 class SessionLimits(Value):

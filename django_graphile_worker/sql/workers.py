@@ -46,6 +46,24 @@ LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
 
 
+# The file that makes what this module uses.
+PART = "leases_v2.sql"
+
+# Over a connection of Django's, so every name is qualified.
+PROMISED_TIMEOUTS = """/* gw:promised-timeouts */
+select distinct worker.timeout_seconds
+from :SCHEMA._private_workers as worker
+where worker.last_heartbeat_at operator(pg_catalog.>) (
+    pg_catalog.now() operator(pg_catalog.-) pg_catalog.make_interval(secs => worker.timeout_seconds))
+order by 1"""
+
+
+def promised_timeouts(cursor: Any, *, schema: str) -> list[float]:
+    """The different timeouts that live workers have promised, in seconds, shortest first."""
+    cursor.execute(statement(PROMISED_TIMEOUTS, schema))
+    return [row[0] for row in cursor.fetchall()]
+
+
 def worker_of(locked_by: str) -> str:
     """The worker of a lock: a worker of ours writes its id, a slash and the number of its claim into locked_by."""
     return locked_by.partition("/")[0] if locked_by.startswith(WORKER_PREFIX) else locked_by

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from psycopg import errors
 
 from django_graphile_worker import signals
-from django_graphile_worker.conf import Settings
+from django_graphile_worker.conf import DEFAULT, Settings
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
+from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.announcer import Announcer
@@ -57,12 +58,14 @@ class Assembly:
         settings: Settings,
         using: str,
         *,
+        installation: str = DEFAULT,
         registry: Registry = registered_tasks,
         cron_items: Sequence[CronItem] = (),
         version: str = "",
     ) -> None:
         self.settings = settings
         self.using = using
+        self.installation = installation
         self.worker_id = new_worker_id()
         self.tasks = selected_tasks(registry, settings)
         self.cron_items = tuple(cron_items)
@@ -74,6 +77,11 @@ class Assembly:
         self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         self._build()
 
+    @property
+    def label(self) -> str:
+        """What tells it from the other workers of this process."""
+        return Place(self.using, self.installation, self.settings).label
+
     def _build(self) -> None:
         """From the bottom up: each part is given what it calls."""
         settings = self.settings
@@ -81,7 +89,9 @@ class Assembly:
         self.tally = Tally()
         self.claiming = claiming = self._database("fetcher")
         self.claimer = Claimer(claiming, settings, self.tasks, worker_id=self._worker_id, notify=settings.notify)
-        self.executor = Executor(settings=settings, using=self.using, tasks=self.claimer.task_of)
+        self.executor = Executor(
+            settings=settings, using=self.using, installation=self.installation, tasks=self.claimer.task_of
+        )
         self.news = self._build_news()
         self.releaser = self._build_releaser()
         self.slots = Slots(
@@ -121,6 +131,7 @@ class Assembly:
             self.announcer,
             worker_id=self._worker_id,
             database=self.using,
+            installation=self.installation,
             job_of=self._job_of,
             troubles=self._troubles,
         )
@@ -290,6 +301,7 @@ class Assembly:
         return {
             **about_this_process(self._version),
             "database": self.using,
+            "installation": self.installation,
             "schema": self.settings.schema,
             "concurrency": self.settings.concurrency,
             "tasks": sorted(self.tasks),

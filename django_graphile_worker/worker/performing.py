@@ -31,9 +31,12 @@ _current_run: ContextVar[Run] = ContextVar("graphile_worker_run")
 class Performer:
     """Makes, for each task, the function that performs its jobs."""
 
-    def __init__(self, *, settings: conf.Settings, using: str, event_loop: EventLoop, aborts: Aborts) -> None:
+    def __init__(
+        self, *, settings: conf.Settings, using: str, installation: str, event_loop: EventLoop, aborts: Aborts
+    ) -> None:
         self._settings = settings
         self._using = using
+        self._installation = installation
         self._event_loop = event_loop
         self._aborts = aborts
         self._performs: dict[Task[Any, Any] | None, Perform] = {None: _unknown}
@@ -144,7 +147,12 @@ class Performer:
         return self._bindings[run.task].call(job.payload, self._helpers(run, job))
 
     def _helpers(self, run: Run, job: Job | None = None) -> Helpers:
-        return Helpers(lambda: job or run.job, using=self._using, build_abort=lambda: self._aborts.of(run))
+        return Helpers(
+            lambda: job or run.job,
+            using=self._using,
+            installation=self._installation,
+            build_abort=lambda: self._aborts.of(run),
+        )
 
     def _settled(self, run: Run, result: Any) -> Any:
         """Await what a task returned instead of awaiting it, raise what its results say went wrong; the result."""

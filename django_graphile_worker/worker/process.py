@@ -22,7 +22,7 @@ def start_all(runners: Sequence[Runner], should_stop: Question = never, *, waits
     if len(runners) == 1:
         _start_alone(runners[0], waits=waits)
         return
-    beginnings = {runner.using: runner.begin() for runner in runners}
+    beginnings = {runner.label: runner.begin() for runner in runners}
     for beginning in beginnings.values():
         while not beginning.has_tried.wait(LOOK_INTERVAL) and not should_stop():
             pass
@@ -67,7 +67,7 @@ def _unanswered(troubles: Mapping[str, psycopg.Error]) -> GraphileWorkerError:
 
 
 def _tell_apart(runners: Sequence[Runner]) -> None:
-    logs.served_databases.add(runner.using for runner in runners)
+    logs.served_databases.add(runner.label for runner in runners)
 
 
 def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: bool = False) -> int:
@@ -94,7 +94,7 @@ def run_until_drained(runners: Sequence[Runner], request: StopState) -> int:
             except psycopg.Error as error:
                 if len(runners) == 1:
                     raise
-                away[runner.using] = error
+                away[runner.label] = error
     finally:
         ending = _end(runners, request)
     if away:
@@ -129,7 +129,7 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
         thread.start()
     for thread in threads:
         thread.join()
-    logs.served_databases.remove(runner.using for runner in runners)
+    logs.served_databases.remove(runner.label for runner in runners)
     have_all_ended = len(endings) == len(runners)
     return Ending(
         was_released=have_all_ended and all(ending.was_released for ending in endings),

@@ -22,6 +22,11 @@ class Stretch:
         self.queue = queue
         self.submitted_at = submitted_at
 
+    @property
+    def size(self) -> int:
+        """The bytes of payload of the jobs that have not begun."""
+        return sum([len(claim.payload_text) for claim in self.claims])
+
     def take_back(self) -> list[Claim]:
         """Whatever has not been started yet; the last first, for the slot may take the next meanwhile."""
         taken = []

@@ -17,9 +17,9 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "where true",
     ),
     "queues that are not exclusive": (
-        "_private_claim_jobs",
-        "where q.id = any (chosen_queues) and q.is_available",
-        "where q.id = any (chosen_queues)",
+        "_private_claim_jobs_v2",
+        "where q.is_available",
+        "where true",
     ),
     "given back at the price of an attempt": (
         "_private_return_claims_v2",
@@ -214,8 +214,8 @@ def _sleepy() -> None:
 
     original = Fetcher._delay_after
 
-    def delay_after(self: Fetcher, claimed: Any, max_queues: int) -> float:
-        delay = original(self, claimed, max_queues)
+    def delay_after(self: Fetcher, claimed: Any) -> float:
+        delay = original(self, claimed)
         return delay if delay == 0.0 else self._poll_interval
 
     Fetcher._delay_after = delay_after  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ holds that is in its way is a fault.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -32,8 +33,12 @@ from tests.slot import make_task
 
 TASK = "a_task"
 BEAT, TIMEOUT = 10.0, 60.0
+# Settings of a fleet in the middle of a change: seconds between beats, and of silence until a worker is dead.
+PROMISES = [(BEAT, TIMEOUT), (3.0, 20.0), (30.0, 240.0)]
 # How many jobs and queues, of which some are used by many.
 JOBS, QUEUES = 14, 3
+# The database's times are whole microseconds; a lease of exactly its length is over.
+ROUNDING = 1e-3
 # The parameters by which a statement is told the time of the jobs, and the database's own.
 TIMES = ("now", "moment")
 # The statements that begin a lease or make it longer.
@@ -98,13 +103,14 @@ class SimulatedWorker:
         self.number = number
         self.generation = 0
         self.is_paused = False
+        self.beat_interval, self.timeout = simulation.promise_of(number)
         self.next_beat = 0.0
         # A machine that sleeps takes its clock along; a process that is only stopped finds that time has passed.
         self.is_asleep = False
         self.seconds_asleep = 0.0
         self.waiting: list[tuple[HeldQueue | None, list[Claim]]] = []
         self.running: list[tuple[HeldQueue | None, list[Claim], Running]] = []
-        settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema, "HEARTBEAT_INTERVAL": BEAT})
+        settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema})
         database = cast(Any, FaultyDatabase(simulation))
         self.claimer = Claimer(database, settings, {TASK: make_task(print)}, worker_id=self.worker_id, notify=False)
         ledger = ReleaseLedger(database, now=lambda: None, notify=False)
@@ -122,14 +128,14 @@ class SimulatedWorker:
             metadata=dict,
             channel=lambda: None,
             on_lost=self._lose_lease,
-            interval=BEAT,
-            timeout=TIMEOUT,
+            interval=self.beat_interval,
+            timeout=self.timeout,
             clock=self.clock,
         )
         self.recovery = Recovery(
             database=database,
-            timeout=TIMEOUT,
-            heartbeat_interval=BEAT,
+            timeout=self.timeout,
+            heartbeat_interval=self.beat_interval,
             in_contact_since=lambda: self.heartbeat.in_contact_since,
             on_recovered=lambda recovered: None,
             on_stale=lambda unlocked: None,
@@ -192,9 +198,9 @@ class SimulatedWorker:
         self.releaser.step()
 
     def beat(self) -> None:
-        self.next_beat = self.clock() + BEAT / 5
+        self.next_beat = self.clock() + self.beat_interval / 5
         self.heartbeat.step()
-        self.next_beat = self.clock() + BEAT
+        self.next_beat = self.clock() + self.beat_interval
 
     @property
     def is_beat_due(self) -> bool:
@@ -247,6 +253,8 @@ class Simulation:
     is_calm: bool = False
     # Machines that fall asleep: their clocks stop, and by them their leases hold.
     falls_asleep: bool = False
+    # Workers whose settings differ.
+    mixes_promises: bool = False
     # How far the database's clock has been set from the one by which everything else goes on.
     offset: float = 0.0
     sets_clock: bool = False
@@ -308,13 +316,18 @@ class Simulation:
         if BEATS.search(str(text)) and cursor.rowcount == 1:
             self.beats[parameters["worker_id"]] = self.seconds
 
+    def promise_of(self, number: int) -> tuple[float, float]:
+        """How often the worker with this number beats, and how long it may be silent."""
+        return PROMISES[number % len(PROMISES)] if self.mixes_promises else PROMISES[0]
+
     def holds_lease(self, worker_id: str) -> bool:
         """Whether the database has heard of the worker lately: until then nobody may take its claims.
 
         When the database's clock is set, nobody can tell how long a worker has been silent before. All who beat
         as often as they promise keep their leases.
         """
-        return self.seconds - self.beats[worker_id] < (2 * BEAT if self.sets_clock else TIMEOUT)
+        beat, timeout = self.promise_of(int(worker_id.split("-")[2]))
+        return self.seconds - self.beats[worker_id] < (2 * beat if self.sets_clock else timeout) - ROUNDING
 
     def note_start(self, running: Running) -> None:
         """The invariants, at the moment at which they can break."""
@@ -343,7 +356,7 @@ class Simulation:
         assert early == [], f"seed {self.seed}: {early} lost their leases early"
         for worker_id in gone:
             # For ever: a beat that arrives late finds no row.
-            self.beats[worker_id] = -TIMEOUT
+            self.beats[worker_id] = -math.inf
 
     def query(self, text: str, *parameters: Any) -> list[Any]:
         cursor = self.connection.execute(text.replace("{schema}", f'"{self.schema}"').encode(), parameters or None)

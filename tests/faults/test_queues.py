@@ -153,14 +153,17 @@ def test_shutdown_with_queued_jobs__frees_the_queue(world: World, fleet: Fleet) 
 @pytest.fixture
 def slow_pick(world: World) -> Iterator[Any]:
     """A claim that has seen which queues are free waits for this lock before it takes one, unless it hurries."""
-    parameters = "(int[], int, timestamptz, text[], int)"
-    world.query("alter function {schema}._private_pick_queues" + parameters + " rename to at_once")
+    name, parameters = "_private_look_at_queued_v2", "(int[], int, timestamptz, text[], timestamptz, bigint, int)"
+    world.query("alter function {schema}." + name + parameters + " rename to at_once")
     world.query(
-        "create function {schema}._private_pick_queues"
-        + parameters
-        + """ returns table (queue_id int, head_run_at timestamptz, head_id bigint) language plpgsql as $$
+        "create function {schema}."
+        + name
+        + """(int[], int, timestamptz, text[], timestamptz, bigint, int,
+            out queue_ids int[], out run_ats timestamptz[], out ids bigint[],
+            out end_run_at timestamptz, out end_id bigint, out is_cut boolean) language plpgsql as $$
         begin
-            return query select * from {schema}.at_once($1, $2, $3, $4, $5);
+            select found.* into queue_ids, run_ats, ids, end_run_at, end_id, is_cut
+            from {schema}.at_once($1, $2, $3, $4, $5, $6, $7) as found;
             if current_setting('faults.hurry', true) is distinct from 'on' then
                 perform pg_advisory_xact_lock_shared(4711);
             end if;
@@ -169,8 +172,8 @@ def slow_pick(world: World) -> Iterator[Any]:
     with psycopg.connect(world.url, autocommit=True) as holder:
         holder.execute("select pg_advisory_lock(4711)")
         yield holder
-    world.query("drop function {schema}._private_pick_queues" + parameters)
-    world.query("alter function {schema}.at_once" + parameters + " rename to _private_pick_queues")
+    world.query("drop function {schema}." + name + parameters)
+    world.query("alter function {schema}.at_once" + parameters + " rename to " + name)
 
 
 def test_queue__that_somebody_took_a_moment_ago__is_left_alone(world: World, slow_pick: Any) -> None:

@@ -450,6 +450,17 @@ class TestInstallation:
         monkeypatch.setattr(sys, "argv", ["manage.py", "migrate", "graphile_worker"])
         assert found(databases=["default"]) == []
 
+    def test_workers_with_different_timeouts(self, worker_schema: str) -> None:
+        with connection.cursor() as cursor:
+            table = f"{in_quotes(worker_schema)}._private_workers"
+            cursor.execute(f"insert into {table} (id, timeout_seconds) values ('a', 60), ('b', 60), ('old', null)")
+            cursor.execute(f"insert into {table} values ('dead', now() - interval '1 hour', now(), '{{}}', 9, 3)")
+            assert found(databases=["default"]) == []
+            cursor.execute(f"insert into {table} (id, timeout_seconds) values ('c', 5)")
+        (warning,) = found(databases=["default"])
+        assert warning.id == "graphile_worker.W006"
+        assert warning.msg.endswith("expected all of them to have the same WORKER_TIMEOUT, got 5, 60 seconds.")
+
     def test_indexes_are_not_missed_before_their_migrations(self, worker_schema: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"drop table {in_quotes(worker_schema)}._private_statistics")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -184,6 +185,33 @@ def test_sweep__watches_anew_when_it_was_stopped_meanwhile(dead_worker: int, fak
     assert job_row(dead_worker, "locked_by") == (None,)
 
 
+def test_status__tells_of_workers_with_different_timeouts() -> None:
+    make_worker(LIVE)
+    make_worker("django-worker-other")
+    assert "worker timeouts" not in operate("status").out
+    execute("update {schema}._private_workers set timeout_seconds = case id when %s then 60 else 6 end", [LIVE])
+    assert re.search(r"worker timeouts\W+6 s, 60 s", operate("status").out)
+    assert operate("status", "--json").json["workers"]["timeouts"] == [6.0, 60.0]
+
+
+def test_workers__are_alive_for_as_long_as_they_promised() -> None:
+    make_worker(LIVE, beat=minutes_ago(5))
+    make_worker("django-worker-old", beat=minutes_ago(5))
+    execute("update {schema}._private_workers set timeout_seconds = 600 where id = %s", [LIVE])
+    told = {worker["id"]: worker["state"] for worker in operate("workers", "--json").json}
+    assert told == {LIVE: "alive", "django-worker-old": "silent"}
+
+
+def test_locks__are_shown_and_taken_by_the_worker_whatever_its_claim() -> None:
+    job_id = make_job("a", locked_by=f"{DEAD}/17", queue_name="mail")
+    make_queue("mail", locked_by=f"{DEAD}/17")
+    assert DEAD in operate("show", str(job_id)).out
+    assert "/17" not in operate("show", str(job_id)).out + operate("queues").out + operate("workers").out
+    assert [worker["id"] for worker in operate("workers", "--json").json] == [DEAD]
+    operate("unlock", DEAD)
+    assert job_row(job_id, "locked_by") == (None,)
+
+
 @pytest.mark.parametrize("arguments", [("--at-once",), ("--at-once", "--dry-run")])
 def test_sweep__watches_nobody_when_told_so(dead_worker: int, fake_time: FakeTime, arguments: tuple[str, ...]) -> None:
     said = operate("sweep", *arguments)
@@ -293,7 +321,14 @@ def test_status__counts_every_state() -> None:
     counts = {state: count["count"] for state, count in told["jobs"].items()}
     assert counts == {"ready": 2, "scheduled": 1, "running": 1, "retrying": 1, "failed": 1}
     assert told["oldest_ready_seconds"] == pytest.approx(180, abs=10)
-    assert told["workers"] == {"alive": 1, "stopping": 0, "silent": 1, "unregistered": 0, "listening": 1}
+    assert told["workers"] == {
+        "alive": 1,
+        "stopping": 0,
+        "silent": 1,
+        "unregistered": 0,
+        "listening": 1,
+        "timeouts": [],
+    }
     shown = operate("stats").out
     assert "ready               2, the oldest for 3 m" in shown
     assert "permanently failed  1" in shown
@@ -356,6 +391,51 @@ def test_check__does_not_mistake_future_jobs_for_late_ones() -> None:
     make_worker(LIVE)
     make_job("a", run_at=datetime.now(UTC) + timedelta(days=400))
     assert _ailments() == ""
+
+
+class TestPausing:
+    LAST = datetime(2026, 1, 5, 19, 0, tzinfo=UTC)
+
+    @pytest.fixture(autouse=True)
+    def _known_item(self, settings: Any) -> None:
+        settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"CRONTAB": CRONTAB}
+        execute("insert into {schema}._private_known_crontabs values ('receipts', %s, %s)", [minutes_ago(9), self.LAST])
+
+    def item(self) -> dict[str, Any]:
+        (item,) = [each for each in operate("crontab", "--json").json["items"] if each["identifier"] == "receipts"]
+        return dict(item)
+
+    def test_crontab__pauses_an_item_and_keeps_its_last_run(self) -> None:
+        assert operate("crontab", "--pause", "receipts").out == "receipts is paused.\n"
+        item = self.item()
+        assert (item["is_paused"], item["next"]) == (True, [])
+        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
+        shown = operate("crontab").out
+        assert "2026-01-05" in shown
+        assert "paused; --resume receipts has it fired again" in shown
+        assert execute("select last_execution = 'infinity' from {schema}._private_known_crontabs") == [(True,)]
+        assert operate("crontab", "--pause", "receipts").err == "receipts was paused already.\n"
+        assert datetime.fromisoformat(self.item()["last_execution"]) == self.LAST
+
+    def test_crontab__resumes_an_item_from_now_on(self) -> None:
+        operate("crontab", "--pause", "receipts")
+        assert operate("crontab", "--resume", "receipts").out == "receipts is fired again, from now on.\n"
+        item = self.item()
+        assert (item["is_paused"], len(item["next"])) == (False, 5)
+        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
+        assert datetime.fromisoformat(item["known_since"]) > minutes_ago(1)
+        assert operate("crontab", "--resume", "receipts").err == "receipts was not paused.\n"
+
+    def test_crontab__resumes_what_was_paused_by_hand(self) -> None:
+        execute("update {schema}._private_known_crontabs set last_execution = 'infinity'")
+        assert "not known any more" in operate("crontab").out
+        said = operate("crontab", "--resume", "receipts", "--json").json
+        assert said == {"identifier": "receipts", "is_paused": False, "was_changed": True}
+        assert self.item()["last_execution"] is None
+
+    def test_crontab__knows_no_such_item(self) -> None:
+        with pytest.raises(CommandError, match=r"got 'reciepts'\. Did you mean 'receipts'\?"):
+            operate("crontab", "--pause", "reciepts")
 
 
 def test_check__names_the_job_that_no_worker_can_run() -> None:
@@ -457,48 +537,3 @@ def test_tasks__tell_what_waits_who_has_it_and_how_it_went() -> None:
     assert told["resize_photo"]["is_in_this_project"]
     (line,) = [line for line in operate("tasks").out.splitlines() if line.startswith("send_receipt ")]
     assert line.split() == ["send_receipt", "2", "1", "3", "m", "-", "1", "4", "1", "500", "ms"]
-
-
-class TestPausing:
-    LAST = datetime(2026, 1, 5, 19, 0, tzinfo=UTC)
-
-    @pytest.fixture(autouse=True)
-    def _known_item(self, settings: Any) -> None:
-        settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"CRONTAB": CRONTAB}
-        execute("insert into {schema}._private_known_crontabs values ('receipts', %s, %s)", [minutes_ago(9), self.LAST])
-
-    def item(self) -> dict[str, Any]:
-        (item,) = [each for each in operate("crontab", "--json").json["items"] if each["identifier"] == "receipts"]
-        return dict(item)
-
-    def test_crontab__pauses_an_item_and_keeps_its_last_run(self) -> None:
-        assert operate("crontab", "--pause", "receipts").out == "receipts is paused.\n"
-        item = self.item()
-        assert (item["is_paused"], item["next"]) == (True, [])
-        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
-        shown = operate("crontab").out
-        assert "2026-01-05" in shown
-        assert "paused; --resume receipts has it fired again" in shown
-        assert execute("select last_execution = 'infinity' from {schema}._private_known_crontabs") == [(True,)]
-        assert operate("crontab", "--pause", "receipts").err == "receipts was paused already.\n"
-        assert datetime.fromisoformat(self.item()["last_execution"]) == self.LAST
-
-    def test_crontab__resumes_an_item_from_now_on(self) -> None:
-        operate("crontab", "--pause", "receipts")
-        assert operate("crontab", "--resume", "receipts").out == "receipts is fired again, from now on.\n"
-        item = self.item()
-        assert (item["is_paused"], len(item["next"])) == (False, 5)
-        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
-        assert datetime.fromisoformat(item["known_since"]) > minutes_ago(1)
-        assert operate("crontab", "--resume", "receipts").err == "receipts was not paused.\n"
-
-    def test_crontab__resumes_what_was_paused_by_hand(self) -> None:
-        execute("update {schema}._private_known_crontabs set last_execution = 'infinity'")
-        assert "not known any more" in operate("crontab").out
-        said = operate("crontab", "--resume", "receipts", "--json").json
-        assert said == {"identifier": "receipts", "is_paused": False, "was_changed": True}
-        assert self.item()["last_execution"] is None
-
-    def test_crontab__knows_no_such_item(self) -> None:
-        with pytest.raises(CommandError, match=r"got 'reciepts'\. Did you mean 'receipts'\?"):
-            operate("crontab", "--pause", "reciepts")

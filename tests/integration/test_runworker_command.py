@@ -19,6 +19,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.management import launch, terminal
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.registry import tasks
+from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.library import build_runners
 from django_graphile_worker.worker.stopping import StopState
 
@@ -199,7 +200,7 @@ def _banner(**overrides: Any) -> str:
     plan_options = {name: overrides.pop(name) for name in ("once",) if name in overrides}
     settings = conf.current().replace(**overrides)
     plan = Plan(settings=settings, **plan_options)
-    return terminal.banner(build_runners((), settings, with_cron=not plan.once), plan)
+    return terminal.banner(build_runners(places_to_serve(change=lambda _: settings), with_cron=not plan.once), plan)
 
 
 def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> None:

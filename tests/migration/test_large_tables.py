@@ -144,7 +144,7 @@ def test_index_that_was_lost__is_built_by_repair(site: Site, worker: WorkerSql) 
     assert lacking(site) == (("jobs_queued_index",), ("jobs_locked_index",))
     site.migrate()
     assert any(lacking(site)), "it believes to have been here"
-    assert repair(site.alias).built == ("jobs_queued_index", "jobs_locked_index")
+    assert repair(site.alias, site.schema).built == ("jobs_queued_index", "jobs_locked_index")
     assert not any(lacking(site))
     assert worker.value("select '{schema}.jobs_by_queue_index'::regclass::oid") == kept
 

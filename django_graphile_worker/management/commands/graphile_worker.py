@@ -74,6 +74,7 @@ class Command(BaseCommand):
             err=self.stderr,
             style=self.style if is_colored and not options["no_color"] else no_style(),
             using=options.get("database"),
+            installation=options.get("installation"),
             is_json=options.get("json", False),
             owns_process=self._called_from_command_line,
         )
@@ -87,6 +88,9 @@ class Command(BaseCommand):
 
 def _add_usual_options(parser: CommandParser) -> None:
     parser.add_argument("--database", metavar="ALIAS", help="The queue's database (default: as add_job chooses it).")
+    parser.add_argument(
+        "--installation", metavar="ALIAS", help="The queue's installation, where GRAPHILE_WORKER names several."
+    )
     parser.add_argument("--json", action="store_true", help="Write JSON, for programs.")
 
 

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_graphile_worker.collector import objects_that_stay
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.management.options import add_worker_arguments, settings_from
+from django_graphile_worker.management.options import add_worker_arguments, overrides_from, settings_from
 from django_graphile_worker.management.plan import RELOADER_PIPE, Plan
-from django_graphile_worker.routing import queue_aliases
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.stopping import StopState
@@ -53,9 +53,12 @@ class Command(BaseCommand):
 
     def _plan(self, options: dict[str, Any]) -> Plan:
         settings = settings_from(options)
+        processes = 1 if options["reload"] else settings.processes
         return Plan(
-            settings=settings.replace(processes=1) if options["reload"] else settings,
+            settings=settings.replace(processes=processes),
+            overrides=overrides_from(options) | {"processes": processes},
             databases=tuple(options.get("databases") or ()),
+            installations=tuple(options.get("installations") or ()),
             also_forbidden=tuple(options.get("forbidden_flags") or ()),
             once=bool(options["once"]),
             with_cron=not options["no_cron"],
@@ -87,8 +90,10 @@ class Command(BaseCommand):
         from django_graphile_worker.worker.headstart import head_start
 
         is_alone = plan.settings.processes == 1
-        aliases = queue_aliases(plan.databases, argument="--database")
-        with head_start(aliases if is_alone else (), plan.settings):
+        places = plan.places()
+        with ExitStack() as connections_ahead:
+            for place in places if is_alone else ():
+                connections_ahead.enter_context(head_start([place.using], place.settings))
             # Here, and not at the top: the server gets ready while Python loads the rest of the worker, for 15 ms.
             with objects_that_stay():
                 from django_graphile_worker.management import launch

@@ -61,7 +61,7 @@ class Add(Verb):
         desk.say(desk.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, desk.now())}"))
 
     def _refuse_newer_schema(self, desk: Desk) -> None:
-        with open_queue(desk.using) as queue:
+        with open_queue(**desk.place) as queue:
             refuse_breaking_migration(queue.cursor, schema=queue.schema)
 
     def _add(self, desk: Desk, options: Options) -> Job:
@@ -75,7 +75,7 @@ class Add(Verb):
             job_key_mode=options["key_mode"],
             priority=options["priority"],
             flags=options["flag"],
-            using=desk.using,
+            **desk.place,
         )
 
 

@@ -69,7 +69,7 @@ class Complete(ChangeByIds):
     done = "Completed"
 
     def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
-        return api.complete_jobs(job_ids, using=desk.using)
+        return api.complete_jobs(job_ids, **desk.place)
 
 
 class Fail(ChangeByIds):
@@ -84,7 +84,7 @@ class Fail(ChangeByIds):
         parser.add_argument("--reason", metavar="TEXT", help="What to write into last_error.")
 
     def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
-        return api.permanently_fail_jobs(job_ids, options["reason"], using=desk.using)
+        return api.permanently_fail_jobs(job_ids, options["reason"], **desk.place)
 
 
 class Reschedule(ChangeByIds):
@@ -110,7 +110,7 @@ class Reschedule(ChangeByIds):
         changes = {name: options[name] for name in ("run_at", "priority", "attempts", "max_attempts")}
         if all(value is None for value in changes.values()):
             raise CommandError("Expected --run-at, --priority, --attempts or --max-attempts, got none of them.")
-        jobs = api.reschedule_jobs(job_ids, **changes, using=desk.using)
+        jobs = api.reschedule_jobs(job_ids, **changes, **desk.place)
         spent = [f"#{job.id}" for job in jobs if job.attempts >= job.max_attempts]
         if spent:
             desk.warn(f"{', '.join(spent)} will still not run: no attempts left. --attempts 0 gives them back.")
@@ -127,7 +127,7 @@ class Remove(Verb):
         parser.add_argument("job_keys", nargs="+", metavar="KEY", help="Keys of jobs.")
 
     def run(self, desk: Desk, options: Options) -> None:
-        found = {key: api.remove_job(key, using=desk.using) for key in dict.fromkeys(options["job_keys"])}
+        found = {key: api.remove_job(key, **desk.place) for key in dict.fromkeys(options["job_keys"])}
         jobs = [job for job in found.values() if job is not None]
         if desk.is_json:
             desk.dump([job_as_dict(job) for job in jobs])

@@ -18,6 +18,7 @@ from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
+from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.sql import crontabs, pausing
 from django_graphile_worker.sql.crontabs import KnownCrontab
@@ -60,10 +61,11 @@ class Crontab(Verb):
             self._list(desk, options)
 
     def _list(self, desk: Desk, options: Options) -> None:
-        settings = conf.current()
+        place = place_of(**desk.place)
+        settings = place.settings
         if options["crontab_file"] is not None:
             settings = settings.replace(crontab_file=options["crontab_file"])
-        items = collect(settings)
+        items = collect(settings, with_tasks=place.installation == conf.DEFAULT)
         with desk.reading() as (cursor, schema, now):
             known = pausing.known_items(cursor, schema=schema)
         strangers = [known[name] for name in sorted(set(known) - {item.name for item in items})]
@@ -90,7 +92,7 @@ class Crontab(Verb):
 
 def _change(desk: Desk, paused: str | None, resumed: str | None) -> None:
     name, change = (paused, pausing.pause) if paused is not None else (resumed or "", pausing.resume)
-    with open_queue(desk.using) as queue:
+    with open_queue(**desk.place) as queue:
         was_changed = change(queue.cursor, name, schema=queue.schema)
         known = crontabs.known_crontabs(queue.cursor, schema=queue.schema)
     if name not in known:

@@ -22,7 +22,7 @@ DEFAULT_LIMIT = 50
 
 
 def has_beaten_lately(holder: Holder) -> bool:
-    return holder.has_beaten_within(conf.current().worker_timeout)
+    return holder.is_alive(conf.current().worker_timeout)
 
 
 def worker_state(holder: Holder) -> str:

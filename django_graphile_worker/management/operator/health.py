@@ -34,8 +34,8 @@ class ShowStatus(Verb):
         f"Counts jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check "
         "it fails, and names the job, when fewer workers are alive than --min-workers, when a job has been ready for "
         "longer than --max-age, when more jobs than --max-failed have failed for good, when a silent worker still "
-        "holds jobs, or when another program has changed the schema so that this one cannot work on it. This is about "
-        "the whole queue: whether one worker process lives, runworker --health-file tells."
+        "holds jobs, or when another program has changed the schema so that this one cannot work on it. "
+        "This is about the whole queue: whether one worker process lives, runworker --health-file tells."
     )
     examples = ("", "--watch", "--check --max-age 15m --max-failed 100 --min-workers 2", "--check --task billing:send")
 
@@ -155,6 +155,9 @@ def _as_text(desk: Desk, status: Status) -> str:
     ]
     if status.schema_problem is not None:
         pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
+    if len(status.timeouts) > 1:
+        # Each is judged by its own. Mostly somebody has forgotten some of them.
+        pairs.append(("worker timeouts", Cell(", ".join(f"{each:g} s" for each in status.timeouts), style.WARNING)))
     if status.unserved:
         pairs.append(("no worker has", Cell(_unserved(status), style.WARNING)))
     return tables.facts(pairs)
@@ -192,6 +195,7 @@ def _as_dict(status: Status, problems: Sequence[str]) -> dict[str, Any]:
         "workers": {
             **{state: len(status.workers(state)) for state in ("alive", "stopping", "silent", "unregistered")},
             "listening": status.listeners,
+            "timeouts": status.timeouts,
         },
         "tasks_without_worker": [task._asdict() for task in status.unserved],
     }

@@ -9,7 +9,6 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.core.management.color import Style
 
-from django_graphile_worker import conf
 from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
@@ -164,7 +163,7 @@ class Show(Verb):
         parser.add_argument("job_id", type=values.job_id, metavar="ID", help="The job's id.")
 
     def run(self, desk: Desk, options: Options) -> None:
-        timeout = conf.current().worker_timeout
+        timeout = desk.settings.worker_timeout
         with desk.reading() as (cursor, schema, now):
             job = job_detail(cursor, options["job_id"], timeout=timeout, longest=None, schema=schema)
         if job is None:

@@ -40,7 +40,7 @@ class Cleanup(Verb):
             failed_jobs_older_than=age,
             unused_queues=options["queues"],
             unused_tasks=options["tasks"],
-            using=desk.using,
+            **desk.place,
         )
         if desk.is_json:
             desk.dump(dataclasses.asdict(result))

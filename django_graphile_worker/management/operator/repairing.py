@@ -20,9 +20,9 @@ class Repair(Verb):
     examples = ("", "--json")
 
     def run(self, desk: Desk, options: Options) -> None:
-        with open_queue(desk.using) as queue:
-            alias = queue.alias
-        repaired = repair(alias)
+        with open_queue(**desk.place) as queue:
+            alias, schema = queue.alias, queue.schema
+        repaired = repair(alias, schema)
         if desk.is_json:
             desk.dump(vars(repaired))
         else:

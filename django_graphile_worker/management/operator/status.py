@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django_graphile_worker import conf
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.desk import Desk
@@ -53,6 +52,12 @@ class Status:
         return [holder for holder in self.holders if worker_state(holder) in states]
 
     @property
+    def timeouts(self) -> list[float]:
+        """The different timeouts that live workers have promised, shortest first."""
+        promised = (holder.timeout_seconds for holder in self.workers("alive", "stopping"))
+        return sorted({seconds for seconds in promised if seconds is not None})
+
+    @property
     def listeners(self) -> int:
         return sum(holder.metadata.get("is_listening") is True for holder in self.workers("alive", "stopping"))
 
@@ -86,7 +91,7 @@ def read_status(desk: Desk, tasks: tuple[str, ...] = ()) -> Status:
             },
             oldest_ready=oldest,
             holders=holders(cursor, schema=schema),
-            unserved=unserved_tasks(cursor, schema=schema, timeout=conf.current().worker_timeout),
+            unserved=unserved_tasks(cursor, schema=schema, timeout=desk.settings.worker_timeout),
             recent=[
                 row
                 for task in tasks or (statistics.ALL_TASKS,)

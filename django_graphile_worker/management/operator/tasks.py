@@ -59,7 +59,7 @@ class Tasks(Verb):
             backlogs = overview.task_backlogs(cursor, schema=schema)
             found = holders(cursor, schema=schema)
             since = times.aware(now) - timedelta(hours=HOURS)
-            rows = statistics.read_tasks(cursor, schema=schema, period=TEN_MINUTES, since=since, histograms=False)
+            rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)
         facts = _facts(backlogs, found, rows)
         if desk.is_json:
             desk.dump([_as_dict(each) for each in facts])

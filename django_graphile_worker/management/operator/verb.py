@@ -27,7 +27,7 @@ class Verb(ABC):
     description: ClassVar[str] = ""
     # What comes after the verb's name, line by line.
     examples: ClassVar[Sequence[str]] = ("",)
-    # --database and --json; the verb that runs a worker has its own.
+    # --database, --installation and --json; the verb that runs a worker has its own.
     has_usual_options: ClassVar[bool] = True
 
     def add_arguments(self, parser: CommandParser) -> None:  # noqa: B027 - a verb may take nothing

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from django_graphile_worker import conf
-from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.api.queue import open_place
+from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import rescue
 from django_graphile_worker.worker.judgement import BEATS_WATCHED, Judge
 
@@ -24,7 +24,11 @@ pause = time.sleep
 
 
 def watch_the_silent(
-    using: str | None, *, timeout: float, on_begin: Callable[[int, float], None]
+    using: str | None,
+    installation: str | None = None,
+    *,
+    timeout: float,
+    on_begin: Callable[[int, float], None],
 ) -> list[rescue.LateWorker]:
     """Look on until each silent worker has beaten again or is dead; return the dead.
 
@@ -33,7 +37,7 @@ def watch_the_silent(
     judge = Judge(monotonic, longest_gap=LONGEST_GAP)
     is_begun = False
     while True:
-        late = _late_workers(using, timeout)
+        late = _late_workers(using, installation, timeout)
         dead = judge.look(late)
         silent = [worker for worker in late if worker.is_silent]
         if len(dead) >= len(silent):
@@ -44,8 +48,9 @@ def watch_the_silent(
         pause(min(judge.until_next, LOOK_INTERVAL))
 
 
-def _late_workers(using: str | None, timeout: float) -> list[rescue.LateWorker]:
-    heartbeat = conf.current().heartbeat_interval
-    with open_queue(using) as queue:
+def _late_workers(using: str | None, installation: str | None, timeout: float) -> list[rescue.LateWorker]:
+    place = place_of(using, installation)
+    heartbeat = place.settings.heartbeat_interval
+    with open_place(place) as queue:
         queue.refuse_blindness()
         return rescue.look_at_fleet(queue.cursor, schema=queue.schema, timeout=timeout, heartbeat=heartbeat).late

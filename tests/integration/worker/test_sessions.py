@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker import conf
+from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.library import build_runners, supervised
 from tests.factories import make_job
@@ -93,7 +93,9 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
     make_job("quick")
     with own_tasks(quick):
         # Kept until the end, as a script would: what nobody refers to is closed with a warning.
-        runners = build_runners((), conf.current().replace(log_success=False), with_cron=False)
+        runners = build_runners(
+            places_to_serve(change=lambda settings: settings.replace(log_success=False)), with_cron=False
+        )
         assert supervised(runners, None, once=True) == 0
     wait_until(lambda: not sessions())
 
