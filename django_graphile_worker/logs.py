@@ -263,13 +263,19 @@ class _Lenient(dict[str, str]):
         return "?"
 
 
+# A crontab may have thousands of items, all of them due at once.
+MOST_TOLD = 100
+
+
 def _told(value: object) -> str:
     if isinstance(value, BaseException):
         return _problem(value)
     if isinstance(value, float):
         return spoken(value)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return shown(", ".join(map(_word, value)) or "none")
+        words = list(map(_word, value))
+        more = f" and {len(words) - MOST_TOLD:,} more" if len(words) > MOST_TOLD else ""
+        return shown((", ".join(words[:MOST_TOLD]) or "none") + more)
     return shown(value)
 
 

@@ -20,7 +20,6 @@ from django_graphile_worker.sql.inspection.overview import (
     TaskBacklog,
     glance_at_backlogs,
     task_backlogs,
-    task_names,
 )
 from django_graphile_worker.sql.statistics import TaskRuns
 
@@ -79,11 +78,9 @@ def read_figures(
 
 def _glance(cursor: Any, served: frozenset[str] | None, *, has_room: bool, schema: str) -> list[TaskBacklog]:
     """Of all tasks where some are missing in the table, else of those alone that no worker runs."""
-    if not has_room and served is None:
-        return []
-    names = task_names(cursor, schema=schema)
-    looked_at = names if has_room else [name for name in names if name not in (served or ())]
-    return glance_at_backlogs(cursor, looked_at, schema=schema) if looked_at else []
+    if has_room:
+        return glance_at_backlogs(cursor, schema=schema)
+    return [] if served is None else glance_at_backlogs(cursor, schema=schema, but=served)
 
 
 def task_lines(page: Page, request: HttpRequest, figures: Figures, span: series.Span, now: datetime) -> list[TaskLine]:

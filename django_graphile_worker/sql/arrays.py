@@ -10,5 +10,12 @@ def int_array(numbers: Iterable[int]) -> str:
 
 
 def text_array(texts: Iterable[str]) -> str:
-    quoted = ('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
-    return "{" + ",".join(quoted) + "}"
+    return "{" + ",".join(map(_Quoted().__getitem__, texts)) + "}"
+
+
+class _Quoted(dict[str, str]):
+    """Each text in quotes, worked out once: mostly there are few, again and again."""
+
+    def __missing__(self, text: str) -> str:
+        quoted = self[text] = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return quoted

@@ -24,7 +24,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def microseconds_of(moment: str) -> str:
     """A time as a number: text would be written as the session's DateStyle likes it."""
-    return f"(extract(epoch from {moment}) * 1000000)::bigint"
+    return f"(extract(epoch from {moment}) * 1000000::numeric)::bigint"
 
 
 CLOCK = f"/* gw:cron:clock */ select {microseconds_of('coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())')}"
@@ -45,7 +45,8 @@ order by identifier"""
 # How long a statement here may wait for a lock while it holds others: less than PostgreSQL waits before it looks for
 # a deadlock. So whoever is waiting for one of our rows meanwhile is never chosen as the victim of a deadlock.
 _BOUNDED_WAIT = """pg_catalog.set_config('lock_timeout', greatest(1, least(200,
-        extract(epoch from pg_catalog.current_setting('deadlock_timeout')::interval) * 500)::int)::text, true)"""
+        extract(epoch from pg_catalog.current_setting('deadlock_timeout')::interval) * 500::numeric
+    )::int)::text, true)"""
 
 REGISTER = f"""/* gw:cron:register */
 with bound as materialized (select {_BOUNDED_WAIT} as milliseconds)

@@ -111,8 +111,9 @@ def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[i
 
 def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> set[int]:
     """Let go of queues; return the ids of those that were still held. Call ``waiting_queues`` after the commit."""
-    parameters = {"queue_ids": _ids(queues), "holders": _holders(queues)}
-    cursor.execute(statement(RELEASE_QUEUES, schema), parameters)
+    # Others that lock several queues do so in this order too.
+    ordered = sorted(queues)
+    cursor.execute(statement(RELEASE_QUEUES, schema), {"queue_ids": _ids(ordered), "holders": _holders(ordered)})
     return {row[0] for row in cursor.fetchall()}
 
 
@@ -146,8 +147,8 @@ def _ended(claims: Sequence[Claim | HeldJob]) -> dict[str, Any]:
 
 
 def _ids(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
-    return int_array(each.id for each in held)
+    return int_array([each.id for each in held])
 
 
 def _holders(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
-    return text_array(each.holder for each in held)
+    return text_array([each.holder for each in held])

@@ -22,7 +22,7 @@ APPEND = """/* gw:append-statistics */
 insert into :SCHEMA._private_statistics_pending (counted) values (%s::json)"""
 
 FOLD = """/* gw:fold-statistics */
-select :SCHEMA._private_fold_statistics_v1(%(seconds)s * interval '1 second', %(most)s::int)"""
+select :SCHEMA._private_fold_statistics_v1(%(seconds)s::float8 * interval '1 second', %(most)s::int)"""
 # Rows that are added to the statistics by one statement: a fraction of a second.
 MOST_FOLDED = 200
 

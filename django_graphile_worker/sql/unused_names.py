@@ -62,7 +62,7 @@ select exists (
         and names.database = jobs.database
         and names.classid::bigint = hashtext('graphile_worker.names')::bigint & 4294967295
         and names.objid::bigint = hashtext(:'SCHEMA')::bigint & 4294967295
-        and jobs.relation = ':SCHEMA._private_jobs'::regclass and jobs.mode = 'RowExclusiveLock'
+        and jobs.relation = ':SCHEMA._private_jobs'::regclass::oid and jobs.mode = 'RowExclusiveLock'
         and names.pid <> pg_backend_pid())"""
 
 

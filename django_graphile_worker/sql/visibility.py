@@ -27,7 +27,7 @@ HIDDEN_TABLES = """/* gw:hidden_tables */
                 and policy.polcmd in ('*', 'r')
                 and exists (
                     select from pg_catalog.unnest(policy.polroles) as role (id)
-                    where role.id = 0 or pg_catalog.pg_has_role(role.id, 'usage')
+                    where role.id = 0::pg_catalog.oid or pg_catalog.pg_has_role(role.id, 'usage')
                 )
         )"""
 

@@ -86,7 +86,7 @@ class Heartbeat(Service):
     @property
     def holds_lease(self) -> bool:
         """Beats came through lately enough that nobody can have taken the claims away."""
-        return self._clock() - self._last_beat < self._timeout
+        return self._clock() < self._last_beat + self._timeout
 
     @property
     def in_contact_since(self) -> float:

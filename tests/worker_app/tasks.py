@@ -49,6 +49,12 @@ def quiet(payload: Any) -> None:
 
 
 @task
+def brief(payload: Any) -> None:
+    """Tells nothing either, and takes some milliseconds."""
+    _never.wait(0.005)
+
+
+@task
 def until(payload: Any, helpers: Helpers) -> None:
     """Runs until the test says so: until the payload's word is in the history, for all or for this process."""
     with history.told(helpers.job):
@@ -233,6 +239,13 @@ async def forbidden_async() -> list[str]:
 
 def forbidden_wrongly() -> list[str]:
     raise SystemExit("a callable that wants to end the worker")
+
+
+def forbidden_by_a_fork(forks: list[int] = []) -> list[str]:  # noqa: B006 - it is to be remembered
+    """Makes a process at the first claim that returns, too."""
+    if not forks:
+        forks.append(os.fork())
+    return []
 
 
 @task

@@ -56,8 +56,7 @@ class Tasks(Verb):
 
     def run(self, desk: Desk, options: Options) -> None:
         with desk.reading() as (cursor, schema, now):
-            names = overview.task_names(cursor, schema=schema)
-            backlogs = overview.task_backlogs(cursor, names, schema=schema)
+            backlogs = overview.task_backlogs(cursor, schema=schema)
             found = holders(cursor, schema=schema)
             since = times.aware(now) - timedelta(hours=HOURS)
             rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)

@@ -345,7 +345,7 @@ declare
     -- What a round merges comes after this place among found jobs and queues.
     merged_run_at timestamptz; merged_id bigint;
     per_task int; per_queue int; candidates int; bound_run_at timestamptz; bound_id bigint; last_run_at timestamptz; last_id bigint;
-    chosen_jobs tid[]; chosen_queues int[]; locked_jobs tid[]; kept_jobs tid[]; held_queues int[]; kept_queues int[];
+    chosen_jobs tid[]; chosen_run_ats timestamptz[]; chosen_ids bigint[]; chosen_queues int[]; locked_jobs tid[]; kept_jobs tid[]; held_queues int[]; kept_queues int[];
     line_tids tid[]; line_queues int[]; line_places int[]; sorted_tids tid[];
     bytes bigint; taken int; is_found boolean;
     -- The place of the walk.
@@ -624,7 +624,7 @@ begin
                         for update skip locked
                     ) as locked;
                     last_run_at := null;
-                    chosen_queues := null;
+                    line_tids := null;
                 else
                     -- Look first, lock after: with several sources the order among them is only
                     -- known once they are merged.
@@ -694,17 +694,132 @@ begin
                     )
                     select
                         array_agg(merged.tid) filter (where merged.tid is not null),
+                        array_agg(merged.run_at) filter (where merged.tid is not null),
+                        array_agg(merged.id) filter (where merged.tid is not null),
                         array_agg(merged.queue_id) filter (where merged.queue_id is not null),
                         count(*),
                         (array_agg(merged.run_at))[count(*)],
                         (array_agg(merged.id))[count(*)],
                         (select bound.run_at from bound),
                         (select bound.id from bound)
-                    into chosen_jobs, chosen_queues, candidates, last_run_at, last_id, bound_run_at, bound_id
+                    into chosen_jobs, chosen_run_ats, chosen_ids, chosen_queues, candidates,
+                        last_run_at, last_id, bound_run_at, bound_id
                     from merged;
                     if candidates < remaining then
                         last_run_at := bound_run_at;
                         last_id := bound_id;
+                    end if;
+
+                    line_tids := null;
+                    if chosen_queues is not null then
+                        select array_agg(held.id order by held.place)
+                        into held_queues
+                        from (
+                            select q.id, chosen.place
+                            from unnest(chosen_queues) with ordinality as chosen(id, place)
+                            join only :SCHEMA._private_job_queues as q on q.id = chosen.id
+                            where q.is_available
+                            order by chosen.place
+                            limit queues_left
+                            for no key update of q skip locked
+                        ) as held;
+                        if held_queues is not null then
+                            per_queue := least(stretch, greatest(1, ceil(2.0 * remaining / cardinality(held_queues))));
+                            -- The first jobs of each queue: for each task of the queue a stair of priorities.
+                            with recursive pair as materialized (
+                                select held.id as queue_id, held.place, task.id as task_id
+                                from unnest(held_queues) with ordinality as held(id, place)
+                                cross join lateral (
+                                    select known.id from unnest(known_tasks) as known(id) where has_few_tasks
+                                    union all
+                                    select present.id
+                                    from (
+                                        select count(*) as entries, array_agg(distinct entry.task_id) as tasks
+                                        from (
+                                            select j.task_id from only :SCHEMA._private_jobs as j
+                                            where j.is_available and j.job_queue_id is not null
+                                                and j.job_queue_id = held.id and j.run_at <= this_moment
+                                            order by j.run_at limit 100
+                                        ) as entry
+                                        where not has_few_tasks
+                                    ) as queue
+                                    cross join lateral unnest(
+                                        case when queue.entries < 100 then queue.tasks else known_tasks end
+                                    ) as present(id)
+                                    where present.id = any (known_tasks)
+                                ) as task
+                            ), stair (queue_id, place, task_id, priority) as (
+                                select pair.queue_id, pair.place, pair.task_id, (
+                                    select case when (first.task_id, first.job_queue_id) = (pair.task_id, pair.queue_id)
+                                        then first.priority end
+                                    from (
+                                        select j.task_id, j.job_queue_id, j.priority from only :SCHEMA._private_jobs as j
+                                        where j.is_available and j.job_queue_id is not null
+                                            and (j.task_id, j.job_queue_id) >= (pair.task_id, pair.queue_id)
+                                            and j.task_id <= pair.task_id
+                                        order by j.task_id, j.job_queue_id, j.priority limit 1
+                                    ) as first)
+                                from pair
+                                union all
+                                select stair.queue_id, stair.place, stair.task_id, (
+                                    select case when (first.task_id, first.job_queue_id) = (stair.task_id, stair.queue_id)
+                                        then first.priority end
+                                    from (
+                                        select j.task_id, j.job_queue_id, j.priority from only :SCHEMA._private_jobs as j
+                                        where j.is_available and j.job_queue_id is not null
+                                            and (j.task_id, j.job_queue_id, j.priority)
+                                                > (stair.task_id, stair.queue_id, stair.priority)
+                                            and j.task_id <= stair.task_id
+                                        order by j.task_id, j.job_queue_id, j.priority limit 1
+                                    ) as first)
+                                from stair where stair.priority is not null
+                            ), line as (
+                                select job.tid, stair.queue_id, stair.priority, job.run_at, job.id, row_number() over (
+                                    partition by stair.place order by stair.priority, job.run_at, job.id) as place
+                                from stair
+                                cross join lateral (
+                                    select entry.tid, entry.run_at, entry.id
+                                    from (
+                                        select j.ctid as tid, j.run_at, j.id, j.flags from only :SCHEMA._private_jobs as j
+                                        where j.is_available and j.job_queue_id is not null
+                                            and j.task_id = stair.task_id and j.job_queue_id = stair.queue_id
+                                            and j.priority = stair.priority and j.run_at <= this_moment
+                                        order by j.run_at, j.id
+                                        limit per_queue + case when forbidden_flags is null then 0 else 50 end
+                                    ) as entry
+                                    where forbidden_flags is null or (entry.flags ?| forbidden_flags) is not true
+                                    union
+                                    -- A look found this one behind many with a forbidden flag.
+                                    select j.ctid, j.run_at, j.id from only :SCHEMA._private_jobs as j
+                                    where forbidden_flags is not null
+                                        and j.id = picked_ids[array_position(picked_queues, stair.queue_id)]
+                                        and case when j.is_available and j.job_queue_id = stair.queue_id
+                                            and j.task_id = stair.task_id and j.priority = stair.priority
+                                            then j.run_at <= this_moment end
+                                ) as job
+                            ), ranked as (
+                                -- Each job in its turn, whether it has a queue or not.
+                                select each.tid, each.queue_id, each.place,
+                                    row_number() over (order by each.priority, each.run_at, each.id) as rank
+                                from (
+                                    select line.tid, line.queue_id, line.priority, line.run_at, line.id, line.place
+                                    from line where line.place <= per_queue
+                                    union all
+                                    select job.tid, null, level, job.run_at, job.id, null
+                                    from unnest(chosen_jobs, chosen_run_ats, chosen_ids) as job(tid, run_at, id)
+                                    where chosen_jobs is not null
+                                ) as each
+                            )
+                            select
+                                array_agg(ranked.tid) filter (where ranked.queue_id is not null),
+                                array_agg(ranked.queue_id) filter (where ranked.queue_id is not null),
+                                array_agg(ranked.place) filter (where ranked.queue_id is not null),
+                                array_agg(ranked.tid) filter (where ranked.queue_id is null),
+                                coalesce(max(ranked.rank), 0)
+                            into line_tids, line_queues, line_places, chosen_jobs, taken
+                            from ranked where ranked.rank <= remaining;
+                            has_more := has_more or taken = remaining;
+                        end if;
                     end if;
 
                     locked_jobs := null;
@@ -748,167 +863,71 @@ begin
                     exit when is_heavy;
                 end if;
 
-                if chosen_queues is not null then
-                    select array_agg(held.id order by held.place)
-                    into held_queues
+                if line_tids is not null then
+                    -- A job that another transaction has locked, or has just changed, stops its queue: none of
+                    -- the jobs behind it may start before it.
+                    select array_agg(locked.tid order by locked.tid), sum(locked.size)
+                    into locked_jobs, bytes
                     from (
-                        select q.id, chosen.place
-                        from unnest(chosen_queues) with ordinality as chosen(id, place)
-                        join only :SCHEMA._private_job_queues as q on q.id = chosen.id
-                        where q.is_available
-                        order by chosen.place
-                        limit queues_left
-                        for no key update of q skip locked
-                    ) as held;
-                    if held_queues is not null and remaining > 0 then
-                        per_queue := least(stretch, greatest(1, ceil(2.0 * remaining / cardinality(held_queues))));
-                        -- The first jobs of each queue: for each task of the queue a stair of priorities.
-                        with recursive pair as materialized (
-                            select held.id as queue_id, held.place, task.id as task_id
-                            from unnest(held_queues) with ordinality as held(id, place)
-                            cross join lateral (
-                                select known.id from unnest(known_tasks) as known(id) where has_few_tasks
-                                union all
-                                select present.id
-                                from (
-                                    select count(*) as entries, array_agg(distinct entry.task_id) as tasks
-                                    from (
-                                        select j.task_id from only :SCHEMA._private_jobs as j
-                                        where j.is_available and j.job_queue_id is not null
-                                            and j.job_queue_id = held.id and j.run_at <= this_moment
-                                        order by j.run_at limit 100
-                                    ) as entry
-                                    where not has_few_tasks
-                                ) as queue
-                                cross join lateral unnest(
-                                    case when queue.entries < 100 then queue.tasks else known_tasks end
-                                ) as present(id)
-                                where present.id = any (known_tasks)
-                            ) as task
-                        ), stair (queue_id, place, task_id, priority) as (
-                            select pair.queue_id, pair.place, pair.task_id, (
-                                select case when (first.task_id, first.job_queue_id) = (pair.task_id, pair.queue_id)
-                                    then first.priority end
-                                from (
-                                    select j.task_id, j.job_queue_id, j.priority from only :SCHEMA._private_jobs as j
-                                    where j.is_available and j.job_queue_id is not null
-                                        and (j.task_id, j.job_queue_id) >= (pair.task_id, pair.queue_id)
-                                        and j.task_id <= pair.task_id
-                                    order by j.task_id, j.job_queue_id, j.priority limit 1
-                                ) as first)
-                            from pair
-                            union all
-                            select stair.queue_id, stair.place, stair.task_id, (
-                                select case when (first.task_id, first.job_queue_id) = (stair.task_id, stair.queue_id)
-                                    then first.priority end
-                                from (
-                                    select j.task_id, j.job_queue_id, j.priority from only :SCHEMA._private_jobs as j
-                                    where j.is_available and j.job_queue_id is not null
-                                        and (j.task_id, j.job_queue_id, j.priority)
-                                            > (stair.task_id, stair.queue_id, stair.priority)
-                                        and j.task_id <= stair.task_id
-                                    order by j.task_id, j.job_queue_id, j.priority limit 1
-                                ) as first)
-                            from stair where stair.priority is not null
-                        ), line as (
-                            select job.tid, stair.queue_id, stair.place as queue_place, row_number() over (
-                                partition by stair.place order by stair.priority, job.run_at, job.id) as place
-                            from stair
-                            cross join lateral (
-                                select entry.tid, entry.run_at, entry.id
-                                from (
-                                    select j.ctid as tid, j.run_at, j.id, j.flags from only :SCHEMA._private_jobs as j
-                                    where j.is_available and j.job_queue_id is not null
-                                        and j.task_id = stair.task_id and j.job_queue_id = stair.queue_id
-                                        and j.priority = stair.priority and j.run_at <= this_moment
-                                    order by j.run_at, j.id
-                                    limit per_queue + case when forbidden_flags is null then 0 else 50 end
-                                ) as entry
-                                where forbidden_flags is null or (entry.flags ?| forbidden_flags) is not true
-                                union
-                                -- A look found this one behind many with a forbidden flag.
-                                select j.ctid, j.run_at, j.id from only :SCHEMA._private_jobs as j
-                                where forbidden_flags is not null
-                                    and j.id = picked_ids[array_position(picked_queues, stair.queue_id)]
-                                    and case when j.is_available and j.job_queue_id = stair.queue_id
-                                        and j.task_id = stair.task_id and j.priority = stair.priority
-                                        then j.run_at <= this_moment end
-                            ) as job
-                        ), cut_line as (
-                            select line.tid, line.queue_id, line.place,
-                                row_number() over (order by line.queue_place, line.place) as total
-                            from line
-                            where line.place <= per_queue
-                        )
-                        select array_agg(cut_line.tid), array_agg(cut_line.queue_id), array_agg(cut_line.place)
-                        into line_tids, line_queues, line_places
-                        from cut_line where cut_line.total <= remaining;
-
-                        -- A job that another transaction has locked, or has just changed, stops its queue: none of
-                        -- the jobs behind it may start before it.
-                        select array_agg(locked.tid order by locked.tid), sum(locked.size)
-                        into locked_jobs, bytes
+                        select j.ctid as tid, case when pg_column_compression(j.payload) is null
+                            then pg_column_size(j.payload) else 1000000000 end as size
+                        from only :SCHEMA._private_jobs as j
+                        where j.ctid = any (line_tids) and case
+                            when j.is_available and j.run_at <= this_moment then j.job_queue_id is not null end
+                        for update skip locked
+                    ) as locked;
+                    select array_agg(line.tid order by line.tid) into sorted_tids from unnest(line_tids) as line(tid);
+                    if locked_jobs is distinct from sorted_tids or bytes > bytes_left then
+                        select coalesce(array_agg(line.tid) filter (where line.total <= bytes_left), '{}'),
+                            coalesce(array_agg(line.queue_id) filter (where line.total <= bytes_left), '{}'),
+                            coalesce(max(line.total) filter (where line.total <= bytes_left), 0),
+                            coalesce(bool_or(line.total > bytes_left), false)
+                        into kept_jobs, kept_queues, bytes, is_heavy
                         from (
-                            select j.ctid as tid, case when pg_column_compression(j.payload) is null
-                                then pg_column_size(j.payload) else 1000000000 end as size
-                            from only :SCHEMA._private_jobs as j
-                            where j.ctid = any (line_tids) and case
-                                when j.is_available and j.run_at <= this_moment then j.job_queue_id is not null end
-                            for update skip locked
-                        ) as locked;
-                        select array_agg(line.tid order by line.tid) into sorted_tids from unnest(line_tids) as line(tid);
-                        if locked_jobs is distinct from sorted_tids or bytes > bytes_left then
-                            select coalesce(array_agg(line.tid) filter (where line.total <= bytes_left), '{}'),
-                                coalesce(array_agg(line.queue_id) filter (where line.total <= bytes_left), '{}'),
-                                coalesce(max(line.total) filter (where line.total <= bytes_left), 0),
-                                coalesce(bool_or(line.total > bytes_left), false)
-                            into kept_jobs, kept_queues, bytes, is_heavy
+                            select each.tid, each.queue_id, sum(case
+                                when each.place = 1 and each.queue_number <= uncounted_left then 0
+                                when pg_column_compression(j.payload) is null then pg_column_size(j.payload)
+                                else octet_length(j.payload::text) end) over (order by each.number) as total
                             from (
-                                select each.tid, each.queue_id, sum(case
-                                    when each.place = 1 and each.queue_number <= uncounted_left then 0
-                                    when pg_column_compression(j.payload) is null then pg_column_size(j.payload)
-                                    else octet_length(j.payload::text) end) over (order by each.number) as total
-                                from (
-                                    select line.tid, line.queue_id, line.place, line.number,
-                                        dense_rank() over (order by line.queue_id) as queue_number,
-                                        min(case when missing.tid is not null then line.place end)
-                                            over (partition by line.queue_id) as first_missing
-                                    from unnest(line_tids, line_queues, line_places)
-                                        with ordinality as line(tid, queue_id, place, number)
-                                    left join (
-                                        select unnest(sorted_tids) except select unnest(locked_jobs)
-                                    ) as missing(tid) on missing.tid = line.tid
-                                ) as each
-                                join only :SCHEMA._private_jobs as j on j.ctid = each.tid
-                                where each.first_missing is null or each.place < each.first_missing
-                            ) as line;
-                            must_wait := must_wait or cardinality(kept_jobs) < coalesce(cardinality(line_tids), 0);
-                            line_tids := kept_jobs;
-                            line_queues := kept_queues;
-                        end if;
-                        if line_tids <> '{}' then
-                            bytes_left := bytes_left - bytes;
-                            update only :SCHEMA._private_job_queues as queue
-                            set locked_by = holder, locked_at = this_moment
-                            where queue.id = any (array(select distinct unnest(line_queues)));
-                            get diagnostics taken = row_count;
-                            queues_left := queues_left - taken;
-                            uncounted_left := greatest(uncounted_left - taken, 0);
-                            return query
-                            update only :SCHEMA._private_jobs as job
-                            set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment
-                            where job.ctid = any (line_tids)
-                            returning job.id, job.task_id, job.attempts, job.payload::text, job.job_queue_id,
-                                job.priority, date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision,
-                                job.flags::text, job.last_error, date_part('epoch', job.created_at),
-                                date_part('epoch', job.updated_at), (
-                                    select q.queue_name from only :SCHEMA._private_job_queues as q
-                                    where q.id = job.job_queue_id),
-                                null::json;
-                            get diagnostics taken = row_count;
-                            remaining := remaining - taken;
-                            has_more := has_more or queues_left < 1;
-                        end if;
+                                select line.tid, line.queue_id, line.place, line.number,
+                                    dense_rank() over (order by line.queue_id) as queue_number,
+                                    min(case when missing.tid is not null then line.place end)
+                                        over (partition by line.queue_id) as first_missing
+                                from unnest(line_tids, line_queues, line_places)
+                                    with ordinality as line(tid, queue_id, place, number)
+                                left join (
+                                    select unnest(sorted_tids) except select unnest(locked_jobs)
+                                ) as missing(tid) on missing.tid = line.tid
+                            ) as each
+                            join only :SCHEMA._private_jobs as j on j.ctid = each.tid
+                            where each.first_missing is null or each.place < each.first_missing
+                        ) as line;
+                        must_wait := must_wait or cardinality(kept_jobs) < coalesce(cardinality(line_tids), 0);
+                        line_tids := kept_jobs;
+                        line_queues := kept_queues;
+                    end if;
+                    if line_tids <> '{}' then
+                        bytes_left := bytes_left - bytes;
+                        update only :SCHEMA._private_job_queues as queue
+                        set locked_by = holder, locked_at = this_moment
+                        where queue.id = any (array(select distinct unnest(line_queues)));
+                        get diagnostics taken = row_count;
+                        queues_left := queues_left - taken;
+                        uncounted_left := greatest(uncounted_left - taken, 0);
+                        return query
+                        update only :SCHEMA._private_jobs as job
+                        set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment
+                        where job.ctid = any (line_tids)
+                        returning job.id, job.task_id, job.attempts, job.payload::text, job.job_queue_id,
+                            job.priority, date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision,
+                            job.flags::text, job.last_error, date_part('epoch', job.created_at),
+                            date_part('epoch', job.updated_at), (
+                                select q.queue_name from only :SCHEMA._private_job_queues as q
+                                where q.id = job.job_queue_id),
+                            null::json;
+                        get diagnostics taken = row_count;
+                        remaining := remaining - taken;
+                        has_more := has_more or queues_left < 1;
                     end if;
                 end if;
                 -- Less than was wanted, and no task has more: every source was seen to its end.

@@ -82,10 +82,10 @@ def oldest_ready(cursor: Any, *, schema: str, tasks: tuple[str, ...] = ()) -> Ol
     way = walk(criteria) if tasks else walk_by_priority(criteria)
     text = f"""/* gw:oldest-ready */
     with recursive {way.ctes}
-    select {readable("oldest.run_at")}, oldest.id, coalesce(task.identifier, '')
-    from (select found.run_at, found.id from ({way.body}) as found order by found.run_at, found.id limit 1) as oldest
-    left join :SCHEMA._private_jobs as job on job.id = oldest.id
-    left join :SCHEMA._private_tasks as task on task.id = job.task_id"""
+    select {readable("oldest.run_at")}, oldest.id, coalesce((
+        select task.identifier from :SCHEMA._private_tasks as task
+        where task.id = (select job.task_id from :SCHEMA._private_jobs as job where job.id = oldest.id)), '')
+    from (select found.run_at, found.id from ({way.body}) as found order by found.run_at, found.id limit 1) as oldest"""
     cursor.execute(statement(text, schema), {**way.parameters, "most": 1})
     row = cursor.fetchone()
     return None if row is None else OldestReady._make(row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.inspection.walks import MOST_LEVELS, MOST_TASKS, PARTS
@@ -36,7 +36,9 @@ select task.identifier, ready.number, extract(epoch from now() - ready.oldest)::
     failing.retrying, failing.failed
 from (
     select id, identifier from :SCHEMA._private_tasks
-    where identifier = any (%(tasks)s::text[]) order by id limit {MOST_TASKS}) as task
+    where (%(tasks)s::text[] is null or identifier = any (%(tasks)s::text[]))
+        and not identifier = any (%(others)s::text[])
+    order by id limit {MOST_TASKS}) as task
 cross join lateral (
     select count(*) as number, min(greatest(run_at, '0001-01-02')) as oldest
     from ({" union all ".join(f"({_per_level(condition)} limit %(most_of_part)s)" for condition in PARTS.values())})
@@ -54,15 +56,6 @@ cross join lateral (
 ) as failing"""
 
 
-TASKS = f"/* gw:task-names */ select identifier from :SCHEMA._private_tasks order by id limit {MOST_TASKS}"
-
-
-def task_names(cursor: Any, *, schema: str) -> list[str]:
-    """The tasks that the database knows."""
-    cursor.execute(statement(TASKS, schema))
-    return [name for (name,) in cursor.fetchall()]
-
-
 class TaskBacklog(NamedTuple):
     """What waits for one task; numbers are at most one more than is counted, and in a glance none is counted."""
 
@@ -73,16 +66,19 @@ class TaskBacklog(NamedTuple):
     failed: int
 
 
-def glance_at_backlogs(cursor: Any, tasks: Sequence[str], *, schema: str) -> list[TaskBacklog]:
-    """Which of these tasks have something waiting, and since when: of each kind of jobs only the first is looked at."""
-    cursor.execute(statement(BACKLOG, schema), {"tasks": list(tasks), "most": 1, "most_of_part": MOST_LEVELS})
-    return [TaskBacklog._make(row) for row in cursor.fetchall()]
+def glance_at_backlogs(cursor: Any, *, schema: str, but: Iterable[str] = ()) -> list[TaskBacklog]:
+    """Which tasks, but for some, have something waiting, and since when: the first of each kind of jobs is read."""
+    return _backlogs(cursor, {"tasks": None, "others": list(but), "most": 1, "most_of_part": MOST_LEVELS}, schema)
 
 
-def task_backlogs(cursor: Any, tasks: Sequence[str], *, schema: str) -> list[TaskBacklog]:
-    """How much waits for each of these tasks."""
-    most = MOST_COUNTED + 1
-    cursor.execute(statement(BACKLOG, schema), {"tasks": list(tasks), "most": most, "most_of_part": most})
+def task_backlogs(cursor: Any, tasks: Iterable[str] | None = None, *, schema: str) -> list[TaskBacklog]:
+    """How much waits for each of these tasks, or for each there is."""
+    chosen, most = None if tasks is None else list(tasks), MOST_COUNTED + 1
+    return _backlogs(cursor, {"tasks": chosen, "others": [], "most": most, "most_of_part": most}, schema)
+
+
+def _backlogs(cursor: Any, parameters: dict[str, Any], schema: str) -> list[TaskBacklog]:
+    cursor.execute(statement(BACKLOG, schema), parameters)
     return [TaskBacklog._make(row) for row in cursor.fetchall()]
 
 
@@ -96,7 +92,7 @@ select extract(epoch from now())::float8, pg_notification_queue_usage(),
         select from :SCHEMA._private_workers as worker where worker.id = :SCHEMA._private_worker_of(locked_by)))
 from (
     select greatest(reltuples, 0)::bigint as estimate, pg_total_relation_size(oid) as bytes, oid
-    from pg_class where oid = ':SCHEMA._private_jobs'::regclass) as size
+    from pg_class where oid = ':SCHEMA._private_jobs'::regclass::oid) as size
 left join pg_stat_user_tables as dead on dead.relid = size.oid
 left join lateral (
     select xact_start, pid, application_name from pg_stat_activity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.db import connection
@@ -152,6 +152,46 @@ class TestWhatIsClaimed:
         assert job.created_at == datetime.max.replace(tzinfo=UTC)
 
 
+class TestPayloadSizes:
+    """Jobs for free slots are claimed whatever their size, others only as many as fit into the limit."""
+
+    LIMITS: ClassVar[dict[str, int]] = {"free_slots": 2, "max_bytes": 10_000}
+
+    @pytest.mark.parametrize(
+        "payload", ["x" * 3000, "".join(f"{n:x}" for n in range(800))], ids=["compressed", "plain"]
+    )
+    @pytest.mark.parametrize("tasks", [("a",), ("a", "b")], ids=["one task", "two tasks"])
+    def test_jobs_without_a_queue(self, claim: Callable[..., Claimed], payload: str, tasks: tuple[str, ...]) -> None:
+        payload = (payload * 2)[:3000]
+        jobs = [make_job(tasks[n % len(tasks)], {"x": payload}, run_at=minutes_ago(20 - n)) for n in range(10)]
+        claimed = claim(*tasks, **self.LIMITS)
+        assert ids(claimed) == jobs[:5]
+        assert claimed.has_more
+        assert claimed.is_heavy
+
+    def test_large_ones_after_small_ones(self, claim: Callable[..., Claimed]) -> None:
+        jobs = [make_job(run_at=minutes_ago(60 - n)) for n in range(20)]
+        jobs += [make_job(payload={"x": "y" * 6000}, run_at=minutes_ago(30 - n)) for n in range(10)]
+        assert ids(claim(**self.LIMITS)) == jobs[:21]
+
+    def test_jobs_of_queues(self, claim: Callable[..., Claimed]) -> None:
+        first = [make_job("a", {"x": "y" * 3000}, queue_name="a", run_at=minutes_ago(60 - n)) for n in range(10)]
+        second = [make_job("a", {"x": "y" * 3000}, queue_name="b", run_at=minutes_ago(30 - n)) for n in range(10)]
+        claimed = claim("a", **self.LIMITS)
+        # The first of each queue is for a free slot.
+        assert len(claimed.claims) <= 5
+        assert ids(claimed)[:4] == first[:4]
+        assert set(ids(claimed)) <= {*first[:5], *second[:2]}
+        assert claimed.is_heavy
+
+    def test_nothing_fits(self, claim: Callable[..., Claimed]) -> None:
+        make_job(payload={"x": "y" * 3000})
+        claimed = claim(free_slots=0, max_bytes=1000)
+        assert claimed.claims == []
+        assert claimed.is_heavy
+        assert claimed.has_more
+
+
 class TestQueues:
     def test_a_queue_is_taken_whole_and_in_order(
         self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
@@ -193,6 +233,19 @@ class TestQueues:
         )
         hidden = [make_job(queue_name=f"free{number}") for number in range(3)]
         assert sorted(ids(claim())) == hidden
+
+    def test_jobs_of_unqueued_and_queued_backlogs_are_claimed_in_their_order(
+        self, claim: Callable[..., Claimed]
+    ) -> None:
+        jobs = [make_job(queue_name=f"q{n}" if n % 2 else None, run_at=minutes_ago(60 - n)) for n in range(40)]
+        assert ids(claim(max_jobs=20, max_queues=20)) == jobs[:20]
+
+    def test_no_more_jobs_of_queues_than_asked_for(self, claim: Callable[..., Claimed]) -> None:
+        for number in range(30):
+            make_job(queue_name=f"q{number % 3}", run_at=minutes_ago(60 - number))
+        claimed = claim(max_jobs=7, max_queues=7, stretch=100)
+        assert len(claimed.claims) == 7
+        assert claimed.has_more
 
     def test_future_jobs_of_a_queue_wait(self, claim: Callable[..., Claimed]) -> None:
         make_job(queue_name="q", run_at=minutes_ago(-5), priority=-10)

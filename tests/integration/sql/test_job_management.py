@@ -144,7 +144,7 @@ class TestForceUnlockWorkers:
 
         (row,) = worker.call("force_unlock_workers", worker_ids=["mine", "unknown"])
 
-        assert set(row.values()) == {""}
+        assert set(row.values()) == {None}
         unlocked = mine | {"locked_at": None, "locked_by": None, "is_available": True}
         assert worker.jobs() == [unlocked, theirs, free]
         queues = worker.query(

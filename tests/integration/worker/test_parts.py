@@ -107,6 +107,59 @@ class TestFetcher:
         worker.fetcher._pace._size = pace.BYTES_AHEAD // 10
         assert worker.fetcher._pace.ahead(1000) == 10
 
+    @pytest.mark.parametrize("queue_name", [None, "q"])
+    def test_large_payloads_behind_small_ones_are_not_hoarded(
+        self, runner: Build, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, queue_name: str | None
+    ) -> None:
+        monkeypatch.setattr(pace, "BYTES_AHEAD", 20_000)
+        worker = runner(concurrency=2, local_queue_size=500)
+        for number in range(10):
+            make_job("quick", {"n": number})
+        run_all(worker, wait_until)
+        assert worker.fetcher._pace.ahead(500) > 100
+        assert worker.fetcher._pace.stretch(500) > 100
+        for _ in range(40):
+            make_job("slow", {"x": "y" * 4000}, queue_name=queue_name)
+        worker.fetcher.step()
+        assert 0 < worker.slots.waiting_size <= 20_000 + 2 * 5000
+        held = Job.objects.filter(locked_by__startswith=worker.worker_id).count()
+        assert held <= 4 + 2
+
+    def test_resumes_behind_the_last_job_without_a_queue(self, runner: Build) -> None:
+        """Where the claimed jobs of a queue end says nothing of the jobs without one."""
+        worker = runner()
+        queued = [make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 20)]
+        plain = [make_job("quick", run_at=minutes_ago(minute)) for minute in (50, 40, 30)]
+        other = make_job("quick", flags={"f": True}, run_at=minutes_ago(30))
+        claimed = worker.claimer(max_jobs=3, max_queues=3, stretch=3)
+        assert [claim.id for claim in claimed.claims] == [queued[0], *plain[:2]]
+        assert claimed.has_more
+        resume_after = worker.claimer._resume_after()
+        assert resume_after is not None
+        assert resume_after.id == plain[1]
+        claimed = worker.claimer(max_jobs=4, max_queues=4, stretch=3)
+        assert [claim.id for claim in claimed.claims] == [plain[2], other]
+
+    def test_resumes_nowhere_behind_the_last_job_of_a_queue(self, runner: Build) -> None:
+        worker = runner()
+        first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 1))
+        claimed = worker.claimer(max_jobs=2, max_queues=2, stretch=2)
+        assert [claim.id for claim in claimed.claims] == [first, second]
+        older = make_job("quick", run_at=minutes_ago(30))
+        assert [claim.id for claim in worker.claimer(max_jobs=2, max_queues=2, stretch=2).claims] == [older]
+
+    def test_learns_at_a_glance_when_the_next_job_falls_due(self, runner: Build, wait_until: Wait) -> None:
+        worker = runner(poll_interval=600)
+        worker.fetcher._poll_interval = 600.0
+        run_all(worker, wait_until)
+        make_job("quick", {"n": 1})
+        make_job("quick", {"n": 2}, run_at=minutes_ago(-2))
+        worker.claimer._glancer._is_promising = True
+        worker.fetcher.wake()
+        worker.fetcher.round()
+        wait_until(lambda: ran == [1])
+        assert worker.fetcher.round() <= 120
+
     def test_sleeps_until_the_next_job_is_due(self, runner: Build) -> None:
         worker = runner(poll_interval=80)
         # Who listens looks every ten seconds, whatever the interval.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 
 import pytest
 
@@ -117,6 +118,58 @@ def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., 
         wait_until(lambda: here.slots._resting == len(here.slots._threads) - 1)
     assert len(here.slots._threads) == 2
     assert len(here.fetchers) == 6
+
+
+class SlowQueue:
+    """Who takes from it gets nothing before the gate opens."""
+
+    def __init__(self, queue: SimpleQueue[bool]) -> None:
+        self._queue = queue
+        self.gate = threading.Event()
+        self.put = queue.put
+        self.qsize = queue.qsize
+
+    def get(self) -> bool:
+        item = self._queue.get()
+        assert self.gate.wait(PATIENCE)
+        return item
+
+
+def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_duty(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site(3)
+    calls = SlowQueue(here.slots._calls)
+    here.slots._calls = calls  # type: ignore[assignment]
+    calls.gate.set()
+    here.slots.assign(here.fetch)
+    # Two threads: one fetches, the other rests.
+    here.submit(1)
+    wait_until(lambda: 1 in here.began)
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle and here.slots._resting == len(here.slots._threads) - 1)
+    here.may_end.clear()
+
+    def submit_and_keep() -> bool:
+        calls.gate.clear()
+        here.slots.submit([stretch(2)], callers=1)
+        assert here.slots.keep(stretch(3))
+        calls.gate.set()
+        wait_until(lambda: 2 in here.began)
+        return False
+
+    here.order(submit_and_keep)
+    wait_until(lambda: 3 in here.began)
+    wait_until(lambda: len(here.fetchers) == 2)
+
+
+def test_waiting_size__is_of_jobs_that_have_not_begun(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    here.slots.submit([stretch(1), stretch(2), stretch(3)], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.slots.waiting_size == 2 * len("{}")
+    here.slots.take_back()
+    assert here.slots.waiting_size == 0
 
 
 def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) -> None:

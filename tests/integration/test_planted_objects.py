@@ -1,0 +1,222 @@
+"""A role that may create objects in a schema of the search_path gets none of them called by us."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.checks import run_checks
+from django.db import ProgrammingError, connection, connections, transaction
+from django.test import Client
+from pytest_django import DjangoDbBlocker
+
+from django_graphile_worker import (
+    JobKeyMode,
+    JobSpec,
+    add_job,
+    add_jobs,
+    cleanup,
+    complete_jobs,
+    force_unlock_workers,
+    permanently_fail_jobs,
+    remove_job,
+    reschedule_jobs,
+    run_once,
+)
+from django_graphile_worker.testing import clear_queue
+from testproject import databases
+from tests.factories import make_failed_job, make_job, minutes_ago
+from tests.integration.admin import pages
+from tests.integration.worker.parts import own_tasks
+from tests.operating import make_worker, operate
+from tests.planted import LURE, LuredStatements, Planted
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def planted(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Planted]:
+    with django_db_blocker.unblock():
+        url = databases.to_url(connections["default"].settings_dict)
+    with psycopg.connect(url, autocommit=True) as owner:
+        planted = Planted(owner, f"gw_planter_{os.getpid()}")
+        planted.plant()
+        try:
+            yield planted
+        finally:
+            planted.remove()
+
+
+@pytest.fixture
+def lured(planted: Planted) -> Iterator[LuredStatements]:
+    """Our statements on Django's connection can see the look-alikes, and call none."""
+    statements, before = LuredStatements(), planted.calls()
+    with connection.execute_wrapper(statements):
+        yield statements
+    assert planted.calls() == before
+
+
+@pytest.fixture
+def lured_sessions(planted: Planted) -> Iterator[None]:
+    """New sessions of the database can see the look-alikes: those of the worker, too."""
+    name, before = connection.settings_dict["NAME"], planted.calls()
+    with connection.cursor() as cursor:
+        cursor.execute(f'alter database "{name}" set search_path = public, {LURE}')
+        yield
+        cursor.execute(f'alter database "{name}" reset search_path')
+    assert planted.calls() == before
+
+
+# Each calls one of the look-alikes: what is tested below is not that there is nothing to call.
+EXAMPLES = (
+    "count(1::bigint)",
+    "array_agg('a'::text)",
+    "unnest(array[1, 2])",
+    "'{}'::jsonb -> '1'",
+    "'a'::text || 1.5::float8",
+    "interval '1 second' * '2'",
+    "format('a'::text, 'a'::text)",
+    "0.5 + random()",
+)
+
+
+def test_look_alikes_are_called_where_nothing_is_done_about_it(planted: Planted) -> None:
+    before = planted.calls()
+    for number, example in enumerate(EXAMPLES, 1):
+        lured = connection.execute_wrapper(LuredStatements())
+        with lured, pytest.raises(ProgrammingError, match="planted"), transaction.atomic():
+            connection.cursor().execute(f"/* gw:test */ select {example}")
+        assert planted.calls() == before + number
+
+
+def test_the_python_api(lured: LuredStatements) -> None:
+    job = add_job("a", {"n": 1}, queue_name="queue", run_at=timedelta(hours=1), flags=["flag"], priority=1)
+    add_job("a", [1], job_key="key")
+    add_job("a", [2], job_key="key", job_key_mode=JobKeyMode.UNSAFE_DEDUPE)
+    add_jobs([JobSpec("b", [3], job_key="key"), JobSpec("c", queue_name="new", run_at=minutes_ago(5)), JobSpec("a")])
+    add_jobs([JobSpec("b")], returning=False)
+    make_job("a", key="running", locked_by="worker", attempts=1)
+    add_job("a", job_key="running")
+    reschedule_jobs([job.id], run_at=timedelta(0), priority=2)
+    permanently_fail_jobs([job.id], "because")
+    complete_jobs([job.id])
+    remove_job("key")
+    force_unlock_workers(["worker"])
+    make_failed_job("a")
+    make_worker("worker", tasks=["a"])
+    assert cleanup(failed_jobs_older_than=timedelta(0)).is_complete
+    clear_queue()
+    assert {text.split()[1] for text in lured.texts} >= {"gw:add_job", "gw:add_jobs", "gw:watermark", "gw:names"}
+
+
+VERBS = (
+    ("status",),
+    ("jobs", "--state", "all"),
+    ("jobs", "--task", "a", "--state", "ready"),
+    ("show", "{id}"),
+    ("add", "a", "--key", "other"),
+    ("reschedule", "{id}", "--run-at", "now", "--attempts", "0"),
+    ("fail", "{id}"),
+    ("complete", "{id}"),
+    ("workers",),
+    ("queues",),
+    ("crontab",),
+    ("unlock", "node"),
+    ("sweep",),
+    ("remove", "other"),
+    ("cleanup", "--queues", "--tasks", "--permanently-failed-older-than", "1d"),
+)
+
+
+def test_the_operators_command(lured: LuredStatements) -> None:
+    job_id = a_bit_of_everything()
+    for arguments in VERBS:
+        lured.texts.clear()
+        operate(*(argument.format(id=job_id) for argument in arguments))
+        assert lured.texts, arguments
+
+
+def a_bit_of_everything() -> int:
+    """A job in each state, queues, workers; the id of a job that waits."""
+    make_worker("alive", tasks=["a"])
+    make_job("a", locked_by="alive", attempts=1, queue_name="held")
+    make_job("a", locked_by="node", attempts=1, locked_at=minutes_ago(60 * 5))
+    make_job("a", run_at=minutes_ago(-5))
+    make_job("a", run_at=minutes_ago(-5), attempts=3, last_error="ValueError: 1")
+    make_failed_job("a", last_error="ValueError: 2")
+    return make_job("a", key="key", queue_name="queue", payload={"n": 1}, flags={"flag": True}, run_at=minutes_ago(1))
+
+
+QUERIES = ("state=all", "q=task:a", "q=queue:queue", "q=flag:flag", "q=error:Value", "q=payload.n:1", "q=key:key")
+
+
+def test_pages_of_the_admin(lured: LuredStatements, admin_client: Client) -> None:
+    job_id = a_bit_of_everything()
+    searches = (f"{pages.JOBS}?{query}" for query in QUERIES)
+    for url in (*pages.ALL_PAGES, *searches, pages.job_url(job_id)):
+        assert admin_client.get(url).status_code == 200, url
+        assert lured.texts, url
+
+
+def test_actions_of_the_admin(lured: LuredStatements, admin_client: Client) -> None:
+    a_bit_of_everything()
+    for action in ("run", "reschedule", "fail", "complete"):
+        fields = {"action": action, "all": "1", "q": "task:a", "confirmed": "1", "priority": "1"}
+        assert admin_client.post(pages.ACT, fields, follow=True).status_code == 200
+        assert lured.texts
+
+
+def test_checks(lured: LuredStatements) -> None:
+    run_checks(databases=["default"])
+    assert lured.texts
+
+
+@pytest.fixture
+def seen() -> Iterator[list[Any]]:
+    found: list[Any] = []
+
+    def note(payload: Any) -> None:
+        found.append(payload)
+        if payload == "fail":
+            raise ValueError(payload)
+
+    with own_tasks(note):
+        yield found
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker(lured_sessions: None, seen: list[Any]) -> None:
+    make_worker("django-worker-dead", beat=minutes_ago(60), tasks=["note"])
+    make_job("note", locked_by="django-worker-dead/1", attempts=1, locked_at=minutes_ago(30), payload="recovered")
+    for queue_name in (None, "queue"):
+        for payload in ("succeed", "fail"):
+            add_job("note", payload, queue_name=queue_name, flags=["flag"])
+
+    assert run_once() in (0, 1)
+    assert {"succeed", "fail"} <= set(seen)
+    assert "recovered" in seen
+
+
+def test_functions__ignore_what_is_in_the_sessions_own_temporary_schema(
+    raw_connection: Callable[..., psycopg.Connection[Any]], worker_schema: str
+) -> None:
+    """Unless a search_path names it, PostgreSQL looks for types and tables there first."""
+    session = raw_connection()
+    schema = f'"{worker_schema}"'
+    for name in ("text", "json", "jsonb", "timestamptz", "float8", "regclass"):
+        session.execute(f"create domain pg_temp.{name} as pg_catalog.int4 check (false)".encode())
+    session.execute("create temp table _private_jobs (); create temp table pg_locks ()")
+    for call in (
+        "id from {schema}.add_job('a', '[1]', 'queue', null, null, 'key', 1, '{{flag}}')",
+        "id from {schema}.add_job('a', '[2]', job_key => 'key')",
+        "id from {schema}.add_jobs(array[('a', '[1]', 'q', null, null, 'key', null, '{{f}}')]::{schema}.job_spec[])",
+        "id from {schema}.reschedule_jobs(array(select id from {schema}._private_jobs), pg_catalog.now())",
+        "id from {schema}.permanently_fail_jobs(array(select id from {schema}._private_jobs))",
+        "{schema}.force_unlock_workers('{{a}}')",
+        "id from {schema}.remove_job('key')",
+    ):
+        assert session.execute(f"select {call.format(schema=schema)}".encode()).fetchall()

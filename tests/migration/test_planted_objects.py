@@ -1,0 +1,38 @@
+"""What a role has planted in a schema of the search_path gets into nothing that migrations make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from django.db import connections
+
+from tests.migration.conftest import Site
+from tests.planted import LURE, LuredStatements, Planted
+
+
+@pytest.fixture
+def planted(site: Site) -> Iterator[Planted]:
+    """Look-alikes of PostgreSQL's functions and operators, on the search_path of every new session."""
+    role = f"gw_planter_{os.getpid()}"
+    with site.connect() as owner:
+        planted = Planted(owner, role)
+        planted.plant()
+        owner.execute(f'alter database "{owner.info.dbname}" set search_path = public, {LURE}'.encode())
+        yield planted
+        connections[site.alias].close()
+        planted.remove()
+
+
+def test_migrations__call_and_use_none_of_it(site: Site, planted: Planted) -> None:
+    with connections[site.alias].execute_wrapper(LuredStatements(is_path_kept=True)):
+        site.migrate()
+        assert planted.dependents() == []
+        site.migrate("0005")
+        site.migrate()
+        site.migrate("zero")
+        site.migrate()
+
+    assert planted.dependents() == []
+    assert planted.calls() == 0
