@@ -36,6 +36,14 @@ def quick(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def lists(payload: list[Any], helpers: Helpers) -> None:
+    """Tells each item of its payload."""
+    with history.told(helpers.job):
+        for item in payload:
+            history.tell("item", helpers.job, str(item))
+
+
+@task
 def quiet(payload: Any) -> None:
     """Tells nothing: for jobs by the thousand."""
 
