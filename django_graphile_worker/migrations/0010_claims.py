@@ -13,6 +13,7 @@ class Migration(migrations.Migration):
     dependencies = [("graphile_worker", "0009_indexes")]
 
     operations = [
+        RunSchemaFile(forwards="claim_looks_v2.sql", backwards="claim_looks_v2_drop.sql"),
         RunSchemaFile(forwards="claim_jobs_v2.sql", backwards="claim_jobs_v2_drop.sql"),
-        BuildIndexes("claim_jobs_v2.sql"),
+        BuildIndexes("claim_looks_v2.sql"),
     ]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql.arrays import int_array
+from django_graphile_worker.sql.arrays import int_array, int_multirange
 from django_graphile_worker.sql.reading import time_reader
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
@@ -23,7 +24,7 @@ CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
 from :SCHEMA._private_claim_jobs_v2(
-    %(holder)s::text, %(task_ids)s::int[], %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
+    %(holder)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange, %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
     %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint, %(walk)s::json)"""
@@ -128,8 +129,7 @@ def claim_jobs(
         statement(CLAIM_JOBS, schema),
         {
             "holder": holder,
-            # As text: dumping a list costs more than all the rest together.
-            "task_ids": int_array(task_ids),
+            **_known(tuple(task_ids)),
             "max_jobs": max_jobs,
             "max_queues": max_queues,
             "stretch": stretch,
@@ -148,6 +148,12 @@ def claim_jobs(
     claims = [Claim._make((*row[:-1], holder)) for row in rows]
     claims.sort(key=in_order)
     return Claimed(claims=claims, **summary)
+
+
+@lru_cache(maxsize=8)
+def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
+    """The tasks as text, written once: dumping a list costs more than all the rest together."""
+    return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 
 def in_order(claim: Claim) -> tuple[int, float, int]:

@@ -22,7 +22,7 @@ from django_graphile_worker.sql.schema import ddl, quoted, statement
 LARGE = 16 * 1024 * 1024
 
 # The files whose indexes a finished migrate has built.
-FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql", "claim_jobs_v2.sql")
+FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql", "claim_looks_v2.sql")
 REMEDY = 'Run "manage.py graphile_worker repair". Jobs can be added and run meanwhile.'
 
 # A statement of its own, at the beginning of a line.
