@@ -11,6 +11,7 @@ INVALID_JOB = {"22003", "22008", "23514"}
 # invalid_schema_name, undefined_table, undefined_function, undefined_object
 NOT_INSTALLED = {"3F000", "42P01", "42883", "42704"}
 INSUFFICIENT_PRIVILEGE = "42501"
+PROGRAM_LIMIT_EXCEEDED = "54000"
 
 
 def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWorkerError | None:
@@ -24,6 +25,8 @@ def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWork
         return SchemaError(not_installed(alias, schema))
     if code == INSUFFICIENT_PRIVILEGE:
         return SchemaError(not_permitted(alias, schema, f"got: {_first_line(error)}"))
+    if code == PROGRAM_LIMIT_EXCEEDED and "NOTIFY" in str(error):
+        return GraphileWorkerError(notify_queue_is_full(alias))
     return None
 
 
@@ -46,6 +49,14 @@ def not_permitted(alias: str, schema: str, got: str) -> str:
         f"Expected a role that may use the worker schema {schema!r} in the database {alias!r}, {got}. "
         "Row-level security hides its tables from every role but their owner: connect as the owner, or "
         "grant this role what it needs, policies included."
+    )
+
+
+def notify_queue_is_full(alias: str) -> str:
+    return (
+        f"Expected room in the NOTIFY queue of the server of the database {alias!r}, got none, so nothing was committed. "
+        "A session that listens has not ended its transaction for long: find it with pg_stat_activity and end it. "
+        "add_job() sends no notification from 90% on; a NOTIFY of the site's own in the same transaction still fails."
     )
 
 

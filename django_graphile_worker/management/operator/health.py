@@ -15,11 +15,13 @@ from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.fleet import running_jobs, worker_state
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql.inspection import counts
+from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.holders import Holder, holders
 
+# Above this share of the NOTIFY queue something is wrong: it is mostly empty.
+FULL_NOTIFY_QUEUE = 0.1
 DEFAULT_AGE = timedelta(minutes=5)
 # Nobody acts differently on eleven thousand than on ten.
 CAP = 10_000
@@ -33,6 +35,8 @@ class Status:
     counts: dict[State, Count]
     earliest: dict[State, datetime | None]
     holders: Sequence[Holder]
+    # How full the server's queue of notifications is, from 0 to 1.
+    notify_queue_usage: float = 0.0
 
     @property
     def waiting_seconds(self) -> float:
@@ -59,6 +63,7 @@ def read_status(desk: Desk) -> Status:
             counts=counts.count_states(cursor, Criteria(), schema=schema, most=CAP),
             earliest={state: counts.earliest(cursor, state, schema=schema) for state in STATES},
             holders=holders(cursor, schema=schema),
+            notify_queue_usage=overview.notify_queue_usage(cursor),
         )
 
 
@@ -122,6 +127,9 @@ def find_problems(status: Status, options: Options) -> list[str]:
     holding = [holder for holder in status.workers("silent") if holder.jobs or holder.queues]
     if holding:
         problems.append(f"{len(holding)} silent workers hold jobs (sweep takes them back)")
+    if status.notify_queue_usage > FULL_NOTIFY_QUEUE:
+        share = f"{status.notify_queue_usage:.0%}"
+        problems.append(f"the server's NOTIFY queue is {share} full (a session listens in a long transaction)")
     return problems
 
 

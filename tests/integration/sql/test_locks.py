@@ -73,17 +73,16 @@ def test_a_crowd_of_calls_meets_no_deadlock(session: Callable[[], WorkerSql]) ->
         ids = [row["id"] for row in worker.query("select id from {schema}._private_jobs")]
         some = chance.sample(ids, min(len(ids), chance.randint(2, 10)))
         keys = chance.sample(KEYS, chance.randint(2, 8))
-        name, arguments = chance.choice(
-            [
-                ("complete_jobs", {"job_ids": some[:2]}),
-                ("permanently_fail_jobs", {"job_ids": some}),
-                ("reschedule_jobs", {"job_ids": some, "attempts": 0}),
-                ("force_unlock_workers", {"worker_ids": ["worker"]}),
-                ("remove_job", {"job_key": keys[0]}),
-                ("lock", {"ids": some}),
-                *[("add_jobs", {"keys": keys})] * 3,
-            ]
-        )
+        choices: list[tuple[str, dict[str, Any]]] = [
+            ("complete_jobs", {"job_ids": some[:2]}),
+            ("permanently_fail_jobs", {"job_ids": some}),
+            ("reschedule_jobs", {"job_ids": some, "attempts": 0}),
+            ("force_unlock_workers", {"worker_ids": ["worker"]}),
+            ("remove_job", {"job_key": keys[0]}),
+            ("lock", {"ids": some}),
+            *[("add_jobs", {"keys": keys})] * 3,
+        ]
+        name, arguments = chance.choice(choices)
         try:
             _call(worker, name, arguments)
         except psycopg.errors.DeadlockDetected as error:
