@@ -44,8 +44,8 @@ order by identifier"""
 
 # How long a statement here may wait for a lock while it holds others: less than PostgreSQL waits before it looks for
 # a deadlock. So whoever is waiting for one of our rows meanwhile is never chosen as the victim of a deadlock.
-_BOUNDED_WAIT = """pg_catalog.set_config('lock_timeout', greatest(1, least(200,
-        extract(epoch from pg_catalog.current_setting('deadlock_timeout')::interval) * 500::numeric)::int)::text, true)"""
+_BOUNDED_WAIT = """set_config('lock_timeout', greatest(1, least(200,
+        extract(epoch from current_setting('deadlock_timeout')::interval) * 500::numeric)::int)::text, true)"""
 
 REGISTER = f"""/* gw:cron:register */
 with bound as materialized (select {_BOUNDED_WAIT} as milliseconds)

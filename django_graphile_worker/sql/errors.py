@@ -54,7 +54,7 @@ def not_permitted(alias: str, schema: str, got: str) -> str:
 
 def notify_queue_is_full(alias: str) -> str:
     return (
-        f"Expected room in the NOTIFY queue of the server of the database {alias!r}, got none, so nothing was committed. "
+        f"Expected room in the NOTIFY queue of the server of the database {alias!r}, got none: nothing was committed. "
         "A session that listens has not ended its transaction for long: find it with pg_stat_activity and end it. "
         "add_job() sends no notification from 90% on; a NOTIFY of the site's own in the same transaction still fails."
     )

@@ -19,7 +19,8 @@ where schemaname = %s and relname in ('_private_tasks', '_private_job_queues')
 """
 ADD = """
 select count(*) from {schema}.add_jobs(array(
-    select row(%s::text || number %% %s, null, %s::text || number %% %s, null, null, null, null, null)::{schema}.job_spec
+    select row(
+        %s::text || number %% %s, null, %s::text || number %% %s, null, null, null, null, null)::{schema}.job_spec
     from generate_series(1, %s) as number))
 """
 
