@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     )
     from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
     from django_graphile_worker.exceptions import (
+        BatchFailure,
+        BreakingMigrationError,
         ConfigurationError,
         CrontabError,
         GraphileWorkerError,
@@ -53,6 +55,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "BatchFailure",
+    "BreakingMigrationError",
     "CleanupResult",
     "ConfigurationError",
     "CronItem",

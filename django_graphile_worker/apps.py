@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from django_graphile_worker.collector import objects_that_stay
 
 with objects_that_stay():
-    from django_graphile_worker import conf, registry, routing
+    from django_graphile_worker import registry, routing
 
 logger = logging.getLogger("django_graphile_worker.database")
 
@@ -48,6 +48,7 @@ class GraphileWorkerConfig(AppConfig):
         logs.connect()
         pre_migrate.connect(keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
         post_migrate.connect(install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema")
+        post_migrate.connect(install_named_later, sender=self, dispatch_uid="django_graphile_worker.named_later")
         post_migrate.connect(register_task_names, sender=self, dispatch_uid="django_graphile_worker.task_names")
 
 
@@ -79,18 +80,24 @@ def install_without_migrations(**arguments: Any) -> None:
     operations.install_without_migrations(**arguments)
 
 
+def install_named_later(**arguments: Any) -> None:
+    from django_graphile_worker import operations
+
+    operations.install_named_later(**arguments)
+
+
 def register_task_names(*, using: str, **kwargs: Any) -> None:
     """Make a row for each task, so that nobody who adds a job waits for another's transaction to make it."""
     from django_graphile_worker.sql import installation
     from django_graphile_worker.sql import tasks as sql_tasks
 
-    if using != routing.queue_alias() or connections[using].vendor != "postgresql":
+    if connections[using].vendor != "postgresql":
         return
-    schema = conf.current().schema
-    try:
-        with transaction.atomic(using=using), connections[using].cursor() as cursor:
-            if "_private_tasks" in installation.relations(cursor, schema=schema):
-                sql_tasks.register_tasks(cursor, registry.tasks.usable_identifiers(), schema=schema)
-    except Error as error:
-        # A convenience must not fail a deployment: the names are made again as jobs are added.
-        logger.warning("Task names were not registered in the database %r: %s", using, error)
+    for schema in [place.settings.schema for place in routing.all_places() if place.using == using]:
+        try:
+            with transaction.atomic(using=using), connections[using].cursor() as cursor:
+                if "_private_tasks" in installation.relations(cursor, schema=schema):
+                    sql_tasks.register_tasks(cursor, registry.tasks.usable_identifiers(), schema=schema)
+        except Error as error:
+            # A convenience must not fail a deployment: the names are made again as jobs are added.
+            logger.warning("Task names were not registered in the database %r: %s", using, error)

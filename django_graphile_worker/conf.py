@@ -1,147 +1,35 @@
-"""The only reader of ``settings.GRAPHILE_WORKER``: one frozen, validated value."""
+"""The only reader of ``settings.GRAPHILE_WORKER``: frozen, validated values, one for each installation."""
 
 from __future__ import annotations
 
 import difflib
 import math
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.flags import MoreFlags, checked_flags
+from django_graphile_worker.setting_types import Convert, ForbiddenFlags
 from django_graphile_worker.values import Value
 
 SETTING = "GRAPHILE_WORKER"
-LONGEST_DURATION = timedelta(days=3650).total_seconds()
-LARGEST_NUMBER = 2**31 - 1
+# A statement that hangs must leave time for another before the lease is over.
+STATEMENTS_PER_TIMEOUT = 2
+# The installation that everybody uses who names none.
+DEFAULT = "default"
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
-
-ForbiddenFlags = tuple[str, ...] | Callable[[], Iterable[str]] | str
-Convert = Callable[[Any], Any]
-
-
-class _ExpectationError(Exception):
-    """A converter's complaint: what was expected."""
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise _ExpectationError("a non-empty string")
-    return value
-
-
-def _schema_name(value: Any) -> str:
-    expected = (
-        "a schema name of letters, digits and underscores that does not begin with a digit (at most 63 characters)"
-    )
-    if not isinstance(value, str) or not (value.isascii() and value.isidentifier() and len(value) <= 63):
-        raise _ExpectationError(expected)
-    if value.lower().startswith("pg_") or value in {"information_schema", "public"}:
-        raise _ExpectationError("a schema of its own; PostgreSQL's own schemas and public are not")
-    return value
-
-
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _ExpectationError("True or False")
-    return value
-
-
-def _whole_number(smallest: int) -> Convert:
-    def convert(value: Any) -> int:
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if not is_whole or not smallest <= value <= LARGEST_NUMBER:
-            raise _ExpectationError(f"a whole number of at least {smallest}")
-        return int(value)
-
-    return convert
-
-
-def _duration(smallest: float = 0.0) -> Convert:
-    """Seconds or a timedelta; seconds inside."""
-
-    def convert(value: Any) -> float:
-        seconds = value.total_seconds() if isinstance(value, timedelta) else value
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not is_number or not math.isfinite(seconds) or not smallest <= seconds <= LONGEST_DURATION:
-            least = f"of at least {smallest:g} seconds" if smallest else "of zero or more"
-            raise _ExpectationError(f"a number of seconds or a timedelta, {least} and at most ten years")
-        return float(seconds)
-
-    return convert
-
-
-def _strings(value: Any) -> tuple[str, ...]:
-    is_sequence = isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes)
-    if not is_sequence or not all(isinstance(item, str) and item for item in value):
-        raise _ExpectationError("a list of non-empty strings")
-    return tuple(value)
-
-
-def _dotted_paths(value: Any) -> tuple[str, ...]:
-    paths = _strings(value)
-    if not all(_is_dotted_path(path) for path in paths):
-        raise _ExpectationError("a list of dotted paths like 'shop.jobs.middleware'")
-    return paths
-
-
-def _forbidden_flags(value: Any) -> ForbiddenFlags:
-    if callable(value):
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, str) and _is_dotted_path(value):
-        return value
-    try:
-        return _strings(value)
-    except _ExpectationError:
-        raise _ExpectationError("a list of flags, a callable, or the dotted path of a callable") from None
-
-
-def _is_dotted_path(value: str) -> bool:
-    parts = value.split(".")
-    return len(parts) > 1 and all(part.isidentifier() for part in parts)
-
-
-def _crontab(value: Any) -> str | tuple[Any, ...]:
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list | tuple):
-        raise _ExpectationError("crontab text, or a list of crontab lines and CronItems")
-    return tuple(value)
-
-
-def _path(value: Any) -> Path | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str | os.PathLike):
-        raise _ExpectationError("a path, or None")
-    return Path(value)
-
-
-def _one_of(*choices: str) -> Convert:
-    def convert(value: Any) -> str:
-        if value not in choices:
-            raise _ExpectationError(" or ".join(map(repr, choices)))
-        return str(value)
-
-    return convert
-
-
-def _patterns(value: Any) -> tuple[re.Pattern[str], ...]:
-    expected = "a list of regular expressions"
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise _ExpectationError(expected)
-    try:
-        return tuple(item if isinstance(item, re.Pattern) else re.compile(item, re.IGNORECASE) for item in value)
-    except (re.error, TypeError) as error:
-        raise _ExpectationError(f"{expected} ({error})") from None
+# Settings of the project rather than of a queue: they are those of the installation "default".
+OF_THE_PROJECT = frozenset(
+    {"ADMIN_STATEMENT_TIMEOUT", "DROP_WAITING_JOBS", "MIGRATION_LOCK_TIMEOUT", "PROCESSES", "REDACT"}
+)
 
 
 class _Setting:
@@ -171,41 +59,41 @@ class Settings(Value):
     """``settings.GRAPHILE_WORKER``, checked; durations are seconds."""
 
     # Where the queue is.
-    schema: str = _setting("graphile_worker", _schema_name)
-    database: str = _setting("default", _text)
+    schema: str = _setting("graphile_worker", setting_types.schema_name)
+    database: str = _setting("default", setting_types.text)
     # How a worker works.
-    concurrency: int = _setting(10, _whole_number(1))
-    processes: int = _setting(1, _whole_number(1))
-    poll_interval: float = _setting(2.0, _duration(0.01))
-    listen: bool = _setting(True, _boolean)
-    prepared_statements: bool = _setting(True, _boolean)
-    local_queue_size: int = _setting(2000, _whole_number(0))
-    grace_period: float = _setting(5.0, _duration())
-    heartbeat_interval: float = _setting(10.0, _duration(0.1))
-    worker_timeout: float = _setting(60.0, _duration(0.3))
-    statement_timeout: float = _setting(30.0, _duration(0.1))
-    use_local_time: bool = _setting(False, _boolean)
+    concurrency: int = _setting(10, setting_types.whole_number(1))
+    processes: int = _setting(1, setting_types.whole_number(1))
+    poll_interval: float = _setting(2.0, setting_types.duration(0.01))
+    listen: bool = _setting(True, setting_types.boolean)
+    prepared_statements: bool = _setting(True, setting_types.boolean)
+    local_queue_size: int = _setting(2000, setting_types.whole_number(0))
+    grace_period: float = _setting(5.0, setting_types.duration())
+    heartbeat_interval: float = _setting(10.0, setting_types.duration(0.1))
+    worker_timeout: float = _setting(60.0, setting_types.duration(0.3))
+    statement_timeout: float = _setting(30.0, setting_types.duration(0.1))
+    use_local_time: bool = _setting(False, setting_types.boolean)
     # What a worker runs.
-    tasks: tuple[str, ...] = _setting((), _strings)
-    exclude_tasks: tuple[str, ...] = _setting((), _strings)
-    forbidden_flags: ForbiddenFlags = _setting((), _forbidden_flags)
-    middleware: tuple[str, ...] = _setting((), _dotted_paths)
-    leftover_state: str = _setting("warn", _one_of("warn", "fail"))
-    crontab: str | tuple[Any, ...] = _setting("", _crontab)
-    crontab_file: Path | None = _setting(None, _path)
+    tasks: tuple[str, ...] = _setting((), setting_types.strings)
+    exclude_tasks: tuple[str, ...] = _setting((), setting_types.strings)
+    forbidden_flags: ForbiddenFlags = _setting((), setting_types.forbidden_flags)
+    middleware: tuple[str, ...] = _setting((), setting_types.dotted_paths)
+    leftover_state: str = _setting("warn", setting_types.one_of("warn", "fail"))
+    crontab: str | tuple[Any, ...] = _setting("", setting_types.crontab)
+    crontab_file: Path | None = _setting(None, setting_types.path)
     # What adding a job does.
-    notify: bool = _setting(True, _boolean)
-    max_payload_size: int = _setting(16 * 1_048_576, _whole_number(2))
+    notify: bool = _setting(True, setting_types.boolean)
+    max_payload_size: int = _setting(16 * 1_048_576, setting_types.whole_number(2))
     # What is told.
-    max_error_length: int = _setting(65_536, _whole_number(200))
-    redact_errors: bool = _setting(True, _boolean)
-    log_success: bool = _setting(True, _boolean)
-    redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, _patterns)
-    statistics_retention: float = _setting(timedelta(days=8), _duration())
-    admin_statement_timeout: float = _setting(5.0, _duration(0.1))
+    max_error_length: int = _setting(65_536, setting_types.whole_number(200))
+    redact_errors: bool = _setting(True, setting_types.boolean)
+    log_success: bool = _setting(True, setting_types.boolean)
+    redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, setting_types.patterns)
+    statistics_retention: float = _setting(timedelta(days=8), setting_types.duration())
+    admin_statement_timeout: float = _setting(5.0, setting_types.duration(0.1))
     # Migrations.
-    migration_lock_timeout: float = _setting(5.0, _duration(0.001))
-    drop_waiting_jobs: bool = _setting(False, _boolean)
+    migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
+    drop_waiting_jobs: bool = _setting(False, setting_types.boolean)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Settings:
@@ -232,15 +120,33 @@ class Settings(Value):
         return checked_flags(function())
 
 
-def current() -> Settings:
+class Configured(NamedTuple):
+    """The project's settings."""
+
+    # By the alias of the installation; the flat form is that of "default".
+    installations: Mapping[str, Settings]
+    # Does the project name its installations? Otherwise "default" is in each database that is asked for.
+    are_named: bool
+
+
+def configured() -> Configured:
     """The project's settings, read once and again whenever tests change them."""
-    global _current
-    if _current is None:
-        _current = _read()
-    return _current
+    global _configured
+    if _configured is None:
+        _configured = _read()
+    return _configured
 
 
-_current: Settings | None = None
+_configured: Configured | None = None
+
+
+def current() -> Settings:
+    """The settings of the installation "default"."""
+    return configured().installations[DEFAULT]
+
+
+def are_installations_named() -> bool:
+    return configured().are_named
 
 
 def schema_of_models() -> str:
@@ -251,61 +157,131 @@ def schema_of_models() -> str:
     """
     mapping = getattr(django_settings, SETTING, None)
     try:
+        if mapping and DEFAULT in mapping:
+            mapping = mapping[DEFAULT]
         return Settings.from_mapping({"SCHEMA": mapping["SCHEMA"]}).schema if mapping else Settings().schema
     except (ConfigurationError, KeyError, TypeError):
         return Settings().schema
 
 
-def _read() -> Settings:
+def _read() -> Configured:
     mapping = getattr(django_settings, SETTING, {})
     if not isinstance(mapping, Mapping):
-        message = f"settings.{SETTING}: expected a dict, got {mapping!r}."
-        raise ConfigurationError(mistakes=[SettingMistake(key="", message=message)])
-    return Settings.from_mapping(mapping)
+        raise _mistaken(f"settings.{SETTING}: expected a dict, got {mapping!r}.")
+    named = [key for key, value in mapping.items() if isinstance(value, Mapping) and key not in _Setting.converters]
+    if not named:
+        return Configured({DEFAULT: Settings.from_mapping(mapping)}, are_named=False)
+    if len(named) < len(mapping):
+        others = ", ".join(repr(key) for key in mapping if key not in named)
+        raise _mistaken(
+            f"{SETTING}: expected either settings or one dict of settings for each installation, got {named[0]!r}, a "
+            f'dict, beside {others}. Put the settings into {SETTING}["{DEFAULT}"].'
+        )
+    return Configured(_read_installations(mapping), are_named=True)
+
+
+def _mistaken(message: str, key: str = "") -> ConfigurationError:
+    return ConfigurationError(mistakes=[SettingMistake(key=key, message=message)])
+
+
+def _read_installations(mapping: Mapping[Any, Mapping[str, Any]]) -> dict[str, Settings]:
+    found: dict[str, Settings] = {}
+    mistakes = [mistake for alias, values in mapping.items() for mistake in _mistaken_entry(alias, values)]
+    if DEFAULT not in mapping:
+        message = f"{SETTING}: expected an installation {DEFAULT!r} among {', '.join(map(repr, mapping))}, got none."
+        mistakes.append(SettingMistake(key=DEFAULT, message=message))
+    for alias, values in mapping.items():
+        try:
+            found[alias] = _checked(Settings(), values, f'{SETTING}["{alias}"]')
+        except ConfigurationError as error:
+            mistakes += error.mistakes
+    mistakes += _shared_schemas(found)
+    if mistakes:
+        raise ConfigurationError(mistakes=mistakes)
+    return found
+
+
+def _mistaken_entry(alias: Any, values: Mapping[str, Any]) -> Iterable[SettingMistake]:
+    if not isinstance(alias, str) or not re.fullmatch(r"[\w-]+", alias):
+        message = f"{SETTING}: expected names of installations of letters, digits, _ and -, got {alias!r}."
+        yield SettingMistake(key=str(alias), message=message)
+    for key in sorted(OF_THE_PROJECT & set(values)) if alias != DEFAULT else ():
+        yield SettingMistake(
+            key=key,
+            message=f'{SETTING}["{alias}"]: expected settings of this installation, got {key!r}, which is the '
+            f'project\'s. Put it into {SETTING}["{DEFAULT}"].',
+        )
+
+
+def _shared_schemas(installations: Mapping[str, Settings]) -> Iterable[SettingMistake]:
+    owners: dict[tuple[str, str], str] = {}
+    for alias, settings in installations.items():
+        owner = owners.setdefault((settings.database, settings.schema), alias)
+        if owner != alias:
+            message = (
+                f'{SETTING}["{alias}"]: expected a schema of its own, got {settings.schema!r} in the database '
+                f"{settings.database!r}, which is that of {owner!r}. Set its SCHEMA, or its DATABASE."
+            )
+            yield SettingMistake(key="SCHEMA", message=message)
 
 
 def _forget(*, setting: str, **kwargs: Any) -> None:
-    global _current
+    global _configured
     if setting == SETTING:
-        _current = None
+        _configured = None
 
 
 setting_changed.connect(_forget, dispatch_uid="django_graphile_worker.conf")
 
 
-def _checked(base: Settings, mapping: Mapping[str, Any]) -> Settings:
+def _checked(base: Settings, mapping: Mapping[str, Any], where: str = SETTING) -> Settings:
     values: dict[str, Any] = {}
     mistakes: list[SettingMistake] = []
     for key, value in mapping.items():
         if key not in _Setting.converters:
-            mistakes.append(_unknown_key(key))
+            mistakes.append(_unknown_key(key, where))
             continue
         try:
             values[key.lower()] = _Setting.converters[key](value)
-        except _ExpectationError as expected:
-            message = f'{SETTING}["{key}"]: expected {expected}, got {value!r}.'
+        except setting_types.ExpectationError as expected:
+            message = f'{where}["{key}"]: expected {expected}, got {value!r}.'
             mistakes.append(SettingMistake(key=key, message=message))
     if not mistakes:
-        candidate = Settings(**vars(base) | values)
-        mistakes = list(_contradictions(candidate))
+        candidate = Settings(**_with_statement_timeout(vars(base) | values))
+        mistakes = list(_contradictions(candidate, where))
         if not mistakes:
             return candidate
     raise ConfigurationError(mistakes=mistakes)
 
 
-def _unknown_key(key: object) -> SettingMistake:
+def _with_statement_timeout(values: dict[str, Any]) -> dict[str, Any]:
+    """Where nobody says how long a statement may take, a short WORKER_TIMEOUT makes it shorter than the default."""
+    longest = values.get("worker_timeout", math.inf) / STATEMENTS_PER_TIMEOUT
+    if "statement_timeout" in values or longest >= Settings.statement_timeout:
+        return values
+    return values | {"statement_timeout": longest}
+
+
+def _unknown_key(key: object, where: str) -> SettingMistake:
     name = str(key)
     close = difflib.get_close_matches(name.upper(), _Setting.converters, n=1)
     way_out = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(sorted(_Setting.converters))}."
-    message = f"{SETTING}: expected a known key, got {key!r}. {way_out}"
+    message = f"{where}: expected a known key, got {key!r}. {way_out}"
     return SettingMistake(key=name, message=message, is_unknown_key=True)
 
 
-def _contradictions(candidate: Settings) -> Iterable[SettingMistake]:
+def _contradictions(candidate: Settings, where: str) -> Iterable[SettingMistake]:
     if candidate.worker_timeout < 3 * candidate.heartbeat_interval:
         yield SettingMistake(
             key="WORKER_TIMEOUT",
-            message=f'{SETTING}["WORKER_TIMEOUT"]: expected at least three times HEARTBEAT_INTERVAL '
+            message=f'{where}["WORKER_TIMEOUT"]: expected at least three times HEARTBEAT_INTERVAL '
             f"({3 * candidate.heartbeat_interval:g} seconds), got {candidate.worker_timeout:g}: "
             "a worker that misses one beat would lose its jobs.",
+        )
+    if candidate.statement_timeout > candidate.worker_timeout / STATEMENTS_PER_TIMEOUT:
+        yield SettingMistake(
+            key="STATEMENT_TIMEOUT",
+            message=f'{SETTING}["STATEMENT_TIMEOUT"]: expected at most half of WORKER_TIMEOUT '
+            f"({candidate.worker_timeout / STATEMENTS_PER_TIMEOUT:g} seconds), got {candidate.statement_timeout:g}: "
+            "a worker whose statement hangs would lose its jobs before it can try again.",
         )

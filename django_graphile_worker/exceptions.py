@@ -14,11 +14,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django_graphile_worker.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class GraphileWorkerError(Exception):
     """The base of every error of django-graphile-worker."""
+
+    # Of a worker that cannot start or go on for this reason.
+    exit_code = 1
 
 
 class SettingMistake(Value):
@@ -49,14 +52,17 @@ class InvalidJobError(GraphileWorkerError, ValueError):
 
 
 class PayloadError(InvalidJobError):
-    """A payload cannot be stored as JSON and read back; ``path`` says which part of it."""
+    """A payload cannot be stored as JSON and read back, or does not fit its task; ``path`` says which part of it."""
+
+    # The payload of a claimed job does not fit the type that its task asks for: no other attempt can succeed.
+    is_misfit = False
 
     def __init__(self, message: str, *, path: str = "$") -> None:
         self.path = path
         super().__init__(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0],), {"path": self.path}
+        return type(self), (self.args[0],), vars(self)
 
 
 class CrontabError(GraphileWorkerError, ValueError):
@@ -75,6 +81,13 @@ class SchemaError(GraphileWorkerError):
     """The worker schema is missing, cannot be adopted, is locked, or hidden from this role."""
 
 
+class BreakingMigrationError(SchemaError):
+    """A newer graphile-worker has changed the schema in a way that this version does not know."""
+
+    # As graphile-worker itself ends then.
+    exit_code = 57
+
+
 class LostClaimError(GraphileWorkerError):
     """The job is no longer claimed by this worker, so its result must not be written."""
 
@@ -91,7 +104,7 @@ class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not 
     """Raised by a task: fail this attempt, and run the job again after ``delay``."""
 
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
-        self.delay = _to_timedelta(delay)
+        self.delay = to_delay(delay, name="RetryLater", expected="a timedelta or a number of seconds")
         self.reason = reason
         super().__init__(reason or f"retry in {self.delay}")
 
@@ -107,19 +120,53 @@ class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome
         super().__init__(reason)
 
 
-def _to_timedelta(delay: object) -> timedelta:
-    if isinstance(delay, timedelta):
-        duration = delay
-    elif isinstance(delay, int | float) and not isinstance(delay, bool):
+class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, it names an outcome
+    """Some items of an array payload failed; ``failures`` maps the index of each to its exception."""
+
+    def __init__(self, failures: Mapping[int, BaseException], count: int) -> None:
+        self.failures = dict(failures)
+        # How many items the payload has, those that succeeded included.
+        self.count = count
+        super().__init__(self.failures, count)
+
+    @property
+    def share(self) -> str:
+        """How many of the items failed, in words."""
+        return f"{len(self.failures)} of {self.count} items failed"
+
+    def __str__(self) -> str:
+        causes = [f"[{index}] {_in_a_line(error)}" for index, error in list(self.failures.items())[:_MOST_CAUSES]]
+        more = len(self.failures) - len(causes)
+        return f"{self.share}: {'; '.join(causes)}{f'; and {more} more' if more else ''}"
+
+
+_MOST_CAUSES = 3
+_LONGEST_CAUSE = 200
+
+
+def _in_a_line(error: BaseException) -> str:
+    """``ValueError: no such order``; an exception's own methods may raise anything."""
+    try:
+        text = " ".join(str(error)[:_LONGEST_CAUSE].split())
+    except BaseException:
+        text = "<its text could not be read>"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def to_delay(value: object, *, name: str, expected: str) -> timedelta:
+    """A delay, given as a timedelta or a number of seconds."""
+    if isinstance(value, timedelta):
+        delay = value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
         try:
-            duration = timedelta(seconds=delay)
+            delay = timedelta(seconds=value)
         except (OverflowError, ValueError):
-            raise InvalidJobError(f"RetryLater: expected a delay in seconds, got {delay!r}.") from None
+            raise InvalidJobError(f"{name}: expected a delay in seconds, got {value!r}.") from None
     else:
-        raise InvalidTypeError(f"RetryLater: expected a timedelta or a number of seconds, got {delay!r}.")
-    if duration < timedelta(0):
-        raise InvalidJobError(f"RetryLater: expected a delay of zero or more, got {delay!r}.")
-    return duration
+        raise InvalidTypeError(f"{name}: expected {expected}, got {value!r}.")
+    if delay < timedelta(0):
+        raise InvalidJobError(f"{name}: expected a delay of zero or more, got {value!r}.")
+    return delay
 
 
 class ReadOnlyModelError(GraphileWorkerError, TypeError):

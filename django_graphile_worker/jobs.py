@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Never, Protocol, TypedDict, runtime_checkable
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.values import Value
@@ -44,6 +44,20 @@ class Job(Value):
     locked_by: str | None
     revision: int
     flags: frozenset[str]
+
+
+class JobOptions(TypedDict, total=False):
+    """What ``add_job`` takes beside the task and the payload."""
+
+    queue_name: str | None
+    run_at: datetime | timedelta | None
+    max_attempts: int | None
+    job_key: str | None
+    job_key_mode: JobKeyMode | str | None
+    priority: int | None
+    flags: Iterable[str] | None
+    using: str | None
+    installation: str | None
 
 
 class RemovedJob(Job):
@@ -133,7 +147,10 @@ class JobSpec(Value):
         job_key_mode: JobKeyMode | str | None = None,
         priority: int | None = None,
         flags: Iterable[str] | None = None,
+        **mistaken: Never,
     ) -> None:
+        if mistaken:
+            raise unknown_option(next(iter(mistaken)))
         if not isinstance(identifier, str):
             defaults = _defaults_of(identifier)
             identifier = identifier.identifier
@@ -154,6 +171,17 @@ class JobSpec(Value):
             priority=valid_priority(priority),
             flags=valid_flags(flags),
         )
+
+
+def unknown_option(name: str) -> InvalidTypeError:
+    """Somebody writes what another queue calls it, or mistypes it."""
+    from django_graphile_worker.suggestions import JOB_OPTIONS, did_you_mean
+
+    if name == "using":
+        return InvalidTypeError("JobSpec: expected a job alone, got 'using'. Give it to add_jobs(specs, using=...).")
+    options = list(JobOptions.__annotations__)
+    way_out = did_you_mean(name, options, JOB_OPTIONS) or f"There are {', '.join(options)}."
+    return InvalidTypeError(f"add_job: expected an option that it knows, got {name!r}. {way_out}")
 
 
 def _defaults_of(task: object) -> JobDefaults:

@@ -3,7 +3,8 @@
 Lines about jobs go to ``django_graphile_worker.jobs``, the others to
 ``.worker``, ``.cron`` and ``.database``. Each record carries its facts as
 attributes too (``job_id``, ``task_identifier``, …; see the reference of
-signals), and never a payload.
+signals), and never a payload. The message of a record is a template, the same for
+all records of a kind, with the values as its arguments: error trackers group by it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from django_graphile_worker import signals
+from django_graphile_worker import conf, signals
+from django_graphile_worker.durations import spoken
+from django_graphile_worker.escaping import escaped, shown
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.repetition import Repetitions
 
-LONGEST_TEXT = 500
+__all__ = ["connect", "escaped", "served_databases", "shown"]
 
 _jobs = logging.getLogger("django_graphile_worker.jobs")
 _worker = logging.getLogger("django_graphile_worker.worker")
@@ -73,27 +76,6 @@ def _is_telling_successes(*, log_success: bool = True, **kwargs: Any) -> bool:
     return log_success and _jobs.isEnabledFor(logging.INFO)
 
 
-def shown(value: object) -> str:
-    """Text for one line of a log: no line breaks, no control characters, no novel."""
-    try:
-        text = str(value)
-    except BaseException:  # whatever an exception's own methods do; the line is worth more
-        text = "<its text could not be read>"
-    if len(text) > LONGEST_TEXT:
-        text = f"{text[:LONGEST_TEXT]}…"
-    return escaped(text)
-
-
-def escaped(text: str) -> str:
-    """The text with everything that a terminal could obey made visible."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
-        for character in text
-    )
-
-
 def _job_succeeded(*, job: Job, duration: float = 0.0, log_success: bool = True, **about: Any) -> None:
     if _is_telling_successes(log_success=log_success):
         _tell_job(logging.INFO, "succeeded", job, duration, about)
@@ -125,31 +107,23 @@ def _job_interrupted(*, job: Job, duration: float = 0.0, **about: Any) -> None:
 
 def _job_started(*, job: Job, **about: Any) -> None:
     if _is_telling_starts():
-        facts = _facts(job, "started", about)
-        _jobs.debug("%s%s started (%s)", _place(about), _name(job), _attempt(job), extra=facts)
+        template, place = _placed("%s #%s started (attempt %s of %s)", about)
+        _jobs.debug(template, *place, *_name(job), *_attempt(job), extra=_facts(job, "started", about))
 
 
 def _leftover_state_found(*, job: Job, leftovers: Sequence[str] = (), **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
-        _jobs.warning(
-            "%s%s is done, but left its connections changed, which were closed (%s). Use SET LOCAL, or undo it in a "
-            "finally block.",
-            _place(about),
-            _name(job),
-            shown("; ".join(leftovers)),
-            extra=_facts(job, "leftover state", about),
-        )
+        line = "%s #%s is done, but left its connections changed, which were closed (%s)."
+        template, place = _placed(f"{line} Use SET LOCAL, or undo it in a finally block.", about)
+        left = shown("; ".join(leftovers))
+        _jobs.warning(template, *place, *_name(job), left, extra=_facts(job, "leftover state", about))
 
 
 def _claim_lost(*, job: Job, **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
-        _jobs.warning(
-            "%s%s was no longer ours when it ended (%s): its result is not written",
-            _place(about),
-            _name(job),
-            _attempt(job),
-            extra=_facts(job, "claim lost", about),
-        )
+        line = "%s #%s was no longer ours when it ended (attempt %s of %s): its result is not written"
+        template, place = _placed(line, about)
+        _jobs.warning(template, *place, *_name(job), *_attempt(job), extra=_facts(job, "claim lost", about))
 
 
 def _tell_job(
@@ -162,23 +136,33 @@ def _tell_job(
     error: BaseException | None = None,
     retry_in: float | None = None,
 ) -> None:
-    message = f"{_place(about)}{_name(job)} {outcome} after {duration:.3f} s ({_attempt(job)})"
-    if retry_in is not None:
-        message += f", next try in {retry_in:.0f} s"
-    if error is not None:
-        message += f": {_problem(error)}"
+    template, place = _placed(f"%s #%s {outcome} after %s (attempt %s of %s)", about)
+    arguments = [*place, *_name(job), spoken(duration), *_attempt(job)]
     facts: dict[str, object] = _facts(job, outcome, about) | {"duration": duration}
-    if error is not None:
-        facts |= {"error": _problem(error), "retry_in": retry_in}
+    if retry_in is not None:
+        template, arguments = f"{template}, next try in %s", [*arguments, spoken(retry_in)]
+    if error is None:
+        _jobs.log(level, template, *arguments, extra=facts)
+        return
     # Here, as a worker that starts has no error to tell yet, and shall not wait for it.
     from django_graphile_worker.tracebacks import worth_logging
 
-    _jobs.log(level, "%s", message, extra=facts, exc_info=worth_logging(error))
+    facts |= {"error": _problem(error), "retry_in": retry_in}
+    exception = worth_logging(error, is_final=retry_in is None)
+    _jobs.log(level, f"{template}: %s", *arguments, _problem(error), extra=facts, exc_info=exception)
 
 
-def _place(about: Mapping[str, Any]) -> str:
-    """Which database a line is about, where that is a question."""
-    return f"[{shown(about['database'])}] " if served_databases.are_several and about.get("database") else ""
+def _placed(template: str, about: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The template and its first arguments, with the place in front where a process works on several."""
+    place = _place(about)
+    return (f"[%s] {template}", [shown(place)]) if place else (template, [])
+
+
+def _place(about: Mapping[str, Any]) -> str | None:
+    """Which database, or installation where these are named, a line is about, where that is a question."""
+    if not served_databases.are_several:
+        return None
+    return about.get("installation" if conf.are_installations_named() else "database")
 
 
 def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
@@ -191,15 +175,16 @@ def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object
         "outcome": outcome,
         "worker_id": about.get("worker_id", ""),
         "database": about.get("database", ""),
+        "installation": about.get("installation", ""),
     }
 
 
-def _name(job: Job) -> str:
-    return f"{shown(job.task_identifier)} #{job.id}"
+def _name(job: Job) -> tuple[str, int]:
+    return shown(job.task_identifier), job.id
 
 
-def _attempt(job: Job) -> str:
-    return f"attempt {job.attempts} of {job.max_attempts}"
+def _attempt(job: Job) -> tuple[int, int]:
+    return job.attempts, job.max_attempts
 
 
 def _problem(error: object) -> str:
@@ -225,7 +210,8 @@ def _write(logger: logging.Logger, level: int, template: str, arguments: Mapping
     if logger.isEnabledFor(level):
         facts = {name: value for name, value in arguments.items() if name not in {"sender", "signal"}}
         told = _Lenient({name: _told(value) for name, value in facts.items()})
-        logger.log(level, "%s%s", _place(arguments), template.format_map(told), extra=_extra(facts))
+        is_placed = served_databases.are_several and facts.get("database")
+        logger.log(level, f"[%(database)s] {template}" if is_placed else template, told, extra=_extra(facts))
 
 
 def _repeated(logger: logging.Logger, template: str) -> Callable[..., None]:
@@ -234,8 +220,9 @@ def _repeated(logger: logging.Logger, template: str) -> Callable[..., None]:
     def receiver(**arguments: Any) -> None:
         worker_id, action, error = (arguments.get(name) for name in ("worker_id", "action", "error"))
         kept_back = _troubles.hear((worker_id, action, _kind(error)))
-        more = f" ({kept_back} more like it were not written)" if kept_back else ""
-        _write(logger, logging.DEBUG if kept_back is None else logging.WARNING, template + more, arguments)
+        line = f"{template} (%(kept_back)s more like it were not written)" if kept_back else template
+        level = logging.DEBUG if kept_back is None else logging.WARNING
+        _write(logger, level, line, arguments | ({"kept_back": kept_back} if kept_back else {}))
 
     return receiver
 
@@ -256,20 +243,39 @@ def _jobs_recovered(*, job_ids: Sequence[int] = (), **arguments: Any) -> None:
     (_recovered_jobs if job_ids else _recovered_nothing)(job_ids=job_ids, **arguments)
 
 
+def _tasks_unserved(*, identifiers: Sequence[str] = (), **arguments: Any) -> None:
+    from django_graphile_worker.registry import tasks
+    from django_graphile_worker.suggestions import did_you_mean
+
+    hints = {name: did_you_mean(name, tasks.identifiers()) for name in identifiers}
+    told = [f"{name} ({hint})" if hint and name not in tasks else name for name, hint in hints.items()]
+    _unserved(identifiers=told, **arguments)
+
+
 class _Lenient(dict[str, str]):
-    """A line with a gap is better than no line."""
+    """The arguments of a template: a line with a gap is better than no line."""
+
+    def __bool__(self) -> bool:
+        # logging would take an empty mapping for no arguments.
+        return True
 
     def __missing__(self, key: str) -> str:
         return "?"
+
+
+# A crontab may have thousands of items, all of them due at once.
+MOST_TOLD = 100
 
 
 def _told(value: object) -> str:
     if isinstance(value, BaseException):
         return _problem(value)
     if isinstance(value, float):
-        return f"{value:.3f}"
+        return spoken(value)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return shown(", ".join(map(_word, value)) or "none")
+        words = list(map(_word, value))
+        more = f" and {len(words) - MOST_TOLD:,} more" if len(words) > MOST_TOLD else ""
+        return shown((", ".join(words[:MOST_TOLD]) or "none") + more)
     return shown(value)
 
 
@@ -290,22 +296,29 @@ def _fact(value: object) -> object:
 # logging refuses extra attributes that a record has already.
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
-_recovered_jobs = _event(_worker, logging.WARNING, "recovered the jobs {job_ids} of dead workers: {dead_worker_ids}")
-_recovered_nothing = _event(_worker, logging.WARNING, "removed dead workers, which held no jobs: {dead_worker_ids}")
+_recovered_jobs = _event(
+    _worker, logging.WARNING, "recovered the jobs %(job_ids)s of dead workers: %(dead_worker_ids)s"
+)
+_recovered_nothing = _event(_worker, logging.WARNING, "removed dead workers, which held no jobs: %(dead_worker_ids)s")
 
-_answered = _event(_database, logging.INFO, "the database answers again after {duration} s")
+_answered = _event(_database, logging.INFO, "the database answers again after %(duration)s")
+
+_unserved = _event(_worker, logging.WARNING, "jobs wait for tasks that no live worker has: %(identifiers)s")
 
 _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _event(
-        _worker, logging.INFO, "worker {worker_id} started on {database}: {concurrency} at a time"
+        _worker, logging.INFO, "worker %(worker_id)s started on %(database)s: %(concurrency)s at a time"
     ),
-    "worker_stopping": _event(_worker, logging.INFO, "worker {worker_id} is stopping: {reason}"),
-    "worker_stopped": _event(_worker, logging.INFO, "worker {worker_id} stopped: {reason}"),
+    "worker_stopping": _event(_worker, logging.INFO, "worker %(worker_id)s is stopping: %(reason)s"),
+    "worker_stopped": _event(_worker, logging.INFO, "worker %(worker_id)s stopped: %(reason)s"),
     "worker_lost_lease": _event(
-        _worker, logging.WARNING, "worker {worker_id} lost its lease and goes on as {new_worker_id}"
+        _worker, logging.WARNING, "worker %(worker_id)s lost its lease and goes on as %(new_worker_id)s"
     ),
-    "listening_started": _event(_worker, logging.DEBUG, "worker {worker_id} is listening"),
-    "listening_lost": _repeated(_worker, "worker {worker_id} stopped listening, tries again in {retry_in} s: {error}"),
+    "listening_started": _event(_worker, logging.DEBUG, "worker %(worker_id)s is listening"),
+    "listening_lost": _repeated(
+        _worker, "worker %(worker_id)s stopped listening, tries again in %(retry_in)s: %(error)s"
+    ),
+    "schema_refused": _event(_worker, logging.ERROR, "worker %(worker_id)s stops: %(error)s"),
     "job_started": _job_started,
     "job_succeeded": _job_succeeded,
     "job_failed": _job_failed,
@@ -320,17 +333,17 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
         "stay locked until the worker's lease is over, and run again then",
     ),
     "jobs_recovered": _jobs_recovered,
-    "stale_locks_released": _event(_worker, logging.WARNING, "released stale locks: {jobs} jobs, {queues} queues"),
-    "cron_started": _event(_cron, logging.INFO, "cron started: {items}"),
-    "cron_scheduled": _event(_cron, logging.INFO, "cron scheduled {identifiers} for {tick}"),
-    "cron_backfilled": _event(_cron, logging.INFO, "cron backfilled {identifier}: {ticks}"),
-    "database_trouble": _repeated(_database, "{action} failed, next try in {retry_in} s: {error}"),
+    "tasks_unserved": _tasks_unserved,
+    "stale_locks_released": _event(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
+    "cron_started": _event(_cron, logging.INFO, "cron started: %(items)s"),
+    "cron_scheduled": _event(_cron, logging.INFO, "cron scheduled %(identifiers)s for %(tick)s"),
+    "cron_backfilled": _event(_cron, logging.INFO, "cron backfilled %(identifier)s: %(ticks)s"),
+    "database_trouble": _repeated(_database, "%(action)s failed, next try in %(retry_in)s: %(error)s"),
     "database_answered": _database_answered,
     "indexes_missed": _event(
         _database,
         logging.WARNING,
-        "where jobs are many they are found slowly, as the worker schema has not all its indexes (missing: {missing}; "
-        'incomplete: {incomplete}): run "manage.py migrate graphile_worker"; if it has nothing to do, run '
-        '"manage.py migrate graphile_worker 0003" first, which drops nothing',
+        "where jobs are many they are found slowly, as the worker schema has not all its indexes (missing: "
+        '%(missing)s; incomplete: %(incomplete)s): run "manage.py graphile_worker repair"',
     ),
 }

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,16 +25,45 @@ MAX_DIGITS = 4300
 
 
 class _Encoder(DjangoJSONEncoder):
-    """Django's, and dataclasses: what a task's annotation makes of a payload can be given as one."""
+    """Django's, and models: what a task's annotation makes of a payload can be given as one."""
 
     def default(self, o: Any) -> Any:
         try:
             return super().default(o)
         except TypeError:
-            if isinstance(o, type) or not dataclasses.is_dataclass(o):
+            if isinstance(o, type):
                 raise
-            # As asdict(), without its copies; what the constructor does not take could not be read back.
-            return {field.name: getattr(o, field.name) for field in dataclasses.fields(o) if field.init}
+            if dataclasses.is_dataclass(o):
+                # As asdict(), without its copies; what the constructor does not take could not be read back.
+                return {field.name: getattr(o, field.name) for field in dataclasses.fields(o) if field.init}
+            if _is_pydantic(o):
+                return _dumped_by_pydantic(o)
+            if hasattr(type(o), "__struct_fields__") and "msgspec" in sys.modules:
+                return sys.modules["msgspec"].to_builtins(o)
+            raise
+
+
+def _is_pydantic(value: Any) -> bool:
+    return hasattr(type(value), "model_dump") and hasattr(type(value), "model_validate")
+
+
+# What pydantic writes for a SecretStr.
+_HIDDEN_BY_PYDANTIC = "**********"
+
+
+def _dumped_by_pydantic(model: Any) -> Any:
+    """The model as ``model_validate()`` takes it."""
+    dumped = model.model_dump(mode="json", by_alias=True, round_trip=True)
+    waiting = [_Place(dumped)]
+    while waiting:
+        place = waiting.pop()
+        if place.value == _HIDDEN_BY_PYDANTIC:
+            raise ValueError(
+                f"pydantic hides the secret at {place.path()}, so it would be lost: give the field a serializer, "
+                "or look the secret up in the task"
+            )
+        waiting.extend(place.children())
+    return dumped
 
 
 _encoder = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -196,11 +226,14 @@ def _unsupported(value: Any, error: Exception) -> str:
 
 
 def _way_out(value: Any) -> str:
-    """Models of other libraries know more than one way to become JSON: theirs is to choose."""
-    if hasattr(type(value), "model_dump"):
-        return " (give its model_dump(mode='json'))"
-    if hasattr(type(value), "__struct_fields__"):
-        return " (give msgspec.to_builtins() of it)"
+    if hasattr(type(value), "_meta") and hasattr(value, "pk"):
+        return " (pass its pk, and get the row in the task: it may change until then)"
+    if hasattr(value, "values_list"):
+        return " (pass the pks: list(queryset.values_list('pk', flat=True)))"
+    if isinstance(value, set | frozenset):
+        return " (pass a list)"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return " (pass text, or the address of a file)"
     return ""
 
 

@@ -2,98 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from asgiref.sync import markcoroutinefunction
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
+from django_graphile_worker.jobs import JobDefaults, JobKeyMode, is_valid_identifier
+from django_graphile_worker.signatures import innermost, is_generator_function, source_of
+from django_graphile_worker.task_type import Task, bind_adder
 
-from django_graphile_worker.exceptions import (
-    InvalidJobError,
-    InvalidTypeError,
-)
-from django_graphile_worker.jobs import Job, JobDefaults, JobKeyMode, is_valid_identifier
-from django_graphile_worker.signatures import innermost, is_async_function, is_generator_function, source_of
+if TYPE_CHECKING:
+    from typing import Concatenate
+
+    from django_graphile_worker.task_type import Payload, TaskDecorator
+
+__all__ = ["Backoff", "Registry", "Task", "bind_adder", "task", "tasks"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class _TaskDecorator(Protocol):
-        def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-# What other queues call our options.
-_NAMES_ELSEWHERE = {"name": "identifier", "max_retries": "max_attempts", "retries": "max_attempts", "schedule": "cron"}
-
-Backoff = timedelta | Callable[..., Any]
-
-
-class Task(Generic[P, R]):
-    """A function that jobs can name. Calling it just calls the function."""
-
-    __name__: str
-    __qualname__: str
-
-    def __init__(
-        self,
-        function: Callable[P, R],
-        identifier: str,
-        *,
-        defaults: JobDefaults,
-        atomic: bool = False,
-        backoff: Backoff | None = None,
-        cron: tuple[str, ...] = (),
-    ) -> None:
-        self.function = function
-        self.identifier = identifier
-        self.defaults = defaults
-        self.is_async = is_async_function(function)
-        self.atomic = atomic
-        self.backoff = backoff
-        self.cron = cron
-        functools.update_wrapper(self, function)
-        if self.is_async:
-            markcoroutinefunction(self)
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.function(*args, **kwargs)
-
-    def add_job(self, payload: Any = None, **options: Any) -> Job:
-        """Add a job for this task, with the task's defaults; options as for ``add_job``."""
-        add_job, _ = _bound_adders()
-        return add_job(self, payload, **options)
-
-    async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
-        """Add a job for this task from asynchronous code."""
-        _, aadd_job = _bound_adders()
-        return await aadd_job(self, payload, **options)
-
-    @property
-    def place(self) -> str:
-        """Where the function is, for people: ``module:qualname (file:line)``."""
-        module, qualified_name = self.origin
-        filename, line = source_of(self.function)
-        return f"{module}:{qualified_name} ({filename}:{line})"
-
-    @property
-    def origin(self) -> tuple[str, str]:
-        function = innermost(self.function)
-        name = getattr(function, "__qualname__", type(function).__qualname__)
-        return str(getattr(function, "__module__", "")), str(name)
-
-    def __reduce__(self) -> str:
-        # Pickled and copied by name, as functions are.
-        return str(getattr(self, "__qualname__", self.identifier))
-
-    def __repr__(self) -> str:
-        return f"<Task {self.identifier!r}: {':'.join(self.origin)}>"
+# A number is seconds.
+Backoff = timedelta | float | Callable[..., Any]
 
 
 class Registry:
@@ -150,7 +80,11 @@ tasks = Registry()
 
 
 @overload
-def task(function: Callable[P, R], /) -> Task[P, R]: ...
+def task(function: Callable[Concatenate[Payload, P], R], /) -> Task[Concatenate[Payload, P], R, Payload]: ...
+
+
+@overload
+def task(function: Callable[P, R], /) -> Task[P, R, None]: ...
 
 
 @overload
@@ -166,7 +100,7 @@ def task(
     atomic: bool = False,
     backoff: Backoff | None = None,
     cron: str | Sequence[str] | None = None,
-) -> _TaskDecorator: ...
+) -> TaskDecorator: ...
 
 
 def task(
@@ -186,10 +120,10 @@ def task(
     _refuse_unknown_options(defaults)
     job_defaults = JobDefaults(**defaults)
     schedules = _cron_lines(cron)
-    _check_backoff(backoff)
+    own_backoff = _valid_backoff(backoff)
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
-        return _register(function, name, job_defaults, atomic=atomic, backoff=backoff, cron=schedules)
+        return _register(function, name, job_defaults, atomic=atomic, backoff=own_backoff, cron=schedules)
 
     return decorate
 
@@ -219,11 +153,14 @@ def _register(function: Callable[P, R], identifier: str | None, defaults: JobDef
 
 def _refuse_unknown_options(given: Iterable[str]) -> None:
     defaults = list(JobDefaults.__annotations__)
+    unknown = sorted(set(given) - set(defaults))
+    if not unknown:
+        return
+    from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
+
     options = ["identifier", *defaults, "atomic", "backoff", "cron"]
-    for name in set(given) - set(defaults):
-        meant = _NAMES_ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, options, n=1)), None)
-        way_out = f"Did you mean {meant!r}?" if meant else f"There are {', '.join(options)}."
-        raise InvalidTypeError(f"@task: expected an option that it knows, got {name!r}. {way_out}")
+    way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"There are {', '.join(options)}."
+    raise InvalidTypeError(f"@task: expected an option that it knows, got {unknown[0]!r}. {way_out}")
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -253,32 +190,12 @@ def _cron_lines(cron: object) -> tuple[str, ...]:
     return lines
 
 
-def _check_backoff(backoff: object) -> None:
-    if backoff is not None and not isinstance(backoff, timedelta) and not callable(backoff):
-        raise InvalidTypeError(f"@task(backoff=...): expected a timedelta or a callable, got {backoff!r}.")
+def _valid_backoff(backoff: Backoff | None) -> timedelta | Callable[..., Any] | None:
+    if backoff is None or callable(backoff):
+        return backoff
+    return to_delay(backoff, name="@task(backoff=...)", expected="a timedelta, a number of seconds or a callable")
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
     """Tell a module imported again (reload, ``python -m``, two paths) from a second function."""
     return known.origin == new.origin or (source_of(known.function) == source_of(new.function) != ("unknown", 0))
-
-
-AddJob = Callable[..., Job]
-AAddJob = Callable[..., Coroutine[Any, Any, Job]]
-
-# How tasks reach ``api.add_job``, which lives above this module.
-_adders: tuple[AddJob, AAddJob] | None = None
-
-
-def bind_adder(add_job: AddJob, aadd_job: AAddJob) -> None:
-    """Called once by the API, so that imports only go down."""
-    global _adders
-    _adders = add_job, aadd_job
-
-
-def _bound_adders() -> tuple[AddJob, AAddJob]:
-    """The API binds itself when it is loaded; a process that adds no jobs does without it."""
-    if _adders is None:
-        import_module("django_graphile_worker.api")
-        assert _adders is not None
-    return _adders

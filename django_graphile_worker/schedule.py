@@ -30,15 +30,20 @@ class Written(NamedTuple):
 _read_before: list[tuple[Written, Draft]] = []
 
 
-def is_any_written(settings: conf.Settings) -> bool:
+def is_any_written(settings: conf.Settings, *, with_tasks: bool = True) -> bool:
     """Is there any crontab at all, right or wrong? Most projects have none."""
-    return bool(settings.crontab or settings.crontab_file or any(task.cron for task in registry.tasks))
+    beside_tasks = with_tasks and any(task.cron for task in registry.tasks)
+    return bool(settings.crontab or settings.crontab_file or beside_tasks)
 
 
-def draft_schedule(settings: conf.Settings) -> Draft:
-    """Everything written in CRONTAB, in CRONTAB_FILE and beside tasks; raises OSError for the file."""
+def draft_schedule(settings: conf.Settings, *, with_tasks: bool = True) -> Draft:
+    """Everything written in CRONTAB, in CRONTAB_FILE and beside tasks; raises OSError for the file.
+
+    What is written beside tasks belongs to the installation "default": several would fire it once each.
+    """
     file = settings.crontab_file
-    written = Written(settings.crontab, str(file), None if file is None else file.read_bytes(), tuple(registry.tasks))
+    content = None if file is None else file.read_bytes()
+    written = Written(settings.crontab, str(file), content, tuple(registry.tasks) if with_tasks else ())
     if not _read_before or _read_before[0][0] != written:
         _read_before[:] = [(written, _read(written))]
     return _read_before[0][1].copy()
@@ -58,13 +63,13 @@ def _read(written: Written) -> Draft:
     return draft
 
 
-def collect(settings: conf.Settings | None = None) -> tuple[CronItem, ...]:
+def collect(settings: conf.Settings | None = None, *, with_tasks: bool = True) -> tuple[CronItem, ...]:
     """All recurring tasks, or one CrontabError with every mistake in them."""
     settings = conf.current() if settings is None else settings
-    if not is_any_written(settings):
+    if not is_any_written(settings, with_tasks=with_tasks):
         return ()
     try:
-        draft = draft_schedule(settings)
+        draft = draft_schedule(settings, with_tasks=with_tasks)
     except OSError as error:
         raise ConfigurationError(
             f'{conf.SETTING}["CRONTAB_FILE"]: expected a file that can be read, '

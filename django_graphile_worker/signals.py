@@ -57,6 +57,9 @@ worker_stopped = Event("worker_id", "database", "reason", "duration")
 # The sweeper, or a pause longer than WORKER_TIMEOUT, took the worker's claims away.
 worker_lost_lease = Event("worker_id", "database", "new_worker_id")
 
+# A newer graphile-worker has changed the schema in a way that this version does not know: the worker stops.
+schema_refused = Event("worker_id", "database", "error")
+
 # LISTEN, which makes a worker quick; without it the worker polls.
 listening_started = Event("worker_id", "database")
 listening_lost = Event("worker_id", "database", "error", "retry_in")
@@ -94,3 +97,5 @@ database_trouble = Event("worker_id", "database", "action", "error", "retry_in")
 database_answered = Event("worker_id", "database", "duration")
 # The worker schema has not all its indexes, so jobs are found slowly: told once by each worker.
 indexes_missed = Event("worker_id", "database", "missing", "incomplete")
+# Jobs wait for tasks that no live worker has: each name is told once by each worker.
+tasks_unserved = Event("worker_id", "database", "identifiers")

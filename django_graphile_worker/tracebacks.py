@@ -16,12 +16,12 @@ _LONGEST_CHAIN = 20
 _LONGEST_WORD = 1_000
 
 
-def worth_logging(error: BaseException | None) -> BaseException | None:
-    """The exception for a record's ``exc_info``; None for a retry asked for, and for what cannot be written.
+def worth_logging(error: BaseException | None, *, is_final: bool = False) -> BaseException | None:
+    """The exception for a record's ``exc_info``; None for a retry that will come, and for what cannot be written.
 
-    One whose text is too long, or holds a secret, is replaced by a copy of the same name and traceback.
+    An exception whose text is too long, or holds a secret, is replaced by a copy of the same name and traceback.
     """
-    if error is None or isinstance(error, RetryLater):
+    if error is None or (isinstance(error, RetryLater) and not is_final):
         return None
     chain = list(_linked(error))
     if any(_told(each) != _text(each) for each in chain):

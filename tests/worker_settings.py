@@ -33,3 +33,9 @@ GRAPHILE_WORKER: dict[str, Any] = {
     "GRACE_PERIOD": 20.0,
     **json.loads(os.environ.get("FAULT_WORKER_SETTINGS", "{}")),
 }
+
+# Installations beside "default", each with settings of its own on top of these.
+if "FAULT_INSTALLATIONS" in os.environ:
+    GRAPHILE_WORKER = {"default": GRAPHILE_WORKER} | {
+        alias: GRAPHILE_WORKER | entry for alias, entry in json.loads(os.environ["FAULT_INSTALLATIONS"]).items()
+    }

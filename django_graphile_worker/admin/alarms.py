@@ -29,7 +29,7 @@ class Alarm(NamedTuple):
 
 
 def is_alive(holder: Holder) -> bool:
-    return holder.has_beaten_within(conf.current().worker_timeout)
+    return holder.is_alive(conf.current().worker_timeout)
 
 
 def tasks_of(holder: Holder) -> list[str]:
@@ -37,10 +37,25 @@ def tasks_of(holder: Holder) -> list[str]:
     return [task for task in tasks if isinstance(task, str)] if isinstance(tasks, list) else []
 
 
-def alarms(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog], health: Health, app_clock: float) -> list[Alarm]:
+def known_tasks(holders: Sequence[Holder]) -> frozenset[str] | None:
+    """The tasks that live workers have; None when there are none, or when not all of them say so."""
+    alive = [holder for holder in holders if is_alive(holder)]
+    if not alive or not all(tasks_of(holder) for holder in alive):
+        return None
+    return frozenset(task for holder in alive for task in tasks_of(holder))
+
+
+def alarms(
+    holders: Sequence[Holder],
+    backlogs: Sequence[TaskBacklog],
+    health: Health,
+    app_clock: float,
+    *,
+    is_any_ready: bool,
+) -> list[Alarm]:
     """Everything that somebody should know, the worst first."""
     found = [
-        *_about_workers(holders, backlogs),
+        *_about_workers(holders, is_any_ready),
         *_about_tasks(holders, backlogs),
         *_about_locks(holders),
         *_about_database(health),
@@ -58,9 +73,9 @@ def alarms(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog], health: H
     return sorted(found, key=lambda alarm: alarm.level != "error")
 
 
-def _about_workers(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -> Iterator[Alarm]:
+def _about_workers(holders: Sequence[Holder], is_any_ready: bool) -> Iterator[Alarm]:
     alive = [holder for holder in holders if is_alive(holder)]
-    if not alive and any(backlog.ready for backlog in backlogs):
+    if not alive and is_any_ready:
         yield Alarm("error", _("Jobs are ready, and no worker is running."), _("Start one with “manage.py runworker”."))
     silent = [holder for holder in holders if holder.started_at is not None and not is_alive(holder)]
     if silent:
@@ -82,10 +97,9 @@ def _about_workers(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -
 
 
 def _about_tasks(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -> Iterator[Alarm]:
-    alive = [holder for holder in holders if is_alive(holder)]
-    if not alive or not all(tasks_of(holder) for holder in alive):
+    known = known_tasks(holders)
+    if known is None:
         return
-    known = {task for holder in alive for task in tasks_of(holder)}
     lonely = [each.task_identifier for each in backlogs if each.ready and each.task_identifier not in known]
     if not lonely:
         return

@@ -37,6 +37,9 @@ class Session(NamedTuple):
 def aliases() -> list[str]:
     """The databases that hold the schema; the queue's own comes first."""
     first = queue_alias()
+    if conf.are_installations_named():
+        # The pages show the installation "default", which is in one database.
+        return [first]
     others = [alias for alias in connections if alias != first and _may_hold(alias)]
     return [first, *(alias for alias in others if _holds(alias))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from django_graphile_worker import exceptions
+from django_graphile_worker import attempts, exceptions
 from django_graphile_worker.redaction import redact_text
 
 # Where our own exceptions live is nobody's concern, and leaves no room for what they say.
@@ -47,7 +47,7 @@ def paths_of(name: str) -> tuple[str, ...]:
 def was_given_up(error: str | None) -> bool:
     """Tell whether the task itself said that trying again is of no use."""
     name = (error or "").split("\n", 1)[0].split(":", 1)[0]
-    return name in _permanent(exceptions.PermanentFailure)
+    return attempts.was_given_up(error) or name in _permanent(exceptions.PermanentFailure)
 
 
 def _permanent(kind: type[BaseException]) -> set[str]:

@@ -16,10 +16,10 @@ from django.utils.translation import gettext_lazy, pgettext
 from django_graphile_worker.admin import alarms, charts, databases, moments, series
 from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.task_lines import task_lines
+from django_graphile_worker.admin.task_lines import read_figures, task_lines
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import holders, overview, queue_depths
-from django_graphile_worker.sql.inspection.counts import Count, count_states
+from django_graphile_worker.sql.inspection.counts import Count, count_states, earliest
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.statistics import ALL_TASKS, Row
 
@@ -49,25 +49,25 @@ class OverviewAdmin(Page):
         now = timezone.now()
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
             counts = count_states(cursor, Criteria(), schema=schema)
-            backlogs = overview.task_backlogs(cursor, schema=schema)
+            oldest = earliest(cursor, State.READY, schema=schema)
             everybody = holders.holders(cursor, schema=schema)
             health = overview.health(cursor, schema=schema)
             queues = queue_depths.busiest_queues(cursor, schema=schema)
-            since = span.since(now)
-            rows = statistics.read(cursor, schema=schema, period=span.period, since=since, task=task or ALL_TASKS)
-            counted = statistics.read_tasks(cursor, schema=schema, period=span.period, since=since, histograms=False)
-            measured = statistics.read_tasks(
-                cursor, schema=schema, period=span.coarse_period, since=span.coarse_since(now), histograms=True
+            rows = statistics.read(
+                cursor, schema=schema, period=span.period, since=span.since(now), task=task or ALL_TASKS
             )
+            figures = read_figures(cursor, alarms.known_tasks(everybody), span, now, schema=schema)
         context = {
-            "tiles": self._tiles(request, counts, backlogs, everybody),
-            "alarms": alarms.alarms(everybody, backlogs, health, time.time()),
+            "tiles": self._tiles(request, counts, _age(oldest, now), everybody),
+            "alarms": alarms.alarms(
+                everybody, figures.glance, health, time.time(), is_any_ready=counts[State.READY].number > 0
+            ),
             "charts": draw(series.by_time(rows, span, now), span),
             "spans": self._spans(request, span, task),
             "span": span.name,
             "task": task,
             "all_tasks_url": self.url(request, "overview", span=span.name),
-            "tasks": task_lines(self, request, backlogs, counted, measured, span, now),
+            "tasks": task_lines(self, request, figures, span, now),
             "queues": [self._queue_line(request, queue) for queue in queues],
             "queues_url": self.url(request, "jobqueue"),
             "health": health,
@@ -97,10 +97,9 @@ class OverviewAdmin(Page):
         self,
         request: HttpRequest,
         counts: dict[State, Count],
-        backlogs: Sequence[overview.TaskBacklog],
+        oldest: float | None,
         everybody: Sequence[holders.Holder],
     ) -> list[Tile]:
-        oldest = max((each.oldest_seconds for each in backlogs if each.oldest_seconds is not None), default=None)
         states = {
             State.READY: _("Ready"),
             State.SCHEDULED: _("Scheduled"),
@@ -137,6 +136,14 @@ class OverviewAdmin(Page):
             "since": moments.moment(queue.locked_at) if queue.locked_at else "",
             "jobs_url": self.url(request, "job", q=str(Chip("queue", queue.queue_name)), state=State.READY.value),
         }
+
+
+def _age(oldest: datetime | None, now: datetime) -> float | None:
+    """How many seconds the oldest ready job has waited."""
+    if oldest is None:
+        return None
+    began, ended = [timezone.make_aware(each) if timezone.is_naive(each) else each for each in (oldest, now)]
+    return max(0.0, (ended - began).total_seconds())
 
 
 def draw(points: Sequence[Row], span: series.Span) -> list[charts.Chart]:

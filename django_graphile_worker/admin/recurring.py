@@ -18,7 +18,8 @@ from django_graphile_worker.admin.pages import Page, page, posted
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 from django_graphile_worker.models import RecurringTask
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql import pausing
+from django_graphile_worker.sql.crontabs import KnownCrontab
 
 NEXT_RUNS = 5
 # A callable has to be asked minute by minute.
@@ -42,7 +43,7 @@ class RecurringTaskAdmin(Page):
         self.require(self.has_view_permission(request))
         items, mistakes = _items()
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
-            known = crontabs.known_crontabs(cursor, schema=schema)
+            known = pausing.known_items(cursor, schema=schema)
         names = {item.name for item in items}
         now = timezone.now()
         context = {
@@ -52,7 +53,7 @@ class RecurringTaskAdmin(Page):
                 {
                     "name": name,
                     "known_since": moments.moment(each.known_since),
-                    "last": moments.moment(each.last_execution),
+                    "last": _("paused") if each.is_paused else moments.moment(each.last_execution),
                 }
                 for name, each in sorted(known.items())
                 if name not in names
@@ -79,13 +80,16 @@ class RecurringTaskAdmin(Page):
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": item.task, "id": job.id})
         return HttpResponseRedirect(self.url(request, "recurringtask"))
 
-    def _line(self, item: CronItem, known: Any, now: datetime) -> dict[str, Any]:
+    def _line(self, item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str, Any]:
+        is_paused = known is not None and known.is_paused
+        coming = () if is_paused else _next_runs(item, now)
         return {
+            "is_paused": is_paused,
             "name": item.name,
             "task": item.task,
             "pattern": item.match if isinstance(item.match, str) else _("a function"),
             "words": describe(item),
-            "next_runs": [(moments.moment(each, now), moments.exact(each)) for each in _next_runs(item, now)],
+            "next_runs": [(moments.moment(each, now), moments.exact(each)) for each in coming],
             "last": moments.moment(known.last_execution) if known else "",
             "known_since": moments.moment(known.known_since) if known else "",
             "is_known": known is not None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -51,20 +51,8 @@ def by_time(rows: Iterable[Row], span: Span, now: datetime) -> list[Row]:
     return [together(group, started_at=start, task_identifier="") for start, group in groups.items()]
 
 
-def by_task(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row.task_identifier, []).append(row)
-    return groups
-
-
 def total(rows: Sequence[Row]) -> Row:
     return together(rows, started_at=0, task_identifier="")
-
-
-def runs(row: Row) -> int:
-    """How many runs came to an end."""
-    return row.succeeded + row.failed + row.permanently_failed
 
 
 def percentile(histogram: Sequence[int], share: float) -> float | None:

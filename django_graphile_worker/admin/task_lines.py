@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
@@ -13,10 +14,17 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import charts, moments, series
 from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.pages import Page
-from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog
-from django_graphile_worker.sql.statistics import Row
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.inspection.overview import (
+    MOST_COUNTED,
+    TaskBacklog,
+    glance_at_backlogs,
+    task_backlogs,
+)
+from django_graphile_worker.sql.statistics import TaskRuns
 
 MOST_TASKS = 50
+NO_RUNS = TaskRuns({}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +45,65 @@ class TaskLine:
     jobs_url: str
 
 
-def task_lines(
-    page: Page,
-    request: HttpRequest,
-    backlogs: Sequence[TaskBacklog],
-    counted: Sequence[Row],
-    measured: Sequence[Row],
-    span: series.Span,
-    now: datetime,
-) -> list[TaskLine]:
+class Figures(NamedTuple):
+    """What is known of the tasks that are shown."""
+
+    names: Sequence[str]
+    # Whether something waits, for tasks that no worker has and for those that might be shown.
+    glance: Sequence[TaskBacklog]
+    backlogs: Mapping[str, TaskBacklog]
+    runs: Mapping[str, TaskRuns]
+    durations: Mapping[str, Sequence[int]]
+
+
+def read_figures(
+    cursor: Any, served: frozenset[str] | None, span: series.Span, now: datetime, *, schema: str
+) -> Figures:
+    """Of the tasks that ran most, and then of those that have waited longest: of the others little is read."""
+    since = span.coarse_since(now)
+    busiest = statistics.busiest_tasks(cursor, schema=schema, period=span.coarse_period, since=since, limit=MOST_TASKS)
+    glance = _glance(cursor, served, has_room=len(busiest) < MOST_TASKS, schema=schema)
+    waiting = [each for each in glance if each.ready or each.retrying or each.failed]
+    waiting.sort(key=lambda each: (-(each.oldest_seconds or 0.0), each.task_identifier))
+    names = list(dict.fromkeys([*busiest, *(each.task_identifier for each in waiting)]))[:MOST_TASKS]
+    backlogs = task_backlogs(cursor, names, schema=schema)
+    return Figures(
+        names,
+        glance,
+        {each.task_identifier: each for each in backlogs},
+        statistics.read_runs(cursor, names, schema=schema, period=span.period, starts=span.starts(now)),
+        statistics.read_durations(cursor, names, schema=schema, period=span.coarse_period, since=since),
+    )
+
+
+def _glance(cursor: Any, served: frozenset[str] | None, *, has_room: bool, schema: str) -> list[TaskBacklog]:
+    """Of all tasks where some are missing in the table, else of those alone that no worker runs."""
+    if has_room:
+        return glance_at_backlogs(cursor, schema=schema)
+    return [] if served is None else glance_at_backlogs(cursor, schema=schema, but=served)
+
+
+def task_lines(page: Page, request: HttpRequest, figures: Figures, span: series.Span, now: datetime) -> list[TaskLine]:
     """The tasks that have run or have something to do, the busiest first."""
-    counts, histograms = series.by_task(counted), series.by_task(measured)
-    known = {backlog.task_identifier: backlog for backlog in backlogs}
-    names = {*counts, *(name for name, each in known.items() if each.ready or each.retrying or each.failed)}
-    runs = {name: sum(map(series.runs, counts.get(name, ()))) for name in names}
 
     def busiest(name: str) -> tuple[int, int, str]:
-        return (-runs[name], -known[name].ready if name in known else 0, name)
+        runs = figures.runs.get(name, NO_RUNS).runs
+        return (-sum(runs.values()), -figures.backlogs[name].ready if name in figures.backlogs else 0, name)
 
     starts = span.starts(now)
-    return [
-        _line(page, request, name, known.get(name), counts.get(name, []), histograms.get(name, []), starts, span)
-        for name in sorted(names, key=busiest)[:MOST_TASKS]
-    ]
+    shown = [name for name in figures.names if name in figures.runs or _has_backlog(figures.backlogs.get(name))]
+    return [_line(page, request, name, figures, starts, span) for name in sorted(shown, key=busiest)]
+
+
+def _has_backlog(backlog: TaskBacklog | None) -> bool:
+    return backlog is not None and bool(backlog.ready or backlog.retrying or backlog.failed)
 
 
 def _line(
-    page: Page,
-    request: HttpRequest,
-    name: str,
-    backlog: TaskBacklog | None,
-    counts: Sequence[Row],
-    histograms: Sequence[Row],
-    starts: Sequence[int],
-    span: series.Span,
+    page: Page, request: HttpRequest, name: str, figures: Figures, starts: Sequence[int], span: series.Span
 ) -> TaskLine:
-    runs = {row.started_at: series.runs(row) for row in counts}
-    failures = sum(row.failed + row.permanently_failed for row in counts)
-    durations = series.total(histograms).durations
+    backlog, (runs, failures) = figures.backlogs.get(name), figures.runs.get(name, NO_RUNS)
+    durations = figures.durations.get(name, ())
     total = sum(runs.values())
     return TaskLine(
         identifier=name,

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Literal, overload
+from typing import Any, Literal, Never, overload
 
 from django.db import transaction
 
-from django_graphile_worker import conf, registry
-from django_graphile_worker.api.queue import Queue, open_queue
+from django_graphile_worker import registry
+from django_graphile_worker.api.queue import Queue, open_place
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.api.twins import asynchronous
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
 from django_graphile_worker.payloads import encode
+from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import batches as sql_batches
 from django_graphile_worker.sql import jobs as sql_jobs
 from django_graphile_worker.sql.batches import Batch, Entry
+
+logger = logging.getLogger("django_graphile_worker.jobs")
 
 # One statement of a stream: large enough to be fast, small enough to be forgotten.
 STREAMED_SPECS, STREAMED_CHARACTERS = 5_000, 4 * 1024 * 1024
@@ -38,8 +42,14 @@ def add_job(
     priority: int | None = None,
     flags: Iterable[str] | None = None,
     using: str | None = None,
+    installation: str | None = None,
+    **mistaken: Never,
 ) -> Job:
-    """Add a job in the current transaction, and return it."""
+    """Add a job in the current transaction, and return it.
+
+    ``using`` is the alias of a database, ``installation`` that of an entry of ``settings.GRAPHILE_WORKER`` that names
+    several; without them the job goes to the queue of the installation ``default``.
+    """
     spec = JobSpec(
         identifier,
         payload,
@@ -50,30 +60,45 @@ def add_job(
         job_key_mode=job_key_mode,
         priority=priority,
         flags=flags,
+        **mistaken,
     )
-    entry = _entry(spec, conf.current().max_payload_size)
-    with open_queue(using) as (cursor, _, schema, notify):
+    place = place_of(using, installation)
+    entry = _entry(spec, place.settings.max_payload_size)
+    with open_place(place) as (cursor, _, schema, notify):
         return sql_jobs.add_job(cursor, entry.spec, entry.payload, schema=schema, notify=notify)
 
 
 @overload
-def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: Literal[True] = True) -> list[Job]: ...
+def add_jobs(
+    specs: Iterable[JobSpec],
+    *,
+    using: str | None = None,
+    installation: str | None = None,
+    returning: Literal[True] = True,
+) -> list[Job]: ...
 @overload
-def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: Literal[False]) -> int: ...
+def add_jobs(
+    specs: Iterable[JobSpec], *, using: str | None = None, installation: str | None = None, returning: Literal[False]
+) -> int: ...
 @overload
-def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: bool) -> list[Job] | int: ...
-def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: bool = True) -> list[Job] | int:
+def add_jobs(
+    specs: Iterable[JobSpec], *, using: str | None = None, installation: str | None = None, returning: bool
+) -> list[Job] | int: ...
+def add_jobs(
+    specs: Iterable[JobSpec], *, using: str | None = None, installation: str | None = None, returning: bool = True
+) -> list[Job] | int:
     """Add many jobs, all or none; return them in the order of their specs.
 
     With ``returning=False`` any number of specs is streamed through, and only their number returned.
     """
-    entries = _entries(specs, conf.current().max_payload_size)
+    place = place_of(using, installation)
+    entries = _entries(specs, place.settings.max_payload_size)
     if not returning:
-        return _stream(entries, using)
+        return _stream(entries, place)
     batches = list(sql_batches.batches(entries, most_entries=LISTED_SPECS, most_characters=LISTED_CHARACTERS))
     if not batches:
         return []
-    with open_queue(using) as queue:
+    with open_place(place) as queue:
         if len(batches) == 1:
             return _add_batch(queue, batches[0])
         with transaction.atomic(using=queue.alias):
@@ -84,9 +109,9 @@ def _add_batch(queue: Queue, batch: Batch) -> list[Job]:
     return sql_batches.add_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
 
 
-def _stream(entries: Iterator[Entry], using: str | None) -> int:
+def _stream(entries: Iterator[Entry], place: Place) -> int:
     count = 0
-    with open_queue(using) as (cursor, alias, schema, notify), transaction.atomic(using=alias):
+    with open_place(place) as (cursor, alias, schema, notify), transaction.atomic(using=alias):
         for batch in sql_batches.batches(entries, most_entries=STREAMED_SPECS, most_characters=STREAMED_CHARACTERS):
             sql_batches.add_batch_blindly(cursor, batch, schema=schema, notify=notify)
             count += len(batch.entries)
@@ -109,6 +134,8 @@ def _numbered_entry(index: int, spec: JobSpec, max_payload_size: int) -> Entry:
 
 
 def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
+    if spec.identifier not in registry.tasks and spec.identifier not in told_names:
+        _tell_unknown_name(spec.identifier)
     payload = None if spec.payload is None else encode(spec.payload, max_size=max_payload_size)
     if isinstance(spec.run_at, datetime):
         run_at = aware(spec.run_at)
@@ -117,22 +144,53 @@ def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
     return Entry(spec, payload)
 
 
+# Names of tasks that this project does not have, told once each.
+told_names: set[str] = set()
+MOST_TOLD_NAMES = 1_000
+
+
+def _tell_unknown_name(name: str) -> None:
+    """A job for a worker of another project, or a mistyped name: nobody but a reader of the log can tell."""
+    if len(told_names) >= MOST_TOLD_NAMES:
+        return
+    told_names.add(name)
+    from django_graphile_worker.suggestions import did_you_mean
+
+    hint = did_you_mean(name, registry.tasks.identifiers())
+    logger.warning(
+        "job added for %r, a task that this project does not have: it waits for a worker that has it.%s",
+        name,
+        f" {hint}" if hint else "",
+        extra={"task_identifier": name},
+    )
+
+
 aadd_job = asynchronous(add_job)
 
 
 @overload
 async def aadd_jobs(
-    specs: Iterable[JobSpec], *, using: str | None = None, returning: Literal[True] = True
+    specs: Iterable[JobSpec],
+    *,
+    using: str | None = None,
+    installation: str | None = None,
+    returning: Literal[True] = True,
 ) -> list[Job]: ...
 @overload
-async def aadd_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: Literal[False]) -> int: ...
-async def aadd_jobs(specs: Iterable[JobSpec], *, using: str | None = None, returning: bool = True) -> list[Job] | int:
+async def aadd_jobs(
+    specs: Iterable[JobSpec], *, using: str | None = None, installation: str | None = None, returning: Literal[False]
+) -> int: ...
+async def aadd_jobs(
+    specs: Iterable[JobSpec], *, using: str | None = None, installation: str | None = None, returning: bool = True
+) -> list[Job] | int:
     """The twin of add_jobs for asynchronous code."""
-    return await _aadd_jobs(specs, using, returning)
+    return await _aadd_jobs(specs, using, installation, returning)
 
 
-def _add_jobs(specs: Iterable[JobSpec], using: str | None, returning: bool) -> list[Job] | int:
-    return add_jobs(specs, using=using, returning=returning)
+def _add_jobs(
+    specs: Iterable[JobSpec], using: str | None, installation: str | None, returning: bool
+) -> list[Job] | int:
+    return add_jobs(specs, using=using, installation=installation, returning=returning)
 
 
 _aadd_jobs = asynchronous(_add_jobs)

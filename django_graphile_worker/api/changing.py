@@ -26,7 +26,7 @@ from django_graphile_worker.sql import jobs as sql_jobs
 LARGEST_ID = 2**63 - 1
 
 
-def get_job(id_or_key: int | str, *, using: str | None = None) -> Job | None:
+def get_job(id_or_key: int | str, *, using: str | None = None, installation: str | None = None) -> Job | None:
     """Return the job with this id (an int) or this key (a str); None when there is none.
 
     A job that was completed has no row any more.
@@ -36,12 +36,12 @@ def get_job(id_or_key: int | str, *, using: str | None = None) -> Job | None:
         wanted = whole_number("id_or_key", wanted, 1, LARGEST_ID)
     else:
         wanted = valid_job_key(wanted) or ""
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         job = sql_jobs.get_job(queue.cursor, wanted, schema=queue.schema)
         return next(iter(queue.found([job] if job else [])), None)
 
 
-def remove_job(job_key: str, *, using: str | None = None) -> RemovedJob | None:
+def remove_job(job_key: str, *, using: str | None = None, installation: str | None = None) -> RemovedJob | None:
     """Remove the job with this key, and return it; None when there is none.
 
     A job that is running is not stopped: it loses its key, and is not tried again. The
@@ -50,23 +50,27 @@ def remove_job(job_key: str, *, using: str | None = None) -> RemovedJob | None:
     key = valid_job_key(job_key)
     if key is None:
         raise InvalidTypeError("job_key: expected a string, got None.")
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         job = sql_jobs.remove_job(queue.cursor, key, schema=queue.schema, notify=queue.notify)
         found = next(iter(queue.found([job] if job else [])), None)
         return None if found is None else RemovedJob(**vars(found))
 
 
-def complete_jobs(job_ids: Iterable[int], *, using: str | None = None) -> list[Job]:
+def complete_jobs(job_ids: Iterable[int], *, using: str | None = None, installation: str | None = None) -> list[Job]:
     """Delete jobs as if they had succeeded. Running ones are left alone; the others are returned."""
     ids = _valid_ids(job_ids)
     if not ids:
         return []
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         return queue.found(sql_jobs.complete_jobs(queue.cursor, ids, schema=queue.schema))
 
 
 def permanently_fail_jobs(
-    job_ids: Iterable[int], error_message: str | None = None, *, using: str | None = None
+    job_ids: Iterable[int],
+    error_message: str | None = None,
+    *,
+    using: str | None = None,
+    installation: str | None = None,
 ) -> list[Job]:
     """Let jobs have failed for good. Running ones are left alone; the others are returned."""
     ids = _valid_ids(job_ids)
@@ -75,7 +79,7 @@ def permanently_fail_jobs(
     message = None if error_message is None else storable_text(error_message)
     if not ids:
         return []
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         return queue.found(sql_jobs.permanently_fail_jobs(queue.cursor, ids, message, schema=queue.schema))
 
 
@@ -87,6 +91,7 @@ def reschedule_jobs(
     attempts: int | None = None,
     max_attempts: int | None = None,
     using: str | None = None,
+    installation: str | None = None,
 ) -> list[Job]:
     """Change when, how often and how urgently jobs run; None leaves a value as it is.
 
@@ -101,13 +106,15 @@ def reschedule_jobs(
     )
     if not ids:
         return []
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         return queue.found(
             sql_jobs.reschedule_jobs(queue.cursor, ids, changes, schema=queue.schema, notify=queue.notify)
         )
 
 
-def force_unlock_workers(worker_ids: Iterable[str], *, using: str | None = None) -> None:
+def force_unlock_workers(
+    worker_ids: Iterable[str], *, using: str | None = None, installation: str | None = None
+) -> None:
     """Free the jobs and queues of workers that are certainly gone.
 
     A worker that is still alive would have its jobs run a second time.
@@ -117,7 +124,7 @@ def force_unlock_workers(worker_ids: Iterable[str], *, using: str | None = None)
         if not isinstance(worker_id, str):
             raise InvalidTypeError(f"worker_ids: expected strings, got {worker_id!r}.")
     if ids:
-        with open_queue(using) as queue:
+        with open_queue(using, installation) as queue:
             sql_jobs.force_unlock_workers(queue.cursor, ids, schema=queue.schema)
             queue.refuse_blindness()
 

@@ -24,6 +24,7 @@ def cleanup(
     unused_queues: bool = True,
     unused_tasks: bool = True,
     using: str | None = None,
+    installation: str | None = None,
 ) -> CleanupResult:
     """Delete old permanently failed jobs (when an age is given), and the names that no job uses.
 
@@ -35,7 +36,7 @@ def cleanup(
     no job from the first name that is deleted until that transaction ends.
     """
     age = _valid_age(failed_jobs_older_than)
-    with open_queue(using) as queue:
+    with open_queue(using, installation) as queue:
         queue.refuse_blindness()
         jobs = 0 if age is None else _delete_failed_jobs(queue, age)
         result = CleanupResult(jobs=jobs)

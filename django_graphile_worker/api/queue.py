@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from django.db import Error
 
-from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.routing import queue_connection
+from django_graphile_worker.routing import Place, place_of, queue_connection
 from django_graphile_worker.sql import visibility
 from django_graphile_worker.sql.errors import not_permitted, translated
 from django_graphile_worker.sql.jobs import Cursor
@@ -38,11 +37,16 @@ class Queue(NamedTuple):
             raise SchemaError(not_permitted(self.alias, self.schema, got))
 
 
-@contextmanager
-def open_queue(using: str | None) -> Iterator[Queue]:
+def open_queue(using: str | None, installation: str | None = None) -> AbstractContextManager[Queue]:
     """Open a cursor on Django's connection, in whatever transaction it is in."""
-    settings = conf.current()
-    connection = queue_connection(using)
+    return open_place(place_of(using, installation))
+
+
+@contextmanager
+def open_place(place: Place) -> Iterator[Queue]:
+    """The same where the place is known already."""
+    settings = place.settings
+    connection = queue_connection(place.using)
     try:
         with connection.cursor() as cursor:
             yield Queue(cursor, connection.alias, settings.schema, settings.notify)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 
 from django_graphile_worker import conf, registry, signatures
-from django_graphile_worker.checks.configuration import readable_settings
+from django_graphile_worker.checks.configuration import readable_places, setting_name
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.jobs import valid_identifier
 from django_graphile_worker.registry import Task
+from django_graphile_worker.routing import Place
 from django_graphile_worker.schedule import draft_schedule, is_any_written
 
 if TYPE_CHECKING:
@@ -79,13 +80,17 @@ def _mistaken_helpers(task: Task[Any, Any], name: str) -> CheckMessage:
 
 def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Every line of the crontab, wherever it is written, and the tasks that it names."""
-    settings = readable_settings()
-    if settings is None or not is_any_written(settings):
+    return [message for place in readable_places() for message in _check_crontab_of(place)]
+
+
+def _check_crontab_of(place: Place) -> list[CheckMessage]:
+    settings, with_tasks = place.settings, place.installation == conf.DEFAULT
+    if not is_any_written(settings, with_tasks=with_tasks):
         return []
     try:
-        draft = draft_schedule(settings)
+        draft = draft_schedule(settings, with_tasks=with_tasks)
     except OSError as error:
-        return [_unreadable_file(settings, error)]
+        return [_unreadable_file(place, error)]
     mistakes = _mistakes(draft)
     known = len(draft.mistakes)
     draft.refuse_unknown_tasks(registry.tasks, registry.tasks.identifiers())
@@ -111,9 +116,10 @@ def _unknown_task(mistake: CrontabMistake) -> CheckMessage:
     return Error(str(mistake), hint=hint, id="graphile_worker.E013")
 
 
-def _unreadable_file(settings: conf.Settings, error: OSError) -> CheckMessage:
+def _unreadable_file(place: Place, error: OSError) -> CheckMessage:
     return Error(
-        f'{conf.SETTING}["CRONTAB_FILE"]: expected a file that can be read, got {str(settings.crontab_file)!r}: '
+        f"{setting_name(place, 'CRONTAB_FILE')}: expected a file that can be read, got "
+        f"{str(place.settings.crontab_file)!r}: "
         f"{error.strerror or error}.",
         hint="A relative path is relative to where the command is started.",
         id="graphile_worker.E012",

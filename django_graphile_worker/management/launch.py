@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -27,7 +29,8 @@ def run(plan: Plan, *, say: Say, stop: StopState) -> int:
     if plan.verbosity:
         say(terminal.banner(runners, plan))
     if plan.settings.processes == 1:
-        return supervised(runners, stop, once=plan.once)
+        with _health_file(plan.health_file, runners):
+            return supervised(runners, stop, once=plan.once, waits=plan.waits)
     return _supervise(plan, stop)
 
 
@@ -42,27 +45,36 @@ def _supervise(plan: Plan, request: StopState) -> int:
 
 def run_in_child(request: StopState, arguments: dict[str, Any]) -> int:
     """What each process of a supervisor does; raises GraphileWorkerError when it cannot."""
-    overrides = arguments["plan"]
-    settings = conf.current().replace(**overrides.pop("settings")).forbidding(overrides["also_forbidden"])
-    plan = Plan(settings=settings, **overrides)
+    sent = arguments["plan"]
+    settings = conf.current().replace(**sent["overrides"]).forbidding(sent["also_forbidden"])
+    plan = Plan(settings=settings, **sent)
     terminal.set_up_logging(plan)
     runners = _build(plan)
+    # Each of several processes keeps up a file of its own: PATH.0, PATH.1 and so on.
+    path = f"{plan.health_file}.{arguments.get('place', 0)}" if plan.health_file else ""
     try:
-        return run_until_drained(runners, request) if plan.once else run_until_stopped(runners, request)
+        with _health_file(path, runners):
+            if plan.once:
+                return run_until_drained(runners, request)
+            return run_until_stopped(runners, request, waits=plan.waits)
     except psycopg.Error as error:
         from django_graphile_worker.worker.trouble import in_a_sentence
 
         raise GraphileWorkerError(in_a_sentence(error)) from error
 
 
+def _health_file(path: str, runners: list[Runner]) -> AbstractContextManager[None]:
+    if not path:
+        return nullcontext()
+    from django_graphile_worker.worker.healthfile import kept_up
+
+    return kept_up(Path(path), runners)
+
+
 def _build(plan: Plan) -> list[Runner]:
-    return build_runners(plan.databases, plan.settings, with_cron=plan.with_cron and not plan.once)
+    return build_runners(plan.places(), with_cron=plan.with_cron and not plan.once)
 
 
 def _portable(plan: Plan) -> dict[str, Any]:
-    """The plan as plain values: a child reads the project's settings itself and gets what differs."""
-    project = conf.current()
-    changed = {name: value for name, value in vars(plan.settings).items() if value != getattr(project, name)}
-    # The project's may be a function that cannot be sent; the child has it, and adds the rest anew.
-    changed.pop("forbidden_flags", None)
-    return vars(plan) | {"settings": changed}
+    """The plan as plain values: a child reads the project's settings itself, which may be functions, and adds these."""
+    return {name: value for name, value in vars(plan).items() if name != "settings"}

@@ -58,6 +58,7 @@ def add_worker_arguments(parser: CommandParser) -> None:
     _add_choices(parser)
     _add_recurring(parser)
     _add_connection(parser, defaults)
+    _add_health(parser)
     _add_display(parser)
 
 
@@ -101,6 +102,14 @@ def _add_choices(parser: CommandParser) -> None:
         dest="databases",
         metavar="ALIAS",
         help="A database to work on; may be given several times, -j counts for each (default: DATABASE).",
+    )
+    which.add_argument(
+        "--installation",
+        action="append",
+        dest="installations",
+        metavar="ALIAS",
+        help="An installation to work on, where GRAPHILE_WORKER names several; may be given several times "
+        "(default: default).",
     )
     which.add_argument(
         "--tasks", action="append", metavar="GLOB", help="Run only tasks that match; may be given several times."
@@ -156,6 +165,21 @@ def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:
     )
 
 
+def _add_health(parser: CommandParser) -> None:
+    health = parser.add_argument_group("in a container")
+    health.add_argument(
+        "--health-file",
+        metavar="PATH",
+        default="",
+        help="Keep this file young while the process is sound; python -m django_graphile_worker.probe PATH tells.",
+    )
+    health.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="Exit with an error when the database does not answer at the start, instead of waiting for it.",
+    )
+
+
 def _add_display(parser: CommandParser) -> None:
     telling = parser.add_argument_group("what is shown")
     telling.add_argument(
@@ -170,10 +194,14 @@ def _add_display(parser: CommandParser) -> None:
     )
 
 
+def overrides_from(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings that the command line names."""
+    return {name: options[name] for name in SETTINGS if options.get(name) is not None}
+
+
 def settings_from(options: dict[str, Any]) -> conf.Settings:
     """The project's settings with the command line on top."""
-    overrides = {name: options[name] for name in SETTINGS if options.get(name) is not None}
     try:
-        return conf.current().replace(**overrides).forbidding(options.get("forbidden_flags") or ())
+        return conf.current().replace(**overrides_from(options)).forbidding(options.get("forbidden_flags") or ())
     except ConfigurationError as error:
         raise CommandError(str(error)) from error

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connections
 from django.utils.termcolors import make_style
 
-from django_graphile_worker import __version__
+from django_graphile_worker import __version__, conf
 from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.registry import tasks as registered_tasks
@@ -26,6 +26,14 @@ COLORS = {
     logging.WARNING: make_style(fg="yellow"),
     logging.ERROR: make_style(fg="red"),
     logging.CRITICAL: make_style(fg="red", opts=("bold",)),
+}
+# Of a line about a job only the word is painted that says how it ended.
+OUTCOMES = {
+    "succeeded": make_style(fg="green"),
+    "failed": make_style(fg="yellow", opts=("bold",)),
+    "permanently failed": make_style(fg="red", opts=("bold",)),
+    "interrupted": make_style(fg="yellow"),
+    "claim lost": make_style(fg="yellow"),
 }
 
 
@@ -41,7 +49,9 @@ def banner(runners: Sequence[Runner], plan: Plan) -> str:
 def _facts(runner: Runner, plan: Plan) -> list[tuple[str, str]]:
     settings = runner.settings
     processes = f" in each of {settings.processes} processes" if settings.processes > 1 else ""
+    installation = [("installation", runner.installation)] if conf.are_installations_named() else []
     return [
+        *installation,
         ("database", _address(runner.using)),
         ("schema", settings.schema),
         ("tasks", _tasks(runner)),
@@ -92,16 +102,31 @@ class Formatter(logging.Formatter):
         self._is_detailed = is_detailed
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """The traceback without the worker's own frames; empty when no other is left."""
+        # Here, as a start has no exception to show.
+        from django_graphile_worker.worker.failure import trace
+
         # An error's text may hold what a terminal obeys.
-        return "\n".join(map(escaped, super().formatException(ei).split("\n")))
+        return "\n".join(map(escaped, trace(ei[1]).split("\n")))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        text = super().formatMessage(record)
+        if not self._is_colored:
+            return text
+        outcome = getattr(record, "outcome", None)
+        paint = OUTCOMES.get(str(outcome))
+        if paint and f" {outcome} " in text:
+            return text.replace(f" {outcome} ", f" {paint(str(outcome))} ", 1)
+        paint = COLORS.get(record.levelno)
+        return paint(text) if paint else text
 
     def format(self, record: logging.LogRecord) -> str:
+        # A copy, as logging keeps the text of a traceback on the record, where other handlers would find this one.
+        record = copy(record)
+        record.exc_text = None
         if record.levelno < logging.ERROR and not self._is_detailed:
-            record = copy(record)
-            record.exc_info = record.exc_text = None
-        text = super().format(record)
-        paint = COLORS.get(record.levelno) if self._is_colored else None
-        return paint(text) if paint else text
+            record.exc_info = None
+        return super().format(record)
 
 
 def set_up_logging(plan: Plan) -> None:

@@ -10,4 +10,7 @@ class Migration(migrations.Migration):
 
     dependencies = [("graphile_worker", "0006_functions")]
 
-    operations = [RunSchemaFile(forwards="end_claims_v2.sql", backwards="end_claims_v2_drop.sql")]
+    operations = [
+        RunSchemaFile(forwards="end_claims_v2.sql", backwards="end_claims_v2_drop.sql"),
+        RunSchemaFile(forwards="leases_v2.sql", backwards="leases_v2_drop.sql"),
+    ]

@@ -12,4 +12,4 @@ class Migration(migrations.Migration):
 
     dependencies = [("graphile_worker", "0008_statistics")]
 
-    operations = [BuildIndexes("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql")]
+    operations = [BuildIndexes("end_claims_v2.sql")]

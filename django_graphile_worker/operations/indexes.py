@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.operations.operation import SchemaOperation, explained
+from django_graphile_worker.operations.operation import SchemaOperation, all_or_nothing, explained
 from django_graphile_worker.sql import indexes
 from django_graphile_worker.sql.indexes import Index
 
@@ -18,50 +17,72 @@ LOOK_INTERVAL = 0.2
 
 
 class BuildIndexes(SchemaOperation):
-    """Build what is missing of the indexes of some files, and let everybody add jobs meanwhile.
+    """Build what is missing of the indexes of some files, and let everybody go on meanwhile.
 
-    For a migration that is not atomic: PostgreSQL builds an index like that in
-    several transactions. Interrupted, it goes on where it was when run again.
+    For a migration that is not atomic. Each index is built, and dropped, in a transaction of its own:
+    graphile-worker's statements lock jobs and queues, and one transaction that locked both tables could deadlock with
+    them. Interrupted, it goes on where it was when run again.
     """
 
     def __init__(self, *filenames: str) -> None:
         self.filenames = filenames
 
     def describe(self) -> str:
-        return "Build the indexes that a large table does not have yet"
+        return "Build the indexes that the tables of the queue do not have yet"
 
     def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """The transaction is for what takes no time; what others hold up, and may hold others up, is outside."""
         connection = schema_editor.connection
         self._wait_for_others(connection, schema)
-        super().run_install(schema_editor, schema)
+        for name in self._incomplete(connection, schema):
+            with all_or_nothing(connection, schema):
+                self._drop_leftover(schema_editor, schema, name)
         for index in self._missing(connection, schema):
-            with explained(connection):
-                # Inside somebody's transaction (a test's, say) only the quick way is open.
-                is_hurried = connection.in_atomic_block
-                schema_editor.execute(index.statement if is_hurried else index.unhurried_statement, params=None)
+            self._build(schema_editor, schema, index)
         self._check_complete(connection, schema)
 
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """In a transaction only what takes no time: leftovers go, and small tables get theirs at once."""
-        connection = schema_editor.connection
-        with connection.cursor() as cursor:
-            if self._incomplete(cursor, schema):
-                indexes.lock_out_builders(cursor, schema=schema)
-                indexes.drop_indexes(schema_editor.execute, self._incomplete(cursor, schema), schema=schema)
-            is_large = indexes.is_any_table_large(cursor, schema=schema)
-        if not is_large:
-            self.write_install(schema_editor, schema)
+        self.write_install(schema_editor, schema)
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         for index in indexes.indexes_of(self.filenames, schema=schema):
             schema_editor.execute(index.statement, params=None)
 
+    def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Before those who described them drop them: all in one transaction, if they were still there."""
+        connection = schema_editor.connection
+        with connection.cursor() as cursor:
+            existing = indexes.existing_indexes(cursor, schema=schema)
+        for index in indexes.indexes_of(self.filenames, schema=schema):
+            if index.name in existing:
+                with all_or_nothing(connection, schema):
+                    indexes.drop_indexes(schema_editor.execute, [index.name], schema=schema)
+
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """Whoever described them drops them."""
+        self.write_uninstall(schema_editor, schema)
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """Whoever described them drops them."""
+        names = [index.name for index in indexes.indexes_of(self.filenames, schema=schema)]
+        indexes.drop_indexes(schema_editor.execute, names, schema=schema)
+
+    def _build(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, index: Index) -> None:
+        """While everybody goes on, or in a moment: a small table's index is not worth two scans and two waits."""
+        connection = schema_editor.connection
+        with connection.cursor() as cursor:
+            is_large = indexes.is_any_table_large(cursor, schema=schema)
+        # Inside somebody's transaction (a test's, say) only the quick way is open.
+        if is_large and not connection.in_atomic_block:
+            with explained(connection, schema):
+                schema_editor.execute(index.unhurried_statement, params=None)
+        else:
+            with all_or_nothing(connection, schema):
+                schema_editor.execute(index.statement, params=None)
+
+    def _drop_leftover(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, name: str) -> None:
+        connection = schema_editor.connection
+        with connection.cursor() as cursor:
+            indexes.lock_out_builders(cursor, schema=schema)
+        if name in self._incomplete(connection, schema):
+            indexes.drop_indexes(schema_editor.execute, [name], schema=schema)
 
     def _wait_for_others(self, connection: BaseDatabaseWrapper, schema: str) -> None:
         """However long it takes; in no transaction, for whoever builds an index waits for those."""
@@ -78,14 +99,14 @@ class BuildIndexes(SchemaOperation):
             existing = indexes.existing_indexes(cursor, schema=schema)
         return [index for index in indexes.indexes_of(self.filenames, schema=schema) if index.name not in existing]
 
-    def _incomplete(self, cursor: Any, schema: str) -> list[str]:
-        existing = indexes.existing_indexes(cursor, schema=schema)
+    def _incomplete(self, connection: BaseDatabaseWrapper, schema: str) -> list[str]:
+        with connection.cursor() as cursor:
+            existing = indexes.existing_indexes(cursor, schema=schema)
         ours = [index.name for index in indexes.indexes_of(self.filenames, schema=schema)]
         return [name for name in ours if not existing.get(name, True)]
 
     def _check_complete(self, connection: BaseDatabaseWrapper, schema: str) -> None:
-        with connection.cursor() as cursor:
-            incomplete = self._incomplete(cursor, schema)
+        incomplete = self._incomplete(connection, schema)
         if incomplete:
             raise SchemaError(
                 f"Expected complete indexes in the schema {schema!r}, got {', '.join(incomplete)} incomplete: whoever "

@@ -14,6 +14,7 @@ from django.db.migrations.state import ProjectState
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.routing import places_in
 from django_graphile_worker.sql import migration_locks
 from django_graphile_worker.sql.errors import sqlstate
 
@@ -29,6 +30,8 @@ class SchemaOperation(ABC, Operation):
 
     reduces_to_sql = True
     reversible = True
+    # The name under which the schema records that this was done; None for what leaves no record.
+    part: str | None = None
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """Leave the models to operations of their own."""
@@ -54,21 +57,19 @@ class SchemaOperation(ABC, Operation):
     def _perform(self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, run: OnSchema, write: OnSchema) -> None:
         if not concerns(app_label, schema_editor.connection):
             return
-        schema = conf.current().schema
-        if not schema_editor.collect_sql:
-            run(schema_editor, schema)
-            return
-        # Outside a transaction there is nothing that this setting could be local to.
-        if schema_editor.atomic_migration:
+        if schema_editor.collect_sql and schema_editor.atomic_migration:
+            # Outside a transaction there is nothing that this setting could be local to.
             schema_editor.execute(f"/* gw:install */ set local search_path = {SEARCH_PATH};", params=None)
-        write(schema_editor, schema)
+        act = write if schema_editor.collect_sql else run
+        for place in places_in(schema_editor.connection.alias):
+            act(schema_editor, place.settings.schema)
 
     def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        with all_or_nothing(schema_editor.connection):
+        with all_or_nothing(schema_editor.connection, schema):
             self.install(schema_editor, schema)
 
     def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        with all_or_nothing(schema_editor.connection):
+        with all_or_nothing(schema_editor.connection, schema):
             self.uninstall(schema_editor, schema)
 
     @abstractmethod
@@ -93,53 +94,49 @@ def concerns(app_label: str, connection: BaseDatabaseWrapper) -> bool:
 
 
 @contextmanager
-def all_or_nothing(connection: BaseDatabaseWrapper) -> Iterator[None]:
+def all_or_nothing(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
     """Let one migrate at a time work on the schema, waiting for no lock longer than the setting says.
 
     What is created meanwhile refers to PostgreSQL's own functions and operators, whatever other roles have put into
     the schemas of the site's search_path.
     """
-    settings = conf.current()
-    with explained(connection), transaction.atomic(using=connection.alias):
+    with explained(connection, schema), transaction.atomic(using=connection.alias):
         with connection.cursor() as cursor:
             path = migration_locks.set_search_path(cursor, SEARCH_PATH)
-            migration_locks.lock_installation(
-                cursor, schema=settings.schema, lock_timeout=settings.migration_lock_timeout
-            )
+            migration_locks.lock_installation(cursor, schema=schema, lock_timeout=conf.current().migration_lock_timeout)
         yield
         with connection.cursor() as cursor:
             migration_locks.set_search_path(cursor, path)
 
 
 @contextmanager
-def explained(connection: BaseDatabaseWrapper) -> Iterator[None]:
+def explained(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
     """Say what is in the way, and the way out."""
-    settings = conf.current()
     try:
         yield
     except DatabaseError as error:
         if sqlstate(error) == LOCK_NOT_AVAILABLE:
-            raise SchemaError(_describe_lock(connection, settings)) from error
+            raise SchemaError(_describe_lock(connection, schema)) from error
         if sqlstate(error) == INSUFFICIENT_PRIVILEGE:
-            raise SchemaError(_describe_privilege(connection, settings, error)) from error
+            raise SchemaError(_describe_privilege(connection, schema, error)) from error
         raise
 
 
-def _describe_lock(connection: BaseDatabaseWrapper, settings: conf.Settings) -> str:
+def _describe_lock(connection: BaseDatabaseWrapper, schema: str) -> str:
     with connection.cursor() as cursor:
-        holders = migration_locks.lock_holders(cursor, schema=settings.schema)
+        holders = migration_locks.lock_holders(cursor, schema=schema)
     who = "; ".join(str(holder) for holder in holders) or "a session that has ended meanwhile"
     return (
-        f"Could not get a lock in the worker schema {settings.schema!r} within "
-        f"{settings.migration_lock_timeout:g} seconds, and nothing was changed. Locks there are held by {who}. "
+        f"Could not get a lock in the worker schema {schema!r} within "
+        f"{conf.current().migration_lock_timeout:g} seconds, and nothing was changed. Locks there are held by {who}. "
         f"Let it finish or end it with pg_terminate_backend(pid), then migrate again; to wait longer set "
         f'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"].'
     )
 
 
-def _describe_privilege(connection: BaseDatabaseWrapper, settings: conf.Settings, error: DatabaseError) -> str:
+def _describe_privilege(connection: BaseDatabaseWrapper, schema: str, error: DatabaseError) -> str:
     return (
-        f"The database user {connection.settings_dict.get('USER')!r} may not change the schema {settings.schema!r}: "
+        f"The database user {connection.settings_dict.get('USER')!r} may not change the schema {schema!r}: "
         f"{str(error).splitlines()[0]}. To make it, a user needs CREATE on the database; to adopt it, the user must be "
         f"the owner that graphile-worker used, or a member of it. Nothing was changed."
     )

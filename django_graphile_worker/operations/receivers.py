@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.apps import AppConfig
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.migration import Migration
 from django.db.migrations.state import ProjectState
 
 from django_graphile_worker import conf
 from django_graphile_worker.operations.operation import SchemaOperation, concerns
 from django_graphile_worker.operations.schema import check_no_job_is_lost
+from django_graphile_worker.routing import places_in
 from django_graphile_worker.sql import installation
 from django_graphile_worker.sql.installer import WORKER_SCHEMA
 
@@ -34,11 +36,54 @@ def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migrat
     is_last_step = any(backwards and (step.app_label, step.initial) == (sender.label, True) for step, backwards in plan)
     if not is_last_step or not concerns(sender.label, connections[using]):
         return
-    schema = conf.current().schema
     with connections[using].cursor() as cursor:
-        found = installation.part(cursor, WORKER_SCHEMA, schema=schema)
-        if found and not found.is_adopted:
-            check_no_job_is_lost(installation.count_waiting_jobs(cursor, schema=schema), schema)
+        for schema in _schemas_in(using):
+            found = installation.part(cursor, WORKER_SCHEMA, schema=schema)
+            if found and not found.is_adopted:
+                check_no_job_is_lost(installation.count_waiting_jobs(cursor, schema=schema), schema)
+
+
+def install_named_later(sender: AppConfig, using: str, **kwargs: Any) -> None:
+    """Install what the applied migrations would have: a post_migrate receiver for installations named since.
+
+    Django runs a migration once for each database. A schema that settings.GRAPHILE_WORKER names later would have none.
+    """
+    connection = connections[using]
+    if not conf.are_installations_named() or not concerns(sender.label, connection) or _is_without_migrations(sender):
+        return
+    recorded = {name for app, name in _applied_migrations(connection) if app == sender.label}
+    migrations = [migration for name, migration in _migrations(sender) if name in recorded]
+    for schema in _schemas_in(using):
+        if not _is_complete(connection, migrations, schema):
+            for migration in migrations:
+                _install(connection, migration, schema)
+
+
+def _schemas_in(using: str) -> list[str]:
+    return [place.settings.schema for place in places_in(using)]
+
+
+def _applied_migrations(connection: BaseDatabaseWrapper) -> Iterable[tuple[str, str]]:
+    from django.db.migrations.recorder import MigrationRecorder
+
+    return MigrationRecorder(connection).applied_migrations()
+
+
+def _is_complete(connection: BaseDatabaseWrapper, migrations: Iterable[type[Migration]], schema: str) -> bool:
+    """By the schema's own record of its parts."""
+    with connection.cursor() as cursor:
+        return all(
+            installation.part(cursor, operation.part, schema=schema)
+            for migration in migrations
+            for operation in _operations_of(migration)
+            if operation.part is not None
+        )
+
+
+def _install(connection: BaseDatabaseWrapper, migration: type[Migration], schema: str) -> None:
+    with connection.schema_editor(atomic=migration.atomic) as schema_editor:
+        for operation in _operations_of(migration):
+            operation.run_install(schema_editor, schema)
 
 
 def _is_without_migrations(app_config: AppConfig) -> bool:
@@ -48,7 +93,15 @@ def _is_without_migrations(app_config: AppConfig) -> bool:
 
 
 def _schema_operations(app_config: AppConfig) -> Iterator[SchemaOperation]:
+    for _, migration in _migrations(app_config):
+        yield from _operations_of(migration)
+
+
+def _migrations(app_config: AppConfig) -> Iterator[tuple[str, type[Migration]]]:
     package = importlib.import_module(f"{app_config.name}.migrations")
     for name in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
-        migration = importlib.import_module(f"{package.__name__}.{name}").Migration
-        yield from (operation for operation in migration.operations if isinstance(operation, SchemaOperation))
+        yield name, importlib.import_module(f"{package.__name__}.{name}").Migration
+
+
+def _operations_of(migration: type[Migration]) -> list[SchemaOperation]:
+    return [operation for operation in migration.operations if isinstance(operation, SchemaOperation)]

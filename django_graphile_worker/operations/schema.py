@@ -18,6 +18,8 @@ from django_graphile_worker.sql.schema import ddl
 class InstallWorkerSchema(SchemaOperation):
     """Make the worker schema, or adopt the one that graphile-worker has made."""
 
+    part = WORKER_SCHEMA
+
     def describe(self) -> str:
         return "Install or adopt the worker schema"
 
@@ -57,10 +59,13 @@ class InstallWorkerSchema(SchemaOperation):
 
 
 class RunSchemaFile(SchemaOperation):
-    """Run a file of sql/ddl, and another one to undo it."""
+    """Run a file of sql/ddl, and another one to undo it.
+
+    Where somebody may be working already, the file's indexes are left to a BuildIndexes in a later migration.
+    """
 
     def __init__(self, forwards: str, backwards: str) -> None:
-        self.forwards = forwards
+        self.forwards = self.part = forwards
         self.backwards = backwards
 
     def describe(self) -> str:
@@ -78,9 +83,11 @@ class RunSchemaFile(SchemaOperation):
         installation.record_part(schema_editor.execute, Part(self.forwards), schema=schema)
 
     def _indexes_for_later(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> Iterable[str]:
-        """Those that somebody has made by hand, and on a large table all: BuildIndexes sees to them."""
+        """Those that somebody has made by hand, and all in a schema that others work in: BuildIndexes sees to them."""
         with schema_editor.connection.cursor() as cursor:
-            if indexes.is_any_table_large(cursor, schema=schema):
+            worker_schema = installation.part(cursor, WORKER_SCHEMA, schema=schema)
+            is_adopted = worker_schema is not None and worker_schema.is_adopted
+            if is_adopted or indexes.has_any_table_rows(cursor, schema=schema):
                 return [index.name for index in indexes.indexes_of([self.forwards], schema=schema)]
             return indexes.existing_indexes(cursor, schema=schema)
 

@@ -9,20 +9,29 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql.arrays import int_array
+from django_graphile_worker.sql.arrays import int_array, int_multirange
 from django_graphile_worker.sql.reading import time_reader
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 from django_graphile_worker.values import Value
 
+# The columns in the order of the fields of Claim, and the summary last.
 CLAIM_JOBS = """/* gw:claim */
-select * from :SCHEMA._private_claim_jobs(
-    %(holder)s::text, %(task_ids)s::int[], %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
+select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
+    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
+from :SCHEMA._private_claim_jobs_v2(
+    %(holder)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange, %(max_jobs)s::int,
+    %(max_queues)s::int, %(stretch)s::int, %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
-    %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint)"""
+    %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint, %(walk)s::json)"""
+
+# How far a claim may walk over held queues and forbidden flags: some milliseconds.
+MAX_STEPS = 300
+UNLIMITED_BYTES = 2**62
 
 
 class Claim(NamedTuple):
@@ -81,9 +90,16 @@ class Claimed(Value):
     """What a claim brought, first things first, and when the next job falls due."""
 
     claims: list[Claim]
-    # None when nothing is scheduled, or the claim was full.
+    # None when nothing is scheduled, or the claim has not seen everything.
     seconds_until_next: float | None
-    was_full: bool
+    # There may be more to claim at once.
+    has_more: bool
+    # The payloads are too large to claim as many jobs as was wanted.
+    is_heavy: bool = False
+    # Something may be left that only a walk finds, and the claim was not to walk.
+    is_hidden: bool = False
+    # Where the next claim continues the walk over held queues and forbidden flags.
+    walk: Any = None
 
 
 def claim_jobs(
@@ -95,40 +111,49 @@ def claim_jobs(
     max_jobs: int,
     max_queues: int,
     stretch: int,
+    free_slots: int = 0,
+    max_bytes: int = UNLIMITED_BYTES,
+    max_steps: int = MAX_STEPS,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
     resume_after: Claim | None = None,
+    walk: Any = None,
 ) -> Claimed:
-    """Take up to ``max_jobs`` runnable jobs, and of at most ``max_queues`` queues a stretch each.
+    """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``stretch`` jobs each.
 
-    ``resume_after`` spares a claim the walk over what earlier ones took: on that
-    job's priority only what comes behind it is looked at.
+    The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``resume_after``, a job without a
+    queue, spares a claim the entries of what earlier claims took: on that job's priority only jobs behind it are
+    looked at. ``walk`` is what the last claim returned.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
         {
             "holder": holder,
-            # As text: dumping a list costs more than all the rest together.
-            "task_ids": int_array(task_ids),
+            **_known(tuple(task_ids)),
             "max_jobs": max_jobs,
             "max_queues": max_queues,
             "stretch": stretch,
+            "free_slots": free_slots,
+            "max_bytes": max_bytes,
+            "max_steps": max_steps,
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
             "now": now,
             "resume_priority": resume_after and resume_after.priority,
             "resume_run_at": resume_after and resume_after.run_at_epoch,
             "resume_id": resume_after and resume_after.id,
+            "walk": None if walk is None else json.dumps(walk),
         },
     )
-    rows = cursor.fetchall()
-    seconds_until_next = None
-    was_full = True
-    if rows and rows[-1][0] is None:
-        seconds_until_next = rows.pop()[6]
-        was_full = False
-    claims = [Claim._make((*row, holder)) for row in rows]
+    *rows, (*_, summary) = cursor.fetchall()
+    claims = [Claim._make((*row[:-1], holder)) for row in rows]
     claims.sort(key=in_order)
-    return Claimed(claims=claims, seconds_until_next=seconds_until_next, was_full=was_full)
+    return Claimed(claims=claims, **summary)
+
+
+@lru_cache(maxsize=8)
+def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
+    """The tasks as text, written once: dumping a list costs more than all the rest together."""
+    return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 
 def in_order(claim: Claim) -> tuple[int, float, int]:

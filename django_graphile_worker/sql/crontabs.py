@@ -22,15 +22,15 @@ from django_graphile_worker.sql.schema import statement
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _microseconds(moment: str) -> str:
+def microseconds_of(moment: str) -> str:
     """A time as a number: text would be written as the session's DateStyle likes it."""
     return f"(extract(epoch from {moment}) * 1000000::numeric)::bigint"
 
 
-CLOCK = f"/* gw:cron:clock */ select {_microseconds('coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())')}"
+CLOCK = f"/* gw:cron:clock */ select {microseconds_of('coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())')}"
 
 _KNOWN = f"""
-select identifier, {_microseconds(readable("known_since"))}, {_microseconds(readable("last_execution"))},
+select identifier, {microseconds_of(readable("known_since"))}, {microseconds_of(readable("last_execution"))},
     coalesce(last_execution = 'infinity', false)
 from :SCHEMA._private_known_crontabs"""
 
@@ -44,8 +44,9 @@ order by identifier"""
 
 # How long a statement here may wait for a lock while it holds others: less than PostgreSQL waits before it looks for
 # a deadlock. So whoever is waiting for one of our rows meanwhile is never chosen as the victim of a deadlock.
-_BOUNDED_WAIT = """set_config('lock_timeout', greatest(1, least(200,
-        extract(epoch from current_setting('deadlock_timeout')::interval) * 500::numeric)::int)::text, true)"""
+_BOUNDED_WAIT = """pg_catalog.set_config('lock_timeout', greatest(1, least(200,
+        extract(epoch from pg_catalog.current_setting('deadlock_timeout')::interval) * 500::numeric
+    )::int)::text, true)"""
 
 REGISTER = f"""/* gw:cron:register */
 with bound as materialized (select {_BOUNDED_WAIT} as milliseconds)
@@ -182,7 +183,7 @@ class _Open(NamedTuple):
 def database_now(cursor: Any, *, now: datetime | None = None) -> datetime:
     """The database's clock, as it is now and not as it was when a transaction began."""
     cursor.execute(qualified(CLOCK), {"now": now})
-    return _moment(cursor.fetchone()[0])
+    return moment_of(cursor.fetchone()[0])
 
 
 def known_crontabs(cursor: Any, identifiers: Iterable[str] | None = None, *, schema: str) -> dict[str, KnownCrontab]:
@@ -192,7 +193,7 @@ def known_crontabs(cursor: Any, identifiers: Iterable[str] | None = None, *, sch
     else:
         cursor.execute(statement(KNOWN_NAMED, schema), {"identifiers": list(identifiers)})
     return {
-        name: KnownCrontab(name, _moment(since), None if last is None else _moment(last), is_paused)
+        name: KnownCrontab(name, moment_of(since), None if last is None else moment_of(last), is_paused)
         for name, since, last, is_paused in cursor.fetchall()
     }
 
@@ -274,7 +275,7 @@ def backfill(
     return bool(cursor.fetchall())
 
 
-def _moment(microseconds: int) -> datetime:
+def moment_of(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 

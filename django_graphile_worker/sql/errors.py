@@ -8,8 +8,10 @@ from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobErr
 
 # Raised by the schema's functions and constraints for values that no job can have.
 INVALID_JOB = {"22003", "22008", "23514"}
-# invalid_schema_name, undefined_table, undefined_function, undefined_object
-NOT_INSTALLED = {"3F000", "42P01", "42883", "42704"}
+# invalid_schema_name, undefined_table, undefined_object
+NOT_INSTALLED = {"3F000", "42P01", "42704"}
+# undefined_function, ambiguous_function: nothing is installed, or another program has put its functions there
+FOREIGN_FUNCTIONS = {"42883", "42725"}
 INSUFFICIENT_PRIVILEGE = "42501"
 PROGRAM_LIMIT_EXCEEDED = "54000"
 
@@ -21,6 +23,8 @@ def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWork
         return None
     if code.startswith("GWB") or code in INVALID_JOB:
         return InvalidJobError(_first_line(error))
+    if code in FOREIGN_FUNCTIONS:
+        return SchemaError(foreign_functions(alias, schema, _first_line(error)))
     if code in NOT_INSTALLED:
         return SchemaError(not_installed(alias, schema))
     if code == INSUFFICIENT_PRIVILEGE:
@@ -40,7 +44,17 @@ def not_installed(alias: str, schema: str) -> str:
     option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
     return (
         f"Expected the worker schema {schema!r} in the database {alias!r}, got none, or an incomplete one. "
-        f'Run "manage.py migrate graphile_worker{option}".'
+        f'Run "manage.py migrate graphile_worker{option}". If GRAPHILE_WORKER["SCHEMA"] was changed, '
+        f'"manage.py check --database {alias}" says what to do.'
+    )
+
+
+def foreign_functions(alias: str, schema: str, got: str) -> str:
+    option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
+    return (
+        f"Expected the functions of django-graphile-worker in the worker schema {schema!r} in the database {alias!r}, "
+        f'got: {got}. Run "manage.py migrate graphile_worker{option}"; if it has nothing to do, another program has '
+        f'replaced them: run "manage.py graphile_worker repair{option}".'
     )
 
 

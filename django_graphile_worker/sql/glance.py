@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.sql.arrays import text_array
 from django_graphile_worker.sql.claims import Claim, in_order
@@ -29,32 +29,61 @@ if TYPE_CHECKING:
 
     Execute = Callable[[Sequence[bytes | None]], Rows]
 
-# Parameters are numbered: this goes to the server without a driver in between.
+# The columns that come back, in this order, and in how many seconds the next job falls due.
+COLUMNS = (
+    "id",
+    "task_id",
+    "attempts",
+    "payload",
+    "priority",
+    "run_at",
+    "max_attempts",
+    "key",
+    "revision",
+    "flags",
+    "last_error",
+    "created_at",
+    "updated_at",
+    "seconds_until_next",
+)
+
+# Parameters are numbered: this goes to the server without a driver in between. A job that was changed since the
+# look is judged as it is now, in a case, so that the planner takes no index for that.
 GLANCE = """/* gw:glance */
 with first as materialized (
-    select job.ctid as tid, job.job_queue_id is not null as is_queued,
+    select job.ctid as tid, job.job_queue_id is not null as is_queued, job.run_at,
+        job.task_id = any ($2::int[]) as is_known,
         job.run_at <= coalesce($5::timestamptz, now()) and job.task_id = any ($2::int[])
             and ($4::text[] is null or (job.flags ?| $4::text[]) is not true) as is_due
-    from :SCHEMA._private_jobs as job
+    from only :SCHEMA._private_jobs as job
     where job.is_available
     order by job.priority, job.run_at
     limit 50
 )
-update :SCHEMA._private_jobs as job
+update only :SCHEMA._private_jobs as job
 set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
 where job.ctid = any (array(
-    select due.ctid from :SCHEMA._private_jobs as due
-    where due.is_available and due.ctid = any (array(
+    select due.ctid from only :SCHEMA._private_jobs as due
+    where due.ctid = any (array(
         select first.tid from first
         where first.is_due and (
-            select count(*) < 50 and count(*) filter (where is_due) <= $3::int and not bool_or(is_due and is_queued)
+            select count(*) < 50 and count(*) filter (where is_due) <= $3::int
+                and not bool_or(is_due and is_queued)
             from first)
     ))
+    and case when due.is_available and due.job_queue_id is null
+        then due.run_at <= coalesce($5::timestamptz, now()) end
     for update skip locked
 ))
-returning job.id, job.task_id, job.attempts, job.payload::text, job.priority, date_part('epoch', job.run_at),
-    job.max_attempts, job.key, job.revision, job.flags::text, job.last_error,
-    date_part('epoch', job.created_at), date_part('epoch', job.updated_at)"""
+returning job.id, job.task_id, job.attempts, job.payload::text, job.priority,
+    date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision, job.flags::text,
+    job.last_error, date_part('epoch', job.created_at),
+    date_part('epoch', job.updated_at), (
+        select date_part('epoch', min(first.run_at))
+            - date_part('epoch', coalesce($5::timestamptz, clock_timestamp()))
+        from first
+        where first.is_known and first.run_at > coalesce($5::timestamptz, now())
+    )"""
 
 # One right plan, whatever the statistics say: the index in order. Planned once.
 PLANNER = {
@@ -72,6 +101,16 @@ def glance_statement(schema: str) -> str:
     return statement(GLANCE, schema)
 
 
+class Glance(NamedTuple):
+    """The claimed jobs, first things first, and when the next one falls due."""
+
+    claims: list[Claim]
+    seconds_until_next: float | None
+
+
+NOTHING = Glance([], None)
+
+
 def take_few(
     execute: Execute,
     *,
@@ -80,7 +119,7 @@ def take_few(
     max_jobs: int,
     forbidden_flags: Sequence[str] = (),
     now: datetime | None = None,
-) -> list[Claim]:
+) -> Glance:
     """Everything that is due, first things first, if that is at most ``max_jobs`` and easily seen; else nothing."""
     rows = execute(
         (
@@ -91,30 +130,51 @@ def take_few(
             now.isoformat().encode() if now else None,
         )
     )
-    found = [_claim(rows, number, holder) for number in range(rows.ntuples)]
-    if len(found) > 1:
+    count = rows.ntuples
+    if count == 0:
+        return NOTHING
+    found = [_claim(rows, number, holder) for number in range(count)]
+    if count > 1:
         found.sort(key=in_order)
-    return found
+    seconds = rows.get_value(0, _SECONDS)
+    return Glance(found, None if seconds is None else float(seconds))
+
+
+_SECONDS = COLUMNS.index("seconds_until_next")
 
 
 def _claim(rows: Rows, number: int, holder: str) -> Claim:
     value: Callable[[int, int], Any] = rows.get_value
-    key, flags, error = value(number, 7), value(number, 9), value(number, 10)
+    (
+        job_id,
+        task_id,
+        attempts,
+        payload,
+        priority,
+        run_at,
+        max_attempts,
+        key,
+        revision,
+        flags,
+        last_error,
+        created_at,
+        updated_at,
+    ) = (value(number, column) for column in range(_SECONDS))
     return Claim(
-        int(value(number, 0)),
-        int(value(number, 1)),
-        int(value(number, 2)),
-        value(number, 3).decode(),
-        None,
-        int(value(number, 4)),
-        float(value(number, 5)),
-        int(value(number, 6)),
-        None if key is None else key.decode(),
-        int(value(number, 8)),
-        None if flags is None else flags.decode(),
-        None if error is None else error.decode(),
-        float(value(number, 11)),
-        float(value(number, 12)),
-        None,
-        holder,
+        id=int(job_id),
+        task_id=int(task_id),
+        attempts=int(attempts),
+        payload_text=payload.decode(),
+        queue_id=None,
+        priority=int(priority),
+        run_at_epoch=float(run_at),
+        max_attempts=int(max_attempts),
+        key=None if key is None else key.decode(),
+        revision=int(revision),
+        flags_text=None if flags is None else flags.decode(),
+        last_error=None if last_error is None else last_error.decode(),
+        created_at_epoch=float(created_at),
+        updated_at_epoch=float(updated_at),
+        queue_name=None,
+        holder=holder,
     )

@@ -1,8 +1,10 @@
 """The indexes that our files add to tables which may be in use, and large.
 
 An index that is built inside a migration's transaction keeps everybody from adding
-jobs until it is done. On a large table it is therefore left out there, and built
-afterwards without a lock that anybody would notice, one after the other.
+jobs until the whole of it is done, and a transaction that holds the tables of jobs and
+of queues can deadlock with workers, which lock both. Where others may be working the
+indexes are therefore left out there, and built afterwards, one after the other: on a
+large table without a lock that anybody would notice.
 """
 
 from __future__ import annotations
@@ -20,12 +22,8 @@ from django_graphile_worker.sql.schema import ddl, quoted, statement
 LARGE = 16 * 1024 * 1024
 
 # The files whose indexes a finished migrate has built.
-FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql")
-# Going back over the last migration drops nothing; it is only done again, for what is not as it should be.
-REMEDY = (
-    'Run "manage.py migrate graphile_worker". If it has nothing to do, run "manage.py migrate graphile_worker 0007" '
-    "first, which drops nothing. Jobs can be added and run meanwhile."
-)
+FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql", "claim_looks_v2.sql")
+REMEDY = 'Run "manage.py graphile_worker repair". Jobs can be added and run meanwhile.'
 
 # A statement of its own, at the beginning of a line.
 _CREATE_INDEX = re.compile(r"^create index (?P<name>\w+) (?P<definition>on .*?);\n?", re.MULTILINE | re.DOTALL)
@@ -70,8 +68,17 @@ where namespace.nspname = %s and class.relname in ('_private_jobs', '_private_jo
 
 def is_any_table_large(cursor: Cursor, *, schema: str) -> bool:
     """Tell whether building an index would keep others waiting."""
+    return _largest(cursor, schema) >= LARGE
+
+
+def has_any_table_rows(cursor: Cursor, *, schema: str) -> bool:
+    """Tell whether jobs have been added, so that workers may be busy with them."""
+    return _largest(cursor, schema) > 0
+
+
+def _largest(cursor: Cursor, schema: str) -> int:
     cursor.execute(qualified(_SIZE), (schema,))
-    return bool(cursor.fetchone()[0] >= LARGE)
+    return int(cursor.fetchone()[0])
 
 
 _INDEXES = """

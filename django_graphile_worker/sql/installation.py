@@ -15,7 +15,6 @@ from django_graphile_worker.sql.visibility import hidden_tables
 if TYPE_CHECKING:
     from django_graphile_worker.sql.jobs import Cursor
 
-LEDGER = 20
 FUNCTIONS = (
     "add_job",
     "add_jobs",

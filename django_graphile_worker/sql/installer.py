@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Iterable
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql import installation, migration_locks
-from django_graphile_worker.sql.installation import LEDGER, Function, Ledger, Part, Run
+from django_graphile_worker.sql.installation import Function, Ledger, Part, Run
 from django_graphile_worker.sql.jobs import Cursor
-from django_graphile_worker.sql.schema import ddl
+from django_graphile_worker.sql.ledger import LEDGER, error_of
+from django_graphile_worker.sql.schema import ddl, quoted
 
 WORKER_SCHEMA = "worker_schema.sql"
 FUNCTION_FILES = ("job_rules.sql", "add_job.sql", "add_jobs.sql", "job_management.sql")
+# The files that make the public functions, by the part that they are, oldest first: a migration that replaces the
+# functions adds its own, which hold nothing but functions. The last part that is installed is what repairs are made of.
+FUNCTION_SETS = (
+    (WORKER_SCHEMA, FUNCTION_FILES),
+    ("functions_v2", ("job_rules_v2.sql", "add_job_v2.sql", "add_jobs_v2.sql", "job_management_v2.sql")),
+)
+_CREATE_FUNCTION = re.compile(r"^create function", re.MULTILINE)
 
 
 def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
@@ -42,6 +52,30 @@ def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
     installation.record_part(run, part, schema=schema)
 
 
+def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
+    """The public functions that somebody else has put there, in the place of ours or beside them."""
+    return [function for function in installation.functions(cursor, schema=schema) if not function.is_ours]
+
+
+def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
+    """The names of the public functions of ours that are not there."""
+    ours = {function.name for function in installation.functions(cursor, schema=schema) if function.is_ours}
+    return [name for name in installation.FUNCTIONS if name not in ours]
+
+
+def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
+    """Put our public functions back. Fails with 42P13 where another's of the same arguments cannot be replaced."""
+    installed = [files for part, files in FUNCTION_SETS if installation.part(cursor, part, schema=schema) is not None]
+    for filename in installed[-1] if installed else ():
+        run(_CREATE_FUNCTION.sub("create or replace function", ddl(filename, schema)), None)
+
+
+def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> None:
+    """Drop these, unless something that somebody made depends on them."""
+    for function in functions:
+        run(f"/* gw:uninstall */ drop function {quoted(schema)}.{quoted(function.name)}({function.arguments});", None)
+
+
 def give_back(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
     """Leave an adopted schema as it was found, except for what a newer graphile-worker has replaced since."""
     for function in installation.functions(cursor, schema=schema):
@@ -49,11 +83,6 @@ def give_back(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
             run(part.found_functions[function.name], None)
     run(ddl("job_rules_drop.sql", schema), None)
     run(ddl("installation_drop.sql", schema), None)
-
-
-def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
-    """The public functions that a newer graphile-worker, or a person, has replaced since."""
-    return [function for function in installation.functions(cursor, schema=schema) if not function.is_ours]
 
 
 def keep_foreign_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
@@ -78,11 +107,7 @@ def check_ledger(ledger: Ledger, schema: str) -> None:
             f"npx graphile-worker@0.18 --schema-only --schema {schema} --connection postgres://..."
         )
     if ledger.latest_breaking > LEDGER:
-        raise SchemaError(
-            f"The schema {schema!r} belongs to a newer graphile-worker: expected no breaking migration after "
-            f"{LEDGER}, got {ledger.latest_breaking}. Upgrade django-graphile-worker to a version that knows it, or "
-            f'choose another name with GRAPHILE_WORKER["SCHEMA"].'
-        )
+        raise error_of(ledger.latest_breaking, schema)
     if ledger.latest > LEDGER:
         warnings.warn(
             f"The schema {schema!r} is at migration {ledger.latest} of graphile-worker; this version of "

@@ -175,7 +175,7 @@ def _require(job_id: int | None, schema: str) -> None:
     if job_id is None:
         raise SchemaError(
             f"add_job: expected the job back, got nothing: the functions in the schema {schema!r} are "
-            'not those of django-graphile-worker. Run "manage.py migrate graphile_worker".'
+            'not those of django-graphile-worker. Run "manage.py graphile_worker repair".'
         )
 
 

@@ -28,7 +28,7 @@ select id from :SCHEMA._private_return_claims_v2(%(ids)s::bigint[], %(holders)s:
 
 STILL_CLAIMED = """/* gw:still-claimed */
 select job.id
-from unnest(%(ids)s::bigint[], %(holders)s::text[]) as ended(id, holder)
+from rows from (pg_catalog.unnest(%(ids)s::bigint[]), pg_catalog.unnest(%(holders)s::text[])) as ended(id, holder)
 join only :SCHEMA._private_jobs as job on job.id = ended.id
 where job.locked_by = ended.holder"""
 
@@ -41,8 +41,8 @@ select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(holder
 
 # The notification wakes other workers, whose tasks the waiting jobs may be.
 WAITING_QUEUES = """/* gw:waiting-queues */
-select id, case when %(notify)s then pg_notify(
-    'jobs:insert', json_build_object('r', random(), 'count', 1)::text) end
+select id, case when %(notify)s then pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
+    'r', pg_catalog.random(), 'count', 1)::text) end
 from :SCHEMA._private_waiting_queues_v2(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
 
 # Sent over a connection of Django, in the task's own transaction: every name is qualified.
@@ -111,8 +111,9 @@ def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[i
 
 def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> set[int]:
     """Let go of queues; return the ids of those that were still held. Call ``waiting_queues`` after the commit."""
-    parameters = {"queue_ids": _ids(queues), "holders": _holders(queues)}
-    cursor.execute(statement(RELEASE_QUEUES, schema), parameters)
+    # Others that lock several queues do so in this order too.
+    ordered = sorted(queues)
+    cursor.execute(statement(RELEASE_QUEUES, schema), {"queue_ids": _ids(ordered), "holders": _holders(ordered)})
     return {row[0] for row in cursor.fetchall()}
 
 
@@ -146,8 +147,8 @@ def _ended(claims: Sequence[Claim | HeldJob]) -> dict[str, Any]:
 
 
 def _ids(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
-    return int_array(each.id for each in held)
+    return int_array([each.id for each in held])
 
 
 def _holders(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
-    return text_array(each.holder for each in held)
+    return text_array([each.holder for each in held])

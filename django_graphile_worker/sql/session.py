@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.values import Value
@@ -41,10 +41,11 @@ union all
 select 'open cursor', name, null from pg_catalog.pg_cursors where is_holdable and name operator(pg_catalog.<>) ''"""
 
 # Functions that people wrote, with their text; those of PostgreSQL and of extensions keep to their transaction.
-FUNCTIONS_OF_THE_SITE = """/* gw:session-functions */
-select function.proname::pg_catalog.text, function.prosrc from pg_catalog.pg_proc as function
+_FUNCTIONS_OF_THE_SITE = """
+select function.proname::pg_catalog.text, language.lanname::pg_catalog.text, function.prosrc
+from pg_catalog.pg_proc as function
 join pg_catalog.pg_language as language on language.oid operator(pg_catalog.=) function.prolang
-where function.proname operator(pg_catalog.=) any (%(names)s::pg_catalog.name[])
+where {wanted}
     and language.lanname not in ('internal', 'c')
     and function.pronamespace not in (
         select oid from pg_catalog.pg_namespace where nspname in ('pg_catalog', 'information_schema'))
@@ -54,31 +55,44 @@ where function.proname operator(pg_catalog.=) any (%(names)s::pg_catalog.name[])
             and dependency.objid operator(pg_catalog.=) function.oid
             and dependency.deptype operator(pg_catalog.=) 'e')"""
 
-# Triggers are many, and most keep to their rows: by their text, those that may change the session.
-TRIGGERS_OF_THE_SITE = r"""/* gw:session-triggers */
-select function.prosrc from pg_catalog.pg_proc as function
-where function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)
-    and function.prosrc operator(pg_catalog.~*)
-        'set_config|advisory_lock|\mtemp(orary)?\M|(^|;|\mbegin|\mthen|\melse|\mloop)\s*set\s+(?!local)'"""
+FUNCTIONS_OF_THE_SITE = "/* gw:session-functions */" + _FUNCTIONS_OF_THE_SITE.format(
+    wanted="function.proname operator(pg_catalog.=) any (%(names)s::pg_catalog.name[])"
+)
+TRIGGERS_OF_THE_SITE = "/* gw:session-triggers */" + _FUNCTIONS_OF_THE_SITE.format(
+    wanted="function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)"
+)
 
 # A role's or a database's own time limits are made for other statements than the
 # queue's. A session behind a pooler is not ours to change: its number is not the one
 # that the client was told. There it is only asked whether the limits are too short.
-LIMIT_SESSION = """/* gw:limit-session */
-select pg_backend_pid() = %(backend_pid)s, case
-    when pg_backend_pid() = %(backend_pid)s then set_config(name, wanted, false) is null
-    else current_setting(name)::interval between interval '1 microsecond' and interval '1 second' * %(seconds)s end
-from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
-where current_setting(name, true) is not null"""
+# Objects that others can create are not on the path: a function of theirs, called by a
+# statement of the worker, would have the worker's rights. And statements that wait for a
+# row look at it again afterwards, which they do only at READ COMMITTED.
+SET_UP_SESSION = """/* gw:set-up-session */
+select pg_catalog.pg_backend_pid() = %(backend_pid)s, case
+    when pg_catalog.pg_backend_pid() = %(backend_pid)s then pg_catalog.set_config(name, wanted, false) is null
+    when is_limit then pg_catalog.current_setting(name)::pg_catalog.interval
+        between interval '1 microsecond' and interval '1 second' * %(seconds)s::pg_catalog.float8
+    else false end
+from (values
+    ('statement_timeout', %(statement_timeout)s::pg_catalog.text, true),
+    ('transaction_timeout', '0', true),
+    ('default_transaction_isolation', 'read committed', false),
+    ('search_path', 'pg_catalog, pg_temp', false)) as settings (name, wanted, is_limit)
+where pg_catalog.current_setting(name, true) is not null"""
 
+# The isolation level of a transaction that has begun cannot be changed any more by a statement that reads.
 LIMIT_TRANSACTION = """/* gw:limit-transaction */
-select set_config(name, wanted, true)
-from (values ('statement_timeout', %(statement_timeout)s::text), ('transaction_timeout', '0')) as limits (name, wanted)
-where current_setting(name, true) is not null"""
+select pg_catalog.set_config(name, wanted, true)
+from (values
+    ('statement_timeout', %(statement_timeout)s::pg_catalog.text),
+    ('transaction_timeout', '0'),
+    ('search_path', 'pg_catalog, pg_temp')) as limits (name, wanted)
+where pg_catalog.current_setting(name, true) is not null"""
 
 CONFIGURE_SESSION = """/* gw:configure-session */
-select set_config(name, wanted, false)
-from json_each_text(%(settings)s::json) as settings (name, wanted)"""
+select pg_catalog.set_config(name, wanted, false)
+from pg_catalog.json_each_text(%(settings)s::pg_catalog.json) as settings (name, wanted)"""
 
 SessionState = frozenset[tuple[str, str, str | None]]
 
@@ -89,16 +103,24 @@ def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionSt
     return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
 
 
-def functions_of_the_site(cursor: Any, names: Iterable[str]) -> dict[str, str]:
-    """Those of these names that people wrote, and their text."""
+class SiteFunction(NamedTuple):
+    """A function that somebody wrote in this database."""
+
+    name: str
+    language: str
+    text: str
+
+
+def functions_of_the_site(cursor: Any, names: Iterable[str]) -> list[SiteFunction]:
+    """Those of these names that people wrote."""
     cursor.execute(FUNCTIONS_OF_THE_SITE, {"names": list(names)})
-    return dict(cursor.fetchall())
+    return [SiteFunction._make(row) for row in cursor.fetchall()]
 
 
-def triggers_that_change_sessions(cursor: Any) -> list[str]:
-    """The text of trigger functions that may change a session."""
+def triggers_of_the_site(cursor: Any) -> list[SiteFunction]:
+    """The functions of all triggers that people made."""
     cursor.execute(TRIGGERS_OF_THE_SITE)
-    return [text for (text,) in cursor.fetchall()]
+    return [SiteFunction._make(row) for row in cursor.fetchall()]
 
 
 class SessionLimits(Value):
@@ -108,15 +130,15 @@ class SessionLimits(Value):
     are_too_short: bool
 
 
-def limit_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
-    """Let statements of this session take so long, whatever its role's defaults say.
+def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
+    """Let statements of this session take so long, and find no objects of others, whatever its role's defaults say.
 
     Behind a pooler that must be done for each transaction instead, and only costs
     something where the defaults are shorter.
     """
     parameters = {**_limits(seconds), "seconds": seconds, "backend_pid": backend_pid}
     # Unprepared: the next statement of the same name may meet another server behind the pooler.
-    cursor.execute(LIMIT_SESSION, parameters, prepare=False)
+    cursor.execute(SET_UP_SESSION, parameters, prepare=False)
     ours, too_short = zip(*cursor.fetchall(), strict=True)
     return SessionLimits(are_ours=all(ours), are_too_short=any(too_short))
 

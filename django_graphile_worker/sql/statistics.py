@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -43,19 +43,41 @@ from :SCHEMA._private_statistics
 where period_seconds = %(period)s and started_at >= %(since)s and task_identifier = %(task)s
 order by started_at"""
 
-READ_COUNTS = f"""/* gw:read-counts */
-select {_COLUMNS}, '{{}}'::int[], '{{}}'::int[]
+BUSIEST = """/* gw:busiest-tasks */
+select task_identifier
 from :SCHEMA._private_statistics
 where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
-order by started_at desc
+group by task_identifier
+order by sum(succeeded + failed + permanently_failed) desc, task_identifier
 limit %(limit)s"""
 
-READ_TASKS = f"""/* gw:read-tasks */
-select {_COLUMNS}, durations, waits
+READ_TOTALS = """/* gw:read-totals */
+select 0, task_identifier, pg_catalog.sum(succeeded)::bigint, pg_catalog.sum(failed)::bigint,
+    pg_catalog.sum(permanently_failed)::bigint, pg_catalog.sum(interrupted)::bigint,
+    pg_catalog.sum(duration_seconds), pg_catalog.sum(wait_seconds), '{}'::int[], '{}'::int[]
 from :SCHEMA._private_statistics
 where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
-order by started_at desc
-limit %(limit)s"""
+group by task_identifier"""
+
+# One probe for each stretch of each task: the primary key has all tasks of a stretch side by side.
+READ_RUNS = """/* gw:read-runs */
+select task.identifier, pg_catalog.array_agg(extract(epoch from stretch.started_at)::bigint),
+    pg_catalog.array_agg(known.succeeded + known.failed + known.permanently_failed),
+    pg_catalog.sum(known.failed + known.permanently_failed)::bigint
+from pg_catalog.unnest(%(tasks)s::text[]) as task (identifier)
+cross join (
+    select pg_catalog.to_timestamp(epoch) as started_at from pg_catalog.unnest(%(starts)s::bigint[]) as start (epoch)
+) as stretch
+cross join lateral (
+    select succeeded, failed, permanently_failed from :SCHEMA._private_statistics
+    where period_seconds = %(period)s and started_at = stretch.started_at and task_identifier = task.identifier
+    limit 1) as known
+group by task.identifier"""
+
+READ_DURATIONS = """/* gw:read-durations */
+select task_identifier, durations
+from :SCHEMA._private_statistics
+where period_seconds = %(period)s and started_at >= %(since)s and task_identifier = any (%(tasks)s::text[])"""
 
 
 class Row(NamedTuple):
@@ -71,6 +93,13 @@ class Row(NamedTuple):
     wait_seconds: float
     durations: Sequence[int]
     waits: Sequence[int]
+
+
+class TaskRuns(NamedTuple):
+    """How often a task ran in each stretch, by when it began, and how many of all these runs failed."""
+
+    runs: Mapping[int, int]
+    failures: int
 
 
 def append(cursor: Any, rows: Iterable[Row], *, schema: str) -> None:
@@ -105,13 +134,40 @@ def read(cursor: Any, *, schema: str, period: int, since: datetime, task: str = 
     return [Row._make(row) for row in cursor.fetchall()]
 
 
-def read_tasks(
-    cursor: Any, *, schema: str, period: int, since: datetime, histograms: bool, limit: int = 50_000
-) -> list[Row]:
-    """The rows of each task since a time; without histograms, which are most of a row, their counts alone."""
+def busiest_tasks(cursor: Any, *, schema: str, period: int, since: datetime, limit: int) -> list[str]:
+    """The tasks with the most runs since a time, the busiest first."""
     parameters = {"period": period, "since": since, "all": ALL_TASKS, "limit": limit}
-    cursor.execute(statement(READ_TASKS if histograms else READ_COUNTS, schema), parameters)
+    cursor.execute(statement(BUSIEST, schema), parameters)
+    return [name for (name,) in cursor.fetchall()]
+
+
+def read_totals(cursor: Any, *, schema: str, period: int, since: datetime) -> list[Row]:
+    """What became of each task's jobs since a time, in one row for each; without histograms."""
+    cursor.execute(statement(READ_TOTALS, schema), {"period": period, "since": since, "all": ALL_TASKS})
     return [Row._make(row) for row in cursor.fetchall()]
+
+
+def read_runs(
+    cursor: Any, tasks: Sequence[str], *, schema: str, period: int, starts: Sequence[int]
+) -> dict[str, TaskRuns]:
+    """How often each of these tasks ran in each of these stretches."""
+    parameters = {"tasks": list(tasks), "period": period, "starts": list(starts)}
+    cursor.execute(statement(READ_RUNS, schema), parameters)
+    return {
+        name: TaskRuns(dict(zip(starts, runs, strict=True)), failures)
+        for name, starts, runs, failures in cursor.fetchall()
+    }
+
+
+def read_durations(
+    cursor: Any, tasks: Sequence[str], *, schema: str, period: int, since: datetime
+) -> dict[str, Sequence[int]]:
+    """How long the runs of each of these tasks took since a time, as a histogram."""
+    cursor.execute(statement(READ_DURATIONS, schema), {"tasks": list(tasks), "period": period, "since": since})
+    found: dict[str, list[Sequence[int]]] = {}
+    for name, durations in cursor.fetchall():
+        found.setdefault(name, []).append(durations)
+    return {name: _summed(histograms) for name, histograms in found.items()}
 
 
 def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> Row:

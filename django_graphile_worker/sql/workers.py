@@ -3,55 +3,65 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django_graphile_worker.sql.schema import quoted, statement
 
-# Every holder of ours begins like this, so a claim that commits after its worker
-# was swept is still known for what it is.
+# Every worker of ours has an id that begins like this, so a claim that commits after its worker was removed from the
+# register is still known for what it is.
 WORKER_PREFIX = "django-worker-"
-# A lock this old is renewed while its worker lives, long before anybody calls it stale.
+# A lock this old is renewed while its worker lives, long before a worker of Node.js calls it stale.
 RENEWAL_SECONDS = 3600
 
 # Nobody waits for the disk: a claim's own commit comes later in the same log, so where a claim is to be found after a
 # crash of the server, its worker is too.
 REGISTER_WORKER = """/* gw:register-worker */
-insert into :SCHEMA._private_workers (id, metadata, started_at, last_heartbeat_at)
-select %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now())
-from set_config('synchronous_commit', 'off', true)"""
+insert into :SCHEMA._private_workers
+    (id, metadata, started_at, last_heartbeat_at, timeout_seconds, heartbeat_seconds)
+select %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, pg_catalog.now()),
+    coalesce(%(now)s::timestamptz, pg_catalog.now()), %(timeout)s::float8, %(heartbeat)s::float8
+from pg_catalog.set_config('synchronous_commit', 'off', true)"""
 
-# The notification proves that the listener hears what others send.
 BEAT = """/* gw:beat */
 update :SCHEMA._private_workers
-set last_heartbeat_at = coalesce(%(now)s::timestamptz, now()), metadata = %(metadata)s::jsonb
+set last_heartbeat_at = coalesce(%(now)s::timestamptz, pg_catalog.now()), metadata = %(metadata)s::jsonb
 where id = %(worker_id)s
-returning case when %(channel)s::text is not null then pg_notify(%(channel)s::text, '') is not null end"""
+returning true"""
 
-# The claims of long jobs stay young. A cancelled job must stay recognisable: its
-# updated_at keeps its place after locked_at.
+# Apart from the beat: where the server's queue of notifications is full, this fails, and the beat must not.
+SEND_PROOF = "/* gw:proof */ select pg_catalog.pg_notify(%(channel)s::text, '')"
+
 RENEW_CLAIMS = """/* gw:renew */
-with renewed_queue as (
-    update :SCHEMA._private_job_queues
-    set locked_at = now()
-    where :SCHEMA._private_worker_of(locked_by) = %(worker_id)s
-    and locked_at < now() - interval '1 second' * %(older_than)s::float8
-)
-update :SCHEMA._private_jobs
-set locked_at = now(),
-    updated_at = case when updated_at > locked_at then now() + interval '1 microsecond' else updated_at end
-where :SCHEMA._private_worker_of(locked_by) = %(worker_id)s
-    and locked_at < now() - interval '1 second' * %(older_than)s::float8"""
+select :SCHEMA._private_renew_claims_v2(%(worker_id)s::text, %(older_than)s::float8, %(spared)s::bigint[])"""
 
 DEREGISTER_WORKER = """/* gw:deregister-worker */
 delete from :SCHEMA._private_workers as worker
 where worker.id = %(worker_id)s and not exists (
-    select from :SCHEMA._private_jobs as job
+    select from only :SCHEMA._private_jobs as job
     where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = worker.id)"""
 
 LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
+
+
+# The file that makes what this module uses.
+PART = "leases_v2.sql"
+
+# Over a connection of Django's, so every name is qualified.
+PROMISED_TIMEOUTS = """/* gw:promised-timeouts */
+select distinct worker.timeout_seconds
+from :SCHEMA._private_workers as worker
+where worker.last_heartbeat_at operator(pg_catalog.>) (
+    pg_catalog.now() operator(pg_catalog.-) pg_catalog.make_interval(secs => worker.timeout_seconds))
+order by 1"""
+
+
+def promised_timeouts(cursor: Any, *, schema: str) -> list[float]:
+    """The different timeouts that live workers have promised, in seconds, shortest first."""
+    cursor.execute(statement(PROMISED_TIMEOUTS, schema))
+    return [row[0] for row in cursor.fetchall()]
 
 
 def worker_of(locked_by: str) -> str:
@@ -65,35 +75,43 @@ def worker_of_column(column: str, *, schema: str) -> str:
 
 
 def register_worker(
-    cursor: Any, worker_id: str, metadata: Mapping[str, Any], *, schema: str, now: datetime | None = None
-) -> None:
-    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now}
-    cursor.execute(statement(REGISTER_WORKER, schema), parameters)
-
-
-def beat(
     cursor: Any,
     worker_id: str,
     metadata: Mapping[str, Any],
     *,
     schema: str,
-    channel: str | None = None,
+    timeout: float | None = None,
+    heartbeat: float | None = None,
     now: datetime | None = None,
-) -> bool:
-    """Say "alive"; False when the register no longer knows this worker."""
-    cursor.execute(
-        statement(BEAT, schema),
-        {"worker_id": worker_id, "metadata": json.dumps(metadata), "channel": channel, "now": now},
-    )
+) -> None:
+    """Enter the register with what the worker promises: how often it beats, and after which silence it is dead."""
+    promise = {"timeout": timeout, "heartbeat": heartbeat}
+    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **promise}
+    cursor.execute(statement(REGISTER_WORKER, schema), parameters)
+
+
+def beat(cursor: Any, worker_id: str, metadata: Mapping[str, Any], *, schema: str, now: datetime | None = None) -> bool:
+    """Say that the worker lives; return False when the register no longer knows it."""
+    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now}
+    cursor.execute(statement(BEAT, schema), parameters)
     return cursor.fetchone() is not None
 
 
-def renew_claims(cursor: Any, worker_id: str, *, schema: str, older_than: float = RENEWAL_SECONDS) -> None:
-    cursor.execute(statement(RENEW_CLAIMS, schema), {"worker_id": worker_id, "older_than": older_than})
+def send_proof(cursor: Any, channel: str, *, schema: str) -> None:
+    """Notify the worker's own channel, which proves that its listener hears what others send."""
+    cursor.execute(statement(SEND_PROOF, schema), {"channel": channel})
+
+
+def renew_claims(
+    cursor: Any, worker_id: str, *, schema: str, older_than: float = RENEWAL_SECONDS, spared: Sequence[int] = ()
+) -> None:
+    """Make old locks of a living worker young again, but for the jobs that are to be spared."""
+    parameters = {"worker_id": worker_id, "older_than": older_than, "spared": list(spared)}
+    cursor.execute(statement(RENEW_CLAIMS, schema), parameters)
 
 
 def deregister_worker(cursor: Any, worker_id: str, *, schema: str) -> None:
-    """Leave the register, unless jobs are still held: then the sweep must find this worker."""
+    """Leave the register, unless jobs are still held: then a recovery must find this worker."""
     cursor.execute(statement(DEREGISTER_WORKER, schema), {"worker_id": worker_id})
 
 

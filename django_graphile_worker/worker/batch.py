@@ -9,18 +9,9 @@ from collections.abc import Sequence
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Any
 
-from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.exceptions import BatchFailure
 
 _decoder = json.JSONDecoder()
-
-
-class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, it names an outcome
-    """Some items of an array payload failed; ``failures`` maps their index to the exception."""
-
-    def __init__(self, failures: dict[int, BaseException], count: int) -> None:
-        self.failures = failures
-        self.count = count
-        super().__init__(f"{len(failures)} of {count} items failed")
 
 
 async def gathered(results: Sequence[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signatures
+from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.values import Value
 from django_graphile_worker.worker.context import Helpers
 
@@ -32,9 +33,9 @@ class Binding(Value):
     convert: Converter | None = None
 
     def call(self, payload: Any, helpers: Helpers | None) -> Any:
-        """Call the function; a payload that does not fit raises PayloadError."""
+        """Call the function; a payload that does not fit raises PayloadError, which is final."""
         if self.convert is not None:
-            payload = self.convert(payload, "$")
+            payload = _converted(self.convert, payload)
         if self.helpers_keyword is not None:
             return self.function(payload, **{self.helpers_keyword: helpers})
         if self.takes_helpers:
@@ -45,6 +46,14 @@ class Binding(Value):
     def is_plain(self) -> bool:
         """The function takes the payload as it is, and nothing else."""
         return self.takes_payload and not self.takes_helpers and self.convert is None
+
+
+def _converted(convert: Converter, payload: Any) -> Any:
+    try:
+        return convert(payload, "$")
+    except PayloadError as error:
+        error.is_misfit = True
+        raise
 
 
 def bind(function: Callable[..., Any]) -> Binding:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,8 +23,11 @@ from django_graphile_worker.sql import claims, releases, visibility
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
+from django_graphile_worker.sql.glance import NOTHING, Glance
+from django_graphile_worker.worker import forking
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.glancer import Glancer
+from django_graphile_worker.worker.walking import Walking
 
 # Task names are looked up again now and then: somebody may have cleaned them away.
 REVIEW_INTERVAL = 60.0
@@ -51,7 +55,8 @@ class Claimer:
         # What this process knows to have, as (job id, holder).
         self.in_hand: set[tuple[int, str]] = set()
         self._lost_queues: set[releases.HeldQueue] = set()
-        self._look_for_lost_at = time.monotonic() + REVIEW_INTERVAL
+        # Only after an answer was lost: reading who holds what takes as long as there are claimed jobs.
+        self._look_for_lost_at = math.inf
         self._in_doubt_until = 0.0
         self._settings = settings
         self._tasks = tasks
@@ -63,45 +68,45 @@ class Claimer:
         self._glancer = Glancer(database, schema=settings.schema)
         self._reviewed_at = 0.0
         self._last: claims.Claim | None = None
-        self._found_queues = True
+        self._walking = Walking()
         self._looked_at_all_at = 0.0
         self._forbidden = settings.forbidden_flags
         if isinstance(self._forbidden, str):
             self._forbidden = import_string(self._forbidden)
 
-    def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> claims.Claimed:
-        """Take jobs: while the claims are full, each goes on where the last one ended."""
+    def __call__(self, **limits: int) -> claims.Claimed:
+        """Claim jobs within the limits of ``claims.claim_jobs``; a claim that has not seen everything is continued."""
         if time.monotonic() > self._look_for_lost_at:
             self.return_lost()
+        if time.monotonic() - self._reviewed_at > REVIEW_INTERVAL:
+            self.review_tasks()
         resume_after = self._resume_after()
-        if resume_after is not None and not self._found_queues:
-            # Looking for free queues among thousands that are held costs more than the claim.
-            max_queues = 0
-        worker_id = self._worker_id()
+        worker_id, began = self._worker_id(), time.monotonic()
+        # A claim that is resumed looks for the next jobs of a long backlog; a look at everything is soon to come.
+        max_steps = self._walking.steps(began) if resume_after is None else 0
         try:
-            claimed = self._claim(max_jobs, max_queues, stretch, resume_after)
-        except psycopg.Error:
+            claimed = self._claim(resume_after=resume_after, max_steps=max_steps, **limits)
+        except BaseException:  # whatever kept the answer from being read
             self._doubt()
             raise
         if self._has_changed(worker_id):
-            return claims.Claimed(claims=[], seconds_until_next=None, was_full=True)
+            return claims.Claimed(claims=[], seconds_until_next=None, has_more=True)
         self.in_hand.update([(claim.id, claim.holder) for claim in claimed.claims])
         self._glancer.learn_from(claimed)
-        if max_queues > 0:
-            self._found_queues = any(claim.queue_id is not None for claim in claimed.claims)
-        self._last = claimed.claims[-1] if claimed.claims and claimed.was_full else None
-        if resume_after is None:
-            self._looked_at_all_at = time.monotonic()
-        elif not claimed.was_full:
-            # Nothing more behind; whether there is something before, the next look tells.
-            return replace(claimed, was_full=True)
-        return claimed
+        self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
+        if resume_after is not None:
+            # Whether there is something before the place where it began, the next look tells.
+            return replace(claimed, has_more=True)
+        self._looked_at_all_at = ended = time.monotonic()
+        if max_steps:
+            self._walking.note(claimed, began=began, ended=ended)
+        return replace(claimed, seconds_until_next=self._walking.until_next(claimed, ended))
 
-    def glance(self, max_jobs: int) -> list[claims.Claim]:
+    def glance(self, max_jobs: int) -> Glance:
         """All that is due, if that is little and easily seen. Of nothing else it can be told whether it is all."""
         now = time.monotonic()
         if now > self._look_for_lost_at or now - self._reviewed_at > REVIEW_INTERVAL:
-            return []
+            return NOTHING
         worker_id = self._worker_id()
         try:
             found = self._glancer(
@@ -111,12 +116,12 @@ class Claimer:
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
             )
-        except psycopg.Error:
+        except BaseException:  # whatever kept the answer from being read
             self._doubt()
             raise
         if self._has_changed(worker_id):
-            return []
-        for claim in found:
+            return NOTHING
+        for claim in found.claims:
             self.in_hand.add((claim.id, claim.holder))
         return found
 
@@ -141,21 +146,19 @@ class Claimer:
         is_due = time.monotonic() - self._looked_at_all_at > WHOLE_LOOK_INTERVAL
         return None if is_due else self._last
 
-    def _claim(self, max_jobs: int, max_queues: int, stretch: int, resume_after: claims.Claim | None) -> claims.Claimed:
-        if time.monotonic() - self._reviewed_at > REVIEW_INTERVAL:
-            self.review_tasks()
+    def _claim(self, *, resume_after: claims.Claim | None, max_steps: int, **limits: int) -> claims.Claimed:
         with self._database.cursor() as cursor:
             return claims.claim_jobs(
                 cursor,
                 schema=self._settings.schema,
                 holder=self._next_holder(),
                 task_ids=list(self._by_id),
-                max_jobs=max_jobs,
-                max_queues=max_queues,
-                stretch=stretch,
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
                 resume_after=resume_after,
+                max_steps=max_steps,
+                walk=self._walking.place,
+                **limits,
             )
 
     def let_go(self, ended: Iterable[claims.Claim]) -> None:
@@ -186,7 +189,7 @@ class Claimer:
             if lost:
                 releases.return_jobs(cursor, lost, schema=schema)
         self._release_lost_queues()
-        interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else REVIEW_INTERVAL
+        interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else math.inf
         self._look_for_lost_at = time.monotonic() + interval
 
     def _release_lost_queues(self) -> None:
@@ -210,6 +213,7 @@ class Claimer:
         """A callable is asked at every claim; an asynchronous one gets a loop for it."""
         if isinstance(self._forbidden, tuple):
             return self._forbidden
+        born_in = forking.generation
         try:
             flags: Any = self._forbidden() if callable(self._forbidden) else ()
             if inspect.isawaitable(flags):
@@ -223,6 +227,8 @@ class Claimer:
                 f"got {type(error).__name__}: {error}"
             ) from error
         finally:
+            # A process that it forked must not claim.
+            forking.end_child(born_in)
             # It may ask the database, on this thread: a connection that broke must not stay.
             close_old_connections()
 
@@ -254,6 +260,11 @@ class Claimer:
         self._by_id = {task_id: self._tasks[identifier] for task_id, identifier in names.items()}
         self._task_ids = int_array(self._by_id).encode()
         self._reviewed_at = time.monotonic()
+
+
+def _last_unqueued(claimed: Sequence[claims.Claim]) -> claims.Claim | None:
+    """Where the next claim resumes: the jobs of a queue are claimed before their turn, so they say nothing of it."""
+    return next((claim for claim in reversed(claimed) if claim.queue_id is None), None)
 
 
 async def _result_of(awaitable: Any) -> Any:

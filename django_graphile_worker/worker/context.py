@@ -13,9 +13,13 @@ from weakref import WeakSet
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from django_graphile_worker.conf import DEFAULT
 from django_graphile_worker.jobs import Job, JobSpec
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from django_graphile_worker.jobs import JobOptions, TaskLike
     from django_graphile_worker.worker.run import Run
 
 logger = logging.getLogger("django_graphile_worker.task")
@@ -119,15 +123,24 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
 class Helpers:
     """Given to tasks that take ``(payload, helpers)``."""
 
-    __slots__ = ("_build_abort", "_build_job", "_job", "_logger", "using")
+    __slots__ = ("_build_abort", "_build_job", "_job", "_logger", "installation", "using")
 
-    def __init__(self, build_job: Callable[[], Job], *, using: str, build_abort: Callable[[], Abort] = Abort) -> None:
+    def __init__(
+        self,
+        build_job: Callable[[], Job],
+        *,
+        using: str,
+        installation: str = DEFAULT,
+        build_abort: Callable[[], Abort] = Abort,
+    ) -> None:
         self._build_job = build_job
         self._build_abort = build_abort
         self._job: Job | None = None
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
         # The alias of the database that the job lives in.
         self.using = using
+        # The alias of the installation, in settings.GRAPHILE_WORKER.
+        self.installation = installation
 
     @property
     def abort(self) -> Abort:
@@ -168,17 +181,21 @@ class Helpers:
         """The same from async code."""
         return await sync_to_async(self.query)(sql, params)
 
-    def add_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
+    @property
+    def _place(self) -> dict[str, str]:
+        return {"using": self.using, "installation": self.installation}
+
+    def add_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job where this one lives; joins the transaction that is open there."""
-        job: Job = _api().add_job(identifier, payload, **{"using": self.using, **options})
+        job: Job = _api().add_job(identifier, payload, **{**self._place, **options})
         return job
 
     def add_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
-        return _api().add_jobs(specs, **{"using": self.using, **options})
+        return _api().add_jobs(specs, **{**self._place, **options})
 
-    async def aadd_job(self, identifier: Any, payload: Any = None, **options: Any) -> Job:
-        job: Job = await _api().aadd_job(identifier, payload, **{"using": self.using, **options})
+    async def aadd_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
+        job: Job = await _api().aadd_job(identifier, payload, **{**self._place, **options})
         return job
 
     async def aadd_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
-        return await _api().aadd_jobs(specs, **{"using": self.using, **options})
+        return await _api().aadd_jobs(specs, **{**self._place, **options})

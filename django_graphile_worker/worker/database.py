@@ -8,6 +8,7 @@ rely on no state between statements, so a transaction pooler in between is fine.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -18,7 +19,7 @@ from django.db import connections
 from psycopg import errors, sql
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql.session import SessionLimits, limit_session, limit_transaction
+from django_graphile_worker.sql.session import SessionLimits, limit_transaction, set_up_session
 from django_graphile_worker.worker.deadline import cut, watchdog
 
 # Seconds: a peer that vanished is noticed within half a minute, whatever the
@@ -30,6 +31,8 @@ LIVENESS = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
+# libpq takes less for this.
+SHORTEST_CONNECT_TIMEOUT = 2
 # Django's own additions, which plain psycopg does not take or the worker does not want.
 DJANGO_ONLY = ("context", "cursor_factory", "prepare_threshold")
 
@@ -45,10 +48,13 @@ OUT_OF_TIME = (errors.QueryCanceled, errors.TransactionTimeout)
 class Database:
     """One autocommit connection that comes back by itself."""
 
-    def __init__(self, alias: str, settings: Settings, *, part: str) -> None:
+    def __init__(self, alias: str, settings: Settings, *, part: str, deadline: float | None = None) -> None:
         self.alias = alias
         self.schema = settings.schema
-        self.deadline = settings.statement_timeout
+        self.deadline = settings.statement_timeout if deadline is None else deadline
+        # A connection that takes longer to open is as late as a statement.
+        self._connect_timeout = None if deadline is None else max(math.ceil(deadline), SHORTEST_CONNECT_TIMEOUT)
+        self._cuts_at_once = deadline is not None
         self._part = part
         self._prepares = settings.prepared_statements
         self._connection: psycopg.Connection[Any] | None = None
@@ -62,7 +68,10 @@ class Database:
         """A cursor under the deadline. An error that spoils the connection discards it."""
         connection = self.connection()
         try:
-            with watchdog.watch(connection, self.deadline), self._limited(connection):
+            with (
+                watchdog.watch(connection, self.deadline, cuts_at_once=self._cuts_at_once),
+                self._limited(connection),
+            ):
                 yield self._reused_cursor(connection)
         except psycopg.Error as error:
             self.judge(error, connection)
@@ -122,9 +131,11 @@ class Database:
 
     def _connect(self) -> psycopg.Connection[Any]:
         parameters = connection_parameters(self.alias, part=self._part)
+        if self._connect_timeout is not None:
+            parameters["connect_timeout"] = min(self._connect_timeout, int(parameters["connect_timeout"]))
         connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=0 if self._prepares else None)
         try:
-            with watchdog.watch(connection, self.deadline):
+            with watchdog.watch(connection, self.deadline, cuts_at_once=self._cuts_at_once):
                 self._set_up(connection)
         except BaseException:
             connection.close()
@@ -137,7 +148,7 @@ class Database:
         if role:
             connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
         with connection.cursor() as cursor:
-            self._limits = limit_session(cursor, self.deadline, backend_pid=connection.info.backend_pid)
+            self._limits = set_up_session(cursor, self.deadline, backend_pid=connection.info.backend_pid)
 
     def _limited(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
         must_limit = self._limits.are_too_short and not self._limits.are_ours

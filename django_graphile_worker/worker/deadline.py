@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import socket
 import threading
@@ -17,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+logger = logging.getLogger("django_graphile_worker.worker")
 
 TICK = 0.5
 # How many ticks to go on after the last statement: waking this thread costs the next one time.
@@ -33,14 +36,18 @@ class Watchdog:
         self._cancelled: set[int] = set()
         self._tokens = itertools.count()
         self._was_used = False
+        self._idle_ticks = 0
         self._something_to_watch = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     @contextmanager
-    def watch(self, connection: Any, seconds: float) -> Iterator[None]:
+    def watch(self, connection: Any, seconds: float, *, cuts_at_once: bool = False) -> Iterator[None]:
         """Let what happens inside take this long and no longer."""
         token = self.begin(connection, seconds)
+        if cuts_at_once:
+            # To ask a server that does not answer for a cancellation takes seconds.
+            self._cancelled.add(token)
         try:
             yield
         finally:
@@ -89,18 +96,24 @@ class Watchdog:
                 self._thread = thread
 
     def _run(self) -> None:
-        idle_ticks = 0
         while True:
-            self._something_to_watch.wait()
-            threading.Event().wait(TICK)
-            seen, self._was_used = self._was_used, False
-            idle_ticks = 0 if self._watched or seen else idle_ticks + 1
-            if idle_ticks > TICKS_AFTER:
-                self._something_to_watch.clear()
-                # Set again by whoever came in between.
-                if self._watched:
-                    self._something_to_watch.set()
-            self.bark()
+            try:
+                self._something_to_watch.wait()
+                threading.Event().wait(TICK)
+                self._tick()
+            except Exception:
+                # Without this thread no statement would have a deadline any more.
+                logger.exception("The watchdog failed, and goes on.")
+
+    def _tick(self) -> None:
+        seen, self._was_used = self._was_used, False
+        self._idle_ticks = 0 if self._watched or seen else self._idle_ticks + 1
+        if self._idle_ticks > TICKS_AFTER:
+            self._something_to_watch.clear()
+            # Set again by whoever came in between.
+            if self._watched:
+                self._something_to_watch.set()
+        self.bark()
 
 
 def cut(connection: Any) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import Error, connections
 
-from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
+from django_graphile_worker.routing import Place, places_to_serve
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -27,10 +27,18 @@ CRON = dict.fromkeys(
 )
 
 
-def settings(caller: str, overrides: Mapping[str, Any], *, with_cron: bool = True) -> conf.Settings:
-    """The project's settings with some changed; refuses those that this caller would have to ignore."""
-    changed = conf.current().replace(**overrides)
-    refused = DATABASE | ({} if changed.processes == 1 else PROCESSES) | ({} if with_cron else CRON)
+def places(
+    caller: str,
+    databases: Sequence[str],
+    installations: Sequence[str],
+    overrides: Mapping[str, Any],
+    *,
+    with_cron: bool = True,
+) -> tuple[Place, ...]:
+    """Where to work, by the project's settings with some changed; refuses those that this caller would ignore."""
+    found = places_to_serve(databases, installations, change=lambda settings: settings.replace(**overrides))
+    is_alone = overrides.get("processes", 1) == 1
+    refused = DATABASE | ({} if is_alone else PROCESSES) | ({} if with_cron else CRON)
     mistakes = [
         SettingMistake(key=name.upper(), message=f"{caller}({name}=...): {refused[name]}")
         for name in overrides
@@ -38,7 +46,7 @@ def settings(caller: str, overrides: Mapping[str, Any], *, with_cron: bool = Tru
     ]
     if mistakes:
         raise ConfigurationError(mistakes=mistakes)
-    return changed
+    return found
 
 
 def ask_django(aliases: Sequence[str]) -> None:

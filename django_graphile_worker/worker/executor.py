@@ -36,14 +36,21 @@ class Executor:
         *,
         settings: conf.Settings,
         using: str,
+        installation: str = conf.DEFAULT,
         tasks: Callable[[int], Task[Any, Any] | None],
     ) -> None:
         self._settings = settings
-        self._using = using
+        self._about = {"database": using, "installation": installation}
         self._tasks = tasks
         self._aborts = Aborts()
         self._event_loop = EventLoop()
-        self._performer = Performer(settings=settings, using=using, event_loop=self._event_loop, aborts=self._aborts)
+        self._performer = Performer(
+            settings=settings,
+            using=using,
+            installation=installation,
+            event_loop=self._event_loop,
+            aborts=self._aborts,
+        )
         self._running: set[Run] = set()
         self._generation = forking.generation
         self._is_cancelled = False
@@ -103,7 +110,7 @@ class Executor:
         self._running.add(run)
         try:
             if self._is_cancelled:
-                return Interrupted(claim, 0.0)
+                return Interrupted(claim, 0.0, has_begun=False)
             run.task = self._tasks(claim.task_id)
             return self._run(run)
         except BaseException as error:  # a mistake of ours must cost neither the slot nor the job
@@ -208,7 +215,7 @@ class Executor:
         if not signal.is_heard(**arguments):
             return
         try:
-            about = {"worker_id": run.claim.worker_id, "database": self._using, "job": run.job}
+            about = {"worker_id": run.claim.worker_id, **self._about, "job": run.job}
             signal.send_robust(sender=type(self), **about, **arguments)
         except BaseException:  # send_robust lets SystemExit through
             logger.exception("A receiver tried to end the worker.")

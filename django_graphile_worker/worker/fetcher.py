@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.glance import NOTHING, Glance
 from django_graphile_worker.worker.pace import Pace
 from django_graphile_worker.worker.service import Service, Trouble
 from django_graphile_worker.worker.slots import Slots
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class ClaimJobs(Protocol):
-        def __call__(self, *, max_jobs: int, max_queues: int, stretch: int) -> Claimed: ...
+        def __call__(
+            self, *, max_jobs: int, max_queues: int, stretch: int, free_slots: int, max_bytes: int
+        ) -> Claimed: ...
 
     class Ear(Protocol):
         """Where to wait for news of jobs."""
@@ -46,7 +49,7 @@ class Fetcher(Service):
         *,
         slots: Slots,
         claim: ClaimJobs,
-        glance: Callable[[int], list[Claim]] = lambda max_jobs: [],
+        glance: Callable[[int], Glance] = lambda max_jobs: NOTHING,
         give_back: Callable[[Sequence[Stretch]], None],
         may_claim: Callable[[], bool],
         on_claimed: Callable[[list[Claim], float], None],
@@ -97,13 +100,19 @@ class Fetcher(Service):
         if not self._may_claim():
             # A lease that is back, say, tells nobody: asking costs the database nothing.
             return min(PATIENCE, self._poll_interval)
-        max_queues = self._slots.free
         self._expected_at = math.inf
         started = time.perf_counter()
-        claimed = self._claim(max_jobs=room, max_queues=max_queues, stretch=self._pace.stretch(self._local_queue_size))
-        self.last_claim_was_empty = not claimed.claims and not claimed.was_full
+        claimed = self._claim(
+            max_jobs=room,
+            # As many queues as jobs: a queued job waits no longer than one without a queue.
+            max_queues=room,
+            stretch=self._pace.stretch(self._local_queue_size),
+            free_slots=self._slots.free,
+            max_bytes=self._pace.bytes_left(),
+        )
+        self.last_claim_was_empty = not claimed.claims and not claimed.has_more
         self._hand_over(claimed.claims, time.perf_counter() - started)
-        return self._delay_after(claimed, max_queues)
+        return self._delay_after(claimed)
 
     def start(self) -> None:
         """Not on a thread of its own: the slots take turns, so that the one who fetched a job can run it."""
@@ -168,7 +177,7 @@ class Fetcher(Service):
         if vacant < 1 or not self._may_claim():
             return False
         started = time.perf_counter()
-        claims = self._glance(vacant)
+        claims, seconds_until_next = self._glance(vacant)
         if not claims:
             return False
         duration = time.perf_counter() - started
@@ -176,6 +185,8 @@ class Fetcher(Service):
         self._on_claimed(claims, duration)
         self._slots.is_hungry = True
         now = time.monotonic()
+        if seconds_until_next is not None:
+            self._expected_at = min(self._expected_at, now + seconds_until_next)
         for claim in claims[1:]:
             self._slots.submit([Stretch([claim], None, now)], callers=1)
         first = Stretch([claims[0]], None, now)
@@ -192,7 +203,7 @@ class Fetcher(Service):
         if slots.backlog > slots.low_water:
             # A sip is not worth the walk while the glass is nearly full.
             return 0
-        return slots.free + max(ahead - slots.backlog, 0)
+        return slots.free + max(min(ahead - slots.backlog, self._pace.fitting()), 0)
 
     def _hand_over(self, claims: list[Claim], duration: float) -> None:
         if claims:
@@ -200,14 +211,14 @@ class Fetcher(Service):
             self._slots.submit(list(stretches(claims)), callers=self._pace.callers())
             self._on_claimed(claims, duration)
 
-    def _delay_after(self, claimed: Claimed, max_queues: int) -> float:
-        if claimed.was_full:
+    def _delay_after(self, claimed: Claimed) -> float:
+        if claimed.has_more:
             self._look_at = -math.inf
-            return 0.0
-        queues = {claim.queue_id for claim in claimed.claims if claim.queue_id is not None}
+            # The next payload is too large beside those that wait: a slot that takes one of them calls.
+            return self._longest_wait() if claimed.is_heavy and not claimed.claims else 0.0
         # Nothing is left that a free slot could run: no need to call when one is
         # free. A notification, a queue let go, or the clock will tell of more.
-        self._slots.is_hungry = len(queues) < max_queues
+        self._slots.is_hungry = True
         until_next = math.inf if claimed.seconds_until_next is None else claimed.seconds_until_next
         self._look_at = time.monotonic() + min(self._poll_interval, until_next)
         return max(min(self._longest_wait(), self._until_next_look()), 0.0)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.glance import PLANNER, glance_statement, take_few
+from django_graphile_worker.sql.claims import Claimed
+from django_graphile_worker.sql.glance import NOTHING, PLANNER, Glance, glance_statement, take_few
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.direct import DirectStatement
 
@@ -30,10 +30,10 @@ class Glancer:
 
     def __call__(
         self, max_jobs: int, *, holder: str, task_ids: bytes, forbidden_flags: Sequence[str], now: datetime | None
-    ) -> list[Claim]:
+    ) -> Glance:
         began = self._clock()
         if not self._is_promising or not self._statement.is_possible or began < self._rests_until:
-            return []
+            return NOTHING
         found = take_few(
             self._statement,
             holder=holder,
@@ -42,7 +42,7 @@ class Glancer:
             forbidden_flags=forbidden_flags,
             now=now,
         )
-        self._is_promising = bool(found)
+        self._is_promising = bool(found.claims)
         ended = self._clock()
         if ended - began > LONGEST_GLANCE:
             self._rests_until = ended + REST * (ended - began)
@@ -50,5 +50,5 @@ class Glancer:
 
     def learn_from(self, claimed: Claimed) -> None:
         """Would a glance have done?"""
-        if claimed.claims and not claimed.was_full:
+        if claimed.claims and not claimed.has_more:
             self._is_promising = all(claim.queue_id is None for claim in claimed.claims)

@@ -20,8 +20,10 @@ class Hand:
         # The connection broke under an earlier try: rows that are gone now may well
         # have gone then.
         self.is_in_doubt = is_in_doubt
-        # One that was refused is in a hand of its own, to be offered again then.
+        # A result that was refused is in a hand of its own, to be offered again at this time.
         self.offer_at = offer_at
+        # How many statements had been answered well when it was refused; None where that says nothing.
+        self.successes_before: int | None = None
 
     def __len__(self) -> int:
         return len(self.succeeded) + len(self.failed) + len(self.interrupted) + len(self.queues)

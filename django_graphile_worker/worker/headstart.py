@@ -22,14 +22,14 @@ PATIENCE = 1.0
 # The only one that the first job waits for.
 PART = "fetcher"
 
-_openings: dict[tuple[str, str], Opening] = {}
+_openings: dict[tuple[str, str, str], Opening] = {}
 
 
 @contextmanager
 def head_start(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
     """Open the first connection of each worker that is built inside the block."""
     for alias in aliases:
-        _openings[alias, PART] = Opening(Database(alias, settings, part=PART))
+        _openings[alias, settings.schema, PART] = Opening(Database(alias, settings, part=PART))
     try:
         yield
     finally:
@@ -37,10 +37,10 @@ def head_start(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
             _openings.popitem()[1].close()
 
 
-def database_of(alias: str, settings: Settings, *, part: str) -> Database:
+def database_of(alias: str, settings: Settings, *, part: str, deadline: float | None = None) -> Database:
     """The database as this part of a worker sees it: opened ahead, or to be opened."""
-    opening = _openings.pop((alias, part), None)
-    return (opening and opening.result()) or Database(alias, settings, part=part)
+    opening = _openings.pop((alias, settings.schema, part), None)
+    return (opening and opening.result()) or Database(alias, settings, part=part, deadline=deadline)
 
 
 class Opening:

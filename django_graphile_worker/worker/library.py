@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
-from django_graphile_worker.routing import queue_aliases
+from django_graphile_worker.routing import Place
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.process import run_until_drained, run_until_stopped, shut_down, start_all
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.signal_handling import handled_signals
-from django_graphile_worker.worker.stopping import StopRequest, StopState, state_of
+from django_graphile_worker.worker.stopping import REFUSED, StopRequest, StopState, state_of
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.options import OnceOptions, WorkerOptions
 
 
 def run_worker(
-    *, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Unpack[WorkerOptions]
+    *,
+    databases: Sequence[str] = (),
+    installations: Sequence[str] = (),
+    stop: StopRequest | None = None,
+    **overrides: Unpack[WorkerOptions],
 ) -> int:
     """Work until SIGTERM or SIGINT, or until ``stop``, a ``StopRequest``, is called from another thread.
 
+    ``databases`` and ``installations`` are aliases of what to serve, if that is not the installation ``default``;
     ``overrides`` are settings in lower case (``concurrency=20``). Returns the exit
     code. Off the main thread no signal handlers are installed.
     """
@@ -34,34 +40,43 @@ def run_worker(
     from django_graphile_worker.worker import embedding
 
     request = _checked_stop(stop)
-    settings, aliases = embedding.settings("run_worker", overrides), queue_aliases(databases)
-    runners = build_runners(aliases, settings)
-    embedding.ask_django(aliases)
+    places = embedding.places("run_worker", databases, installations, overrides)
+    runners = build_runners(places)
+    embedding.ask_django([place.using for place in places])
     return supervised(runners, request, once=False)
 
 
 def run_once(
-    *, databases: Sequence[str] = (), stop: StopRequest | None = None, **overrides: Unpack[OnceOptions]
+    *,
+    databases: Sequence[str] = (),
+    installations: Sequence[str] = (),
+    stop: StopRequest | None = None,
+    **overrides: Unpack[OnceOptions],
 ) -> int:
     """Run everything that is runnable now, then return the exit code."""
     from django_graphile_worker.worker import embedding
 
     request = _checked_stop(stop)
-    settings, aliases = embedding.settings("run_once", overrides, with_cron=False), queue_aliases(databases)
-    runners = build_runners(aliases, settings, with_cron=False)
-    embedding.ask_django(aliases)
+    places = embedding.places("run_once", databases, installations, overrides, with_cron=False)
+    runners = build_runners(places, with_cron=False)
+    embedding.ask_django([place.using for place in places])
     return supervised(runners, request, once=True)
 
 
 class Worker:
     """A worker beside something else: ``with Worker(concurrency=5): serve()``."""
 
-    def __init__(self, *, databases: Sequence[str] = (), **overrides: Unpack[WorkerOptions]) -> None:
+    def __init__(
+        self,
+        *,
+        databases: Sequence[str] = (),
+        installations: Sequence[str] = (),
+        **overrides: Unpack[WorkerOptions],
+    ) -> None:
         from django_graphile_worker.worker import embedding
 
-        self._settings = embedding.settings("Worker", overrides)
         self._ask_django = embedding.ask_django
-        self._databases = queue_aliases(databases)
+        self._places = embedding.places("Worker", databases, installations, overrides)
         self._lock = threading.Lock()
         # One for each database while it runs: a runner lives once.
         self._runners: list[Runner] = []
@@ -79,8 +94,10 @@ class Worker:
                     "Worker.start(): expected a worker that does not run, got one that was started before. "
                     "Call stop() first, or make another Worker."
                 )
-            self._ask_django(self._databases)
-            self._runners = build_runners(self._databases, self._settings)
+            self._ask_django([place.using for place in self._places])
+            self._runners = build_runners(self._places)
+            for runner in self._runners:
+                runner.on_refused = self._stop_soon
         try:
             start_all(self._runners)
         except BaseException:
@@ -99,6 +116,10 @@ class Worker:
         ending = shut_down(runners, reason)
         return ending.was_released and not ending.was_cut_off
 
+    def _stop_soon(self, error: GraphileWorkerError) -> None:
+        """On a thread of its own: a part of the worker is calling, which the stop waits for."""
+        threading.Thread(target=self.stop, args=[REFUSED], daemon=True).start()
+
     def __enter__(self) -> Worker:
         self.start()
         return self
@@ -112,21 +133,33 @@ class Worker:
         self.stop()
 
 
-def build_runners(databases: Sequence[str], settings: conf.Settings, *, with_cron: bool = True) -> list[Runner]:
-    """One runner per database; recurring tasks belong to the first, or each would fire once per database."""
-    items = collect(settings) if with_cron else ()
+def build_runners(places: Iterable[Place], *, with_cron: bool = True) -> list[Runner]:
+    """One runner for each place."""
+    places = list(places)
+    schedules = _schedules(places) if with_cron else ((),) * len(places)
     return [
-        Runner(settings, alias, cron_items=() if place else items, version=__version__)
-        for place, alias in enumerate(queue_aliases(databases))
+        Runner(place.settings, place.using, installation=place.installation, cron_items=items, version=__version__)
+        for place, items in zip(places, schedules, strict=True)
     ]
 
 
-def supervised(runners: Sequence[Runner], stop: StopState | None, *, once: bool) -> int:
+def _schedules(places: Iterable[Place]) -> Iterator[tuple[CronItem, ...]]:
+    """The recurring tasks of an installation belong to the first of its databases, or each would fire them."""
+    seen: set[str] = set()
+    for place in places:
+        is_first = place.installation not in seen
+        seen.add(place.installation)
+        yield collect(place.settings, with_tasks=place.installation == conf.DEFAULT) if is_first else ()
+
+
+def supervised(runners: Sequence[Runner], stop: StopState | None, *, once: bool, waits: bool = False) -> int:
     """Run them with signals handled, where this thread may."""
     request = StopState() if stop is None else stop
     try:
         with handled_signals(request):
-            return run_until_drained(runners, request) if once else run_until_stopped(runners, request)
+            if once:
+                return run_until_drained(runners, request)
+            return run_until_stopped(runners, request, waits=waits)
     finally:
         if stop is None:
             request.close()

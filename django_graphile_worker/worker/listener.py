@@ -27,6 +27,8 @@ from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.service import jittered
 
 JOBS_CHANNEL = "jobs:insert"
+# Where graphile-worker says that it has changed the schema.
+MIGRATIONS_CHANNEL = "worker:migrate"
 # A first sign of life is asked for at once, so it comes at once or not at all.
 FIRST_PROOF_WITHIN = 5.0
 # Who rests longer than it meant to, by this part of the silence that is allowed, was stopped meanwhile.
@@ -51,6 +53,7 @@ class Listener:
         on_lost: Callable[[Exception, float], None],
         request_proof: Callable[[], None],
         proof_within: float | None,
+        on_migration: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
@@ -59,6 +62,7 @@ class Listener:
         self._on_lost = on_lost
         self._request_proof = request_proof
         self._proof_within = proof_within
+        self._on_migration = on_migration
         self._clock = clock
         self._connection: Any = None
         self._own_channel = ""
@@ -104,7 +108,7 @@ class Listener:
         self._forget_connection()
         self._own_channel = self._channel()
         with self._database.cursor() as cursor:
-            for channel in (JOBS_CHANNEL, self._own_channel):
+            for channel in (JOBS_CHANNEL, MIGRATIONS_CHANNEL, self._own_channel):
                 cursor.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
         self._connection = self._database.connection()
         self._connection.add_notify_handler(lambda notice: self._hear(notice.channel, notice.payload))
@@ -164,6 +168,9 @@ class Listener:
                 self._prove()
             else:
                 self._must_ask = True
+        elif channel == MIGRATIONS_CHANNEL:
+            # Everybody may notify: only the database can tell what has become of the schema.
+            self._on_migration()
         elif announces_jobs(payload):
             self._has_news = True
 

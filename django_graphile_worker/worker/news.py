@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
+from django_graphile_worker.conf import DEFAULT
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.announcer import Announcer
@@ -26,17 +27,18 @@ class News:
         *,
         worker_id: Callable[[], str],
         database: str,
+        installation: str = DEFAULT,
         job_of: Callable[[Claim], Job],
         troubles: Callable[[], Iterable[BaseException | None]] = tuple,
     ) -> None:
         self._announcer = announcer
         self._outage = Outage(troubles, on_over=self._answered)
         self._worker_id = worker_id
-        self._database = database
+        self._about = {"database": database, "installation": installation}
         self._job_of = job_of
 
     def tell(self, signal: signals.Event, **arguments: Any) -> None:
-        about = {"worker_id": self._worker_id(), "database": self._database}
+        about = {"worker_id": self._worker_id(), **self._about}
         self._announcer.announce(signal, **{**about, **arguments})
 
     def trouble(self, action: str, error: BaseException, retry_in: float) -> None:

@@ -55,15 +55,11 @@ class Offering:
                 raise
             if len(some) == 1:
                 spent = self._clock() - began
-                delay = self._refused.set_aside(
-                    items.pop(0),
-                    is_in_doubt=hand.is_in_doubt,
-                    spent=spent,
-                    is_plain=not isinstance(error, TOO_MUCH),
-                )
-                self._tell(error, delay)
+                is_plain = not isinstance(error, TOO_MUCH)
+                self._tell(error, self._refused.set_aside(items.pop(0), hand, spent=spent, is_plain=is_plain))
             elif isinstance(error, TOO_MUCH):
                 self._tell(error, 0.0)
             return None
         self.portion = min(self.portion * 2, BATCH)
+        self._refused.note_success(hand)
         return answer

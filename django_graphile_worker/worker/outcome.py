@@ -48,10 +48,13 @@ class CompletedAtomically(_Done):
 class Interrupted(_Ended):
     """The worker's own doing: the job goes back with its attempt."""
 
-    __slots__ = ("payload_text",)
+    __slots__ = ("has_begun", "payload_text")
 
-    def __init__(self, claim: Claim, duration: float, payload_text: str | None = None) -> None:
+    def __init__(
+        self, claim: Claim, duration: float, payload_text: str | None = None, *, has_begun: bool = True
+    ) -> None:
         super().__init__(claim, duration)
+        self.has_begun = has_begun
         # What is left of an array payload, when some of it is done.
         self.payload_text = payload_text
 

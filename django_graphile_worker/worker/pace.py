@@ -13,8 +13,8 @@ from django_graphile_worker.worker.slots import Slots
 HORIZON = 0.05
 # A queue is taken for about this long at a time, then others have their turn.
 STRETCH_HORIZON = 0.1
-# And never more payload than this.
-CHARACTERS_AHEAD = 16 * 1024 * 1024
+# The payloads of claimed jobs that have not begun have at most so many bytes together.
+BYTES_AHEAD = 16 * 1024 * 1024
 # A job of this length is worth another thread; shorter ones only get into each other's way.
 WORTH_A_SLOT = 0.0001
 
@@ -25,7 +25,7 @@ class Pace:
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._seconds: float | None = None
-        self._characters = 1
+        self._size = 1
         self._finished = 0
         self._busy = 0.0
 
@@ -34,7 +34,7 @@ class Pace:
         seconds = self._measure()
         if seconds is None or seconds > HORIZON:
             return 0
-        room = min(limit, CHARACTERS_AHEAD // self._characters)
+        room = min(limit, BYTES_AHEAD // self._size)
         return min(room, int(self._slots.concurrency * HORIZON / max(seconds, 1e-6)))
 
     def callers(self) -> int:
@@ -49,9 +49,17 @@ class Pace:
             return 1
         return max(1, min(limit, int(STRETCH_HORIZON / max(seconds, 1e-6))))
 
+    def bytes_left(self) -> int:
+        """How much payload the next claim may bring beyond the free slots."""
+        return max(BYTES_AHEAD - self._slots.waiting_size, 0)
+
+    def fitting(self) -> int:
+        """How many jobs of the last claim's average size fit into that."""
+        return self.bytes_left() // self._size
+
     def weigh(self, claims: Sequence[Claim]) -> None:
         """Large payloads are not worth holding in memory by the thousand."""
-        self._characters = max(sum(len(claim.payload_text) for claim in claims) // len(claims), 1)
+        self._size = max(sum(len(claim.payload_text) for claim in claims) // len(claims), 1)
 
     def slow_down(self) -> None:
         """Claimed jobs did not move: the recent past is no guide."""

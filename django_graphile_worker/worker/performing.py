@@ -31,9 +31,12 @@ _current_run: ContextVar[Run] = ContextVar("graphile_worker_run")
 class Performer:
     """Makes, for each task, the function that performs its jobs."""
 
-    def __init__(self, *, settings: conf.Settings, using: str, event_loop: EventLoop, aborts: Aborts) -> None:
+    def __init__(
+        self, *, settings: conf.Settings, using: str, installation: str, event_loop: EventLoop, aborts: Aborts
+    ) -> None:
         self._settings = settings
         self._using = using
+        self._installation = installation
         self._event_loop = event_loop
         self._aborts = aborts
         self._performs: dict[Task[Any, Any] | None, Perform] = {None: _unknown}
@@ -96,8 +99,15 @@ class Performer:
             _current_run.set(run)
             job = run.job
             if chain.is_async:
-                return self._settled(run, self._event_loop.run(lambda: _awaited(chain.call(job))))
-            return self._settled(run, chain.call(job))
+                result = self._event_loop.run(lambda: _awaited(chain.call(job)))
+            else:
+                result = self._finished(chain.call(job))
+            # The task's own result was judged inside the chain; this is what the outermost middleware returned.
+            if type(result) not in _SAYS_NOTHING:
+                from django_graphile_worker.worker import results
+
+                results.raise_failures(run, result)
+            return result
 
         return perform
 
@@ -122,13 +132,13 @@ class Performer:
         return perform_atomically
 
     # The innermost handlers, inside all middleware, which may look at results, or drop them: so what is still to be
-    # awaited is, and what belongs to no item is raised, as if by the task itself.
+    # awaited is awaited here, and the failures that a result holds are raised, as if by the task itself.
 
     def _call(self, job: Job) -> Any:
-        return _without_misplaced(self._finished(self._call_task(job)))
+        return _judged(self._finished(self._call_task(job)))
 
     async def _acall(self, job: Job) -> Any:
-        return _without_misplaced(await _awaited(self._call_task(job)))
+        return _judged(await _awaited(self._call_task(job)))
 
     def _call_task(self, job: Job) -> Any:
         run = _run_in_hand()
@@ -137,7 +147,12 @@ class Performer:
         return self._bindings[run.task].call(job.payload, self._helpers(run, job))
 
     def _helpers(self, run: Run, job: Job | None = None) -> Helpers:
-        return Helpers(lambda: job or run.job, using=self._using, build_abort=lambda: self._aborts.of(run))
+        return Helpers(
+            lambda: job or run.job,
+            using=self._using,
+            installation=self._installation,
+            build_abort=lambda: self._aborts.of(run),
+        )
 
     def _settled(self, run: Run, result: Any) -> Any:
         """Await what a task returned instead of awaiting it, raise what its results say went wrong; the result."""
@@ -159,11 +174,11 @@ class Performer:
         return judge
 
 
-def _without_misplaced(result: Any) -> Any:
+def _judged(result: Any) -> Any:
     if type(result) not in _SAYS_NOTHING:
         from django_graphile_worker.worker import results
 
-        results.raise_misplaced(_run_in_hand(), result)
+        results.judge(_run_in_hand(), result)
     return result
 
 

@@ -13,21 +13,43 @@ from django_graphile_worker.worker.runner import LOOK_INTERVAL, Question, Runner
 from django_graphile_worker.worker.stopping import Ending, StopState
 
 
-def start_all(runners: Sequence[Runner], should_stop: Question = never) -> None:
-    """Start them; of several those whose databases answer, and the others later. shut_down() is its counterpart."""
+def start_all(runners: Sequence[Runner], should_stop: Question = never, *, waits: bool = False) -> None:
+    """Start them; of several those whose databases answer, and the others later. shut_down() is its counterpart.
+
+    Where no database answers this is an error, unless ``waits`` says that they are to be waited for.
+    """
     _tell_apart(runners)
     if len(runners) == 1:
-        runners[0].start()
+        _start_alone(runners[0], waits=waits)
         return
-    beginnings = {runner.using: runner.begin() for runner in runners}
+    beginnings = {runner.label: runner.begin() for runner in runners}
     for beginning in beginnings.values():
         while not beginning.has_tried.wait(LOOK_INTERVAL) and not should_stop():
             pass
-    _raise_what_keeps_all({alias: beginning.trouble for alias, beginning in beginnings.items()})
+    troubles = {alias: beginning.trouble for alias, beginning in beginnings.items()}
+    _raise_what_keeps_all(troubles, waits=waits)
 
 
-def _raise_what_keeps_all(troubles: Mapping[str, BaseException | None]) -> None:
+def _start_alone(runner: Runner, *, waits: bool) -> None:
+    try:
+        runner.start()
+    except psycopg.OperationalError as error:
+        if not waits or not _may_pass(error):
+            raise
+        runner.begin()
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    # Here, as a start that goes well needs none of it.
+    from django_graphile_worker.worker.trouble import may_pass
+
+    return isinstance(error, psycopg.OperationalError) and may_pass(error)
+
+
+def _raise_what_keeps_all(troubles: Mapping[str, BaseException | None], *, waits: bool) -> None:
     """A mistake, which time does not mend, or no answer from anywhere."""
+    if waits and all(_may_pass(trouble) for trouble in troubles.values() if trouble is not None):
+        return
     away = {alias: trouble for alias, trouble in troubles.items() if isinstance(trouble, psycopg.Error)}
     for alias, trouble in troubles.items():
         if trouble is not None and alias not in away:
@@ -45,13 +67,15 @@ def _unanswered(troubles: Mapping[str, psycopg.Error]) -> GraphileWorkerError:
 
 
 def _tell_apart(runners: Sequence[Runner]) -> None:
-    logs.served_databases.add(runner.using for runner in runners)
+    logs.served_databases.add(runner.label for runner in runners)
 
 
-def run_until_stopped(runners: Sequence[Runner], request: StopState) -> int:
+def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: bool = False) -> int:
     """Work until asked to stop; the exit code."""
+    for runner in runners:
+        runner.on_refused = request.refuse
     try:
-        start_all(runners, lambda: request.is_made)
+        start_all(runners, lambda: request.is_made, waits=waits)
         request.on_started()
         request.wait()
     finally:
@@ -70,7 +94,7 @@ def run_until_drained(runners: Sequence[Runner], request: StopState) -> int:
             except psycopg.Error as error:
                 if len(runners) == 1:
                     raise
-                away[runner.using] = error
+                away[runner.label] = error
     finally:
         ending = _end(runners, request)
     if away:
@@ -85,6 +109,8 @@ def _end(runners: Sequence[Runner], request: StopState) -> Ending:
 
 def exit_code(request: StopState, was_clean: bool) -> int:
     """0 when everything ended well; 128 + the signal, as shells say it, when it was cut short."""
+    if request.refusal is not None and request.signal_number is None:
+        return request.refusal.exit_code
     if was_clean and not request.is_urgent:
         return 0
     return 128 + request.signal_number if request.signal_number else 1
@@ -103,7 +129,7 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
         thread.start()
     for thread in threads:
         thread.join()
-    logs.served_databases.remove(runner.using for runner in runners)
+    logs.served_databases.remove(runner.label for runner in runners)
     have_all_ended = len(endings) == len(runners)
     return Ending(
         was_released=have_all_ended and all(ending.was_released for ending in endings),

@@ -91,8 +91,10 @@ class Releaser(Service):
         """Release everything that has come in."""
         self._is_resting = False
         self._collect()
-        # Those that were refused come last: nobody waits for them.
+        # Those that were refused come last, and only while nothing else has come in: each may take long.
         for hand in (self._hand, *self._refused.due()):
+            if hand is not self._hand and self._inbox:
+                break
             if hand:
                 self._is_empty.clear()
                 self._release(hand)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.exceptions import BatchFailure, InvalidTypeError
 from django_graphile_worker.signatures import UNRUN, is_generator
-from django_graphile_worker.worker.batch import BatchFailure
 from django_graphile_worker.worker.run import Run
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -19,23 +18,30 @@ _TELLING = (BaseException, type, *UNRUN)
 
 def judge(run: Run, result: Any) -> None:
     """Raise what went wrong by the task's own account; everything awaitable in it has been awaited."""
-    each = result if isinstance(result, list | tuple) else (result,)
-    if any(isinstance(one, _TELLING) for one in each):
-        raise_misplaced(run, result)
-        if failures := _failures(each):
-            raise BatchFailure(failures, len(each))
+    raise_failures(run, result)
     if isinstance(result, list | tuple) and run.item_count not in (None, len(result)):
         _warn_of_length(run, len(result))
 
 
-def raise_misplaced(run: Run, result: Any) -> None:
+def raise_failures(run: Run, result: Any) -> None:
+    """Raise the exceptions that a result holds: of single items as a BatchFailure, all others as they are."""
+    each = result if isinstance(result, list | tuple) else (result,)
+    if not any(isinstance(one, _TELLING) for one in each):
+        return
+    _raise_misplaced(run, result)
+    if failures := _failures(each):
+        # The causes are chained, so that a traceback and an error tracker show them.
+        raise BatchFailure(failures, len(each)) from _as_one(list(failures.values()))
+
+
+def _raise_misplaced(run: Run, result: Any) -> None:
     """Raise what belongs to no item of an array payload, and refuse what nobody has run: the whole job fails."""
     _refuse_unrun(run, result if isinstance(result, list | tuple) else (result,))
     if not isinstance(result, list | tuple):
         if _is_failure(result):
             raise _as_raised(result)
     elif not _answers_for_items(run, result) and (failures := _failures(result)):
-        _raise_all(list(failures.values()), len(result))
+        raise _as_one(list(failures.values()), f"{len(failures)} of {len(result)} results are failures")
 
 
 def _answers_for_items(run: Run, results: Sequence[Any]) -> bool:
@@ -61,10 +67,8 @@ def _as_raised(failure: Any) -> BaseException:
     return made
 
 
-def _raise_all(failures: list[BaseException], count: int) -> NoReturn:
-    if len(failures) == 1:
-        raise failures[0]
-    raise BaseExceptionGroup(f"{len(failures)} of {count} results are failures", failures)
+def _as_one(failures: list[BaseException], message: str = "failed items") -> BaseException:
+    return failures[0] if len(failures) == 1 else BaseExceptionGroup(message, failures)
 
 
 def _warn_of_length(run: Run, count: int) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from django_graphile_worker.exceptions import PermanentFailure, RetryLater
+from django_graphile_worker.attempts import final_remark
+from django_graphile_worker.exceptions import BatchFailure, PayloadError, PermanentFailure, RetryLater
 from django_graphile_worker.worker import batch, failure
-from django_graphile_worker.worker.batch import BatchFailure
 from django_graphile_worker.worker.outcome import Failed
 from django_graphile_worker.worker.run import Run
 
@@ -23,14 +23,16 @@ def failed(
 ) -> Failed:
     """The outcome of a run that ended with an exception."""
     delay, remark = _delay(run, error)
-    remarks = [remark, *(f"The task also left {leftover}." for leftover in leftovers)]
+    is_permanent = _is_permanent(error)
+    final = final_remark(run.claim.attempts, run.claim.max_attempts) if is_permanent else ""
+    remarks = [final, remark, *(f"The task also left {leftover}." for leftover in leftovers)]
     text = _text(error, limit, "\n".join(filter(None, remarks)))
     return Failed(
         run.claim,
         run.duration,
         error=failure.redacted(text, limit) if is_redacted else text,
         delay=delay,
-        permanent=_is_permanent(error),
+        permanent=is_permanent,
         payload_text=remaining_payload(run, error),
     )
 
@@ -64,12 +66,21 @@ def wants_to_run_at_once(error: BaseException | None) -> bool:
 def _text(error: BaseException, limit: int, remark: str) -> str:
     if not isinstance(error, BatchFailure):
         return failure.describe(error, limit=limit, remark=remark)
-    lines = [f"Batch failures: {error}."]
+    lines = [_batch_summary(error)]
     lines += [f"[{index}] {failure.summary(each)}" for index, each in error.failures.items()]
     # An exception that was returned rather than raised has said everything in its line.
     traces = ((index, failure.trace(each)) for index, each in list(error.failures.items())[:_MOST_TRACEBACKS])
     details = [f"[{index}] {trace}" for index, trace in traces if trace]
     return failure.cut("\n\n".join(filter(None, ["\n".join(lines), remark, *details])), limit)
+
+
+def _batch_summary(error: BatchFailure) -> str:
+    """The first line, by which errors are grouped: it begins with the class of the failures when they share one."""
+    failures = list(error.failures.values())
+    if len({type(each) for each in failures}) == 1:
+        first_line = failure.summary(failures[0]).partition("\n")[0]
+        return f"{first_line} ({error.share})"
+    return f"BatchFailure: {error}"
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -84,7 +95,11 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _is_permanent(error: BaseException) -> bool:
-    return all(isinstance(cause, PermanentFailure) for cause in _causes(error))
+    return all(map(_is_final, _causes(error)))
+
+
+def _is_final(cause: BaseException) -> bool:
+    return isinstance(cause, PermanentFailure) or (isinstance(cause, PayloadError) and cause.is_misfit)
 
 
 def _asked_delay(error: BaseException) -> float | None:

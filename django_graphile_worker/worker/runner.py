@@ -89,7 +89,7 @@ class Runner(Assembly):
             service.start()
         self._tell_started()
         # Where only this ever runs, nobody else frees what a run that died has left.
-        self._is_draining = True
+        self.recovery.judges_at_once = True
         self.recovery.attempt()
         failures = 0
         while not should_stop() and failures < ATTEMPTS_TO_CLAIM:
@@ -126,18 +126,28 @@ class Runner(Assembly):
 
     def _outer_services(self) -> list[Service]:
         """Those that bring work in, to others or to this one: they stop first."""
-        services = (self.recovery, self.cron, self.fetcher)
+        services = (self.recovery, self.cron, self.unserved, self.fetcher)
         return [service for service in services if service is not None]
 
     def _prepare(self) -> None:
         # In the register before the names are read: from then on nobody cleans them away.
-        for begin in (self.claimer.check_installation, self._register, self.claimer.review_tasks):
+        for begin in (
+            self.claimer.check_installation,
+            self._refuse_newer_schema,
+            self._register,
+            self.claimer.review_tasks,
+        ):
             try:
                 begin()
             except POOLER_CONFUSION:
                 # From now on without prepared statements.
                 begin()
         self.executor.start()
+
+    def _refuse_newer_schema(self) -> None:
+        error = self._breaking_migration(self.claiming)
+        if error is not None:
+            raise error
 
     def _register(self) -> None:
         # By the connection that is open already: the heartbeat opens its own for the first beat, which no job awaits.

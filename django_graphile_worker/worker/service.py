@@ -102,6 +102,11 @@ class Service(ABC):
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
 
+    @property
+    def has_died(self) -> bool:
+        """Has the thread ended though nobody asked it to?"""
+        return self._thread is not None and not self._thread.is_alive() and not self.is_stopping
+
     def _run(self) -> None:
         born_in = forking.generation
         try:

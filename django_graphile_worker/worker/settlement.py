@@ -129,7 +129,7 @@ class Settlement:
         still = self._ledger.still_claimed([outcome.claim for outcome in missing])
         if not hand.is_in_doubt:
             for outcome in missing:
-                if outcome.claim.id not in still:
+                if outcome.claim.id not in still and _has_begun(outcome):
                     self._on_lost(outcome)
         self._on_settled([outcome for outcome in outcomes if outcome.claim.id not in still])
         self._on_released([outcome for outcome in outcomes if outcome.claim.id in done])
@@ -149,6 +149,11 @@ class Settlement:
                 del hand.queues[: len(some)]
             if wanted:
                 self._on_queues_free(wanted)
+
+
+def _has_begun(outcome: Outcome) -> bool:
+    """A claim that is lost before its job began has no result that would be lost with it."""
+    return not isinstance(outcome, Interrupted) or outcome.has_begun
 
 
 def _failure(outcome: Failed) -> Failure:

@@ -38,9 +38,11 @@ class Slots:
         on_queue_done: Callable[[HeldQueue], None],
         on_hungry: Callable[[], None],
         on_thread_end: Callable[[], None] = lambda: None,
+        may_begin: Callable[[Claim], bool] = lambda claim: True,
     ) -> None:
         self.concurrency = concurrency
         self._run = run
+        self._may_begin = may_begin
         self._on_outcome = on_outcome
         self._on_queue_done = on_queue_done
         self._on_hungry = on_hungry
@@ -49,7 +51,13 @@ class Slots:
         self._line: deque[Stretch] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()
         threads = concurrency + 1
-        self._is_resting = [False] * threads
+        # How many threads rest and have not been called. A thread that is about to rest looks for work and counts
+        # itself under the lock; whoever calls brings the work first and counts under the lock. So either the caller
+        # finds the thread, or the thread finds the work.
+        self._resting = 0
+        self._counting = threading.Lock()
+        # Whether a resting thread is set aside to go on with the duty.
+        self._has_successor = False
         self._current: list[Stretch | None] = [None] * threads
         self._duties: deque[Duty] = deque()
         self._thread_on_duty: int | None = None
@@ -58,6 +66,10 @@ class Slots:
         # Jobs, not stretches: one that is on its way from the queue to a slot is seen in neither.
         self._submitted = 0
         self._taken_back = 0
+        # The same in bytes of payload, for jobs that have not begun.
+        self._submitted_size = 0
+        self._taken_back_size = 0
+        self._begun_size = [0] * threads
         self._finished = [0] * threads
         self._busy_seconds = [0.0] * threads
         self._threads: list[threading.Thread] = []
@@ -93,6 +105,11 @@ class Slots:
         return self.concurrency - len(busy)
 
     @property
+    def waiting_size(self) -> int:
+        """The bytes of payload of jobs that are claimed and have not begun."""
+        return self._submitted_size - self._taken_back_size - sum(self._begun_size)
+
+    @property
     def is_idle(self) -> bool:
         ended = self._taken_back + sum(self._finished)
         return self._submitted == ended and not any(self._current)
@@ -113,16 +130,19 @@ class Slots:
         microseconds mostly wait for each other, and so does the one who claims.
         """
         self._submitted += sum(len(stretch.claims) for stretch in stretches)
+        self._submitted_size += sum(stretch.size for stretch in stretches)
         self._line.extend(stretches)
         self.call(min(callers, len(stretches)))
 
     def call(self, slots: int) -> None:
         """Wake resting slots, or start new ones. Who does not rest looks for work by itself."""
-        resting = sum(self._is_resting)
-        for _ in range(min(slots - resting, self._most_threads - len(self._threads))):
-            self._add_thread()
-        for _ in range(min(slots, resting)):
-            self._calls.put(True)
+        with self._counting:
+            while self._resting < slots and self._add_thread():
+                pass
+            called = min(slots, self._resting)
+            self._resting -= called
+            for _ in range(called):
+                self._calls.put(True)
 
     def assign(self, duty: Duty) -> None:
         """Have one of the threads do this, beside those that run jobs."""
@@ -137,9 +157,14 @@ class Slots:
         """
         if self._thread_on_duty != threading.get_ident():
             return False
-        if not any(self._is_resting) and len(self._threads) < self._most_threads and not self._add_thread():
-            return False
+        with self._counting:
+            if self._resting or self._add_thread():
+                self._resting -= 1
+                self._has_successor = True
+            elif len(self._threads) < self._most_threads:
+                return False
         self._submitted += len(stretch.claims)
+        self._submitted_size += stretch.size
         self._kept = stretch
         return True
 
@@ -151,7 +176,7 @@ class Slots:
     @property
     def could_do_more(self) -> bool:
         """Does somebody wait although a slot rests?"""
-        return bool(self._line) and (any(self._is_resting) or len(self._threads) < self._most_threads)
+        return bool(self._line) and (self._resting > 0 or len(self._threads) < self._most_threads)
 
     @property
     def _most_threads(self) -> int:
@@ -167,6 +192,7 @@ class Slots:
         ]
         taken += self._drain(horizon)
         self._taken_back += sum(len(stretch.claims) for stretch in taken)
+        self._taken_back_size += sum(stretch.size for stretch in taken)
         return taken
 
     def _drain(self, horizon: float) -> list[Stretch]:
@@ -206,7 +232,10 @@ class Slots:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _add_thread(self) -> bool:
+        """Start a thread that rests, unless there are enough; to be called under the lock."""
         place = len(self._threads)
+        if place >= self._most_threads:
+            return False
         thread = threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
         # In the list first: it may be the next to add one.
         self._threads.append(thread)
@@ -218,11 +247,13 @@ class Slots:
             if not self._threads:
                 raise
             return False
+        self._resting += 1
         return True
 
     def _work(self, place: int) -> None:
         line, current = self._line, self._current
         try:
+            self._calls.get()
             while True:
                 # First, or jobs would run on every thread, and nobody fetched until the first of them ends.
                 if self._duties:
@@ -234,7 +265,7 @@ class Slots:
                 except IndexError:
                     if self._is_ending:
                         return
-                    self._rest(place)
+                    self._rest()
                     continue
                 self._run_all(place, stretch)
         finally:
@@ -253,11 +284,21 @@ class Slots:
         self._current[place] = stretch
         if is_to_be_continued:
             self._duties.append(duty)
-            if any(self._is_resting):
-                self._calls.put(True)
+        self._hand_on(is_to_be_continued)
         if stretch is not None:
             self._run_all(place, stretch)
         return is_to_be_continued
+
+    def _hand_on(self, is_to_be_continued: bool) -> None:
+        """Call the thread that was set aside for the duty, or any other; it is not needed when the duty is over."""
+        with self._counting:
+            has_successor, self._has_successor = self._has_successor, False
+            if has_successor and is_to_be_continued:
+                self._calls.put(True)
+            else:
+                self._resting += has_successor
+        if is_to_be_continued and not has_successor:
+            self.call(1)
 
     def _run_all(self, place: int, stretch: Stretch) -> None:
         self._call_if_hungry()
@@ -272,12 +313,12 @@ class Slots:
             self.is_hungry = True
             self._on_hungry()
 
-    def _rest(self, place: int) -> None:
-        self._is_resting[place] = True
-        # Said before it looks again, as the one who calls looks only after it has brought something.
-        if not self._line and not self._duties and not self._is_ending:
-            self._calls.get()
-        self._is_resting[place] = False
+    def _rest(self) -> None:
+        with self._counting:
+            if self._line or self._duties or self._is_ending:
+                return
+            self._resting += 1
+        self._calls.get()
 
     def _run_stretch(self, place: int, stretch: Stretch) -> None:
         claims = stretch.claims
@@ -286,7 +327,9 @@ class Slots:
                 claim = claims.pop()
             except IndexError:
                 break
-            outcome = self._run(claim)
+            self._begun_size[place] += len(claim.payload_text)
+            # A worker that was suspended holds claims that another worker may have by now.
+            outcome = self._run(claim) if self._may_begin(claim) else Interrupted(claim, 0.0, has_begun=False)
             if self._is_abandoned:
                 return
             self._busy_seconds[place] += outcome.duration

@@ -16,6 +16,12 @@ _SESSION_STATEMENT = rf"""(?isx)
       | prepare \b (?! \s+ transaction\b) )
     """
 _SESSION_EXPRESSION = r"(?i)set_config\s*\((?!(?:[^()']|'[^']*')*,\s*true\s*\))|advisory_lock|\btemp(?:orary)?\b"
+# Inside a function: statements also begin after these words, and `execute` runs what is only known then.
+_BODY_STATEMENT = rf"""(?isx)
+    (?:\A|;|\b(?:begin|then|else|loop)\b) (?:\s|{_COMMENT})*
+    (?: set \b (?! (?:\s|{_COMMENT})+ (?:local|constraints|transaction)\b)
+      | reset\b | discard\b | listen\b | unlisten\b | load\b | do\b | call\b | prepare\b | execute\b )
+    """
 _CUSTOM_SETTING = r"(?i)\b[a-z_][\w$]*\.[a-z_][\w$]*\b"
 _MOST_CUSTOM_SETTINGS = 100
 _CALL = r"""(?i)\b([a-z_][\w$]*)"?\s*\("""
@@ -63,6 +69,17 @@ def traits_of(statement: Any) -> Traits:
 
 def may_change_session(statement: Any) -> bool:
     return traits_of(statement).may_change_session
+
+
+def traits_of_body(language: str, text: str) -> Traits:
+    """Read the text of a function. What cannot be read, or makes its statements as it runs, may do anything."""
+    is_readable = language in {"sql", "plpgsql"} and bool(text.strip())
+    may_change = not is_readable or re.search(_BODY_STATEMENT, text) or re.search(_SESSION_EXPRESSION, text)
+    return Traits(
+        may_change_session=bool(may_change),
+        functions=frozenset(name.lower() for name in re.findall(_CALL, text)) - _HARMLESS_CALLS,
+        is_write=re.search(_WRITE, text) is not None,
+    )
 
 
 def _read(text: str) -> Traits:

@@ -9,7 +9,11 @@ import signal
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
+from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.values import Value
+
+# Why a worker stops whose schema was changed by a newer graphile-worker; the error says the rest.
+REFUSED = "the schema is too new"
 
 
 class Ending(Value):
@@ -33,6 +37,8 @@ class StopState:
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.signal_number: int | None = None
+        # Why the worker cannot go on, if it is that what stops it.
+        self.refusal: GraphileWorkerError | None = None
         # Called when the worker has started.
         self.on_started: Callable[[], None] = lambda: None
         # How the worker's life ended, once it is over.
@@ -47,6 +53,11 @@ class StopState:
         self.reasons.append(reason)
         with contextlib.suppress(OSError):
             os.write(self._writer, b".")
+
+    def refuse(self, error: GraphileWorkerError) -> None:
+        """Ask because the worker cannot go on."""
+        self.refusal = error
+        self(REFUSED)
 
     def be_woken_by_signals(self) -> int:
         """Have each signal write a byte; what did so until now is the answer."""

@@ -22,6 +22,11 @@ class Stretch:
         self.queue = queue
         self.submitted_at = submitted_at
 
+    @property
+    def size(self) -> int:
+        """The bytes of payload of the jobs that have not begun."""
+        return sum([len(claim.payload_text) for claim in self.claims])
+
     def take_back(self) -> list[Claim]:
         """Whatever has not been started yet; the last first, for the slot may take the next meanwhile."""
         taken = []
@@ -49,4 +54,4 @@ def stretches(claims: Sequence[Claim]) -> Iterable[Stretch]:
 
 def interrupted(stretches: Iterable[Stretch]) -> Iterable[Interrupted]:
     """Outcomes for jobs that never began."""
-    return (Interrupted(claim, 0.0) for stretch in stretches for claim in stretch.take_back())
+    return (Interrupted(claim, 0.0, has_begun=False) for stretch in stretches for claim in stretch.take_back())

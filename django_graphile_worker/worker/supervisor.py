@@ -17,7 +17,7 @@ from typing import Any
 
 import django
 
-from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.worker.leaving import end_in_time, leave
 from django_graphile_worker.worker.process import exit_code
 from django_graphile_worker.worker.signal_handling import DUMP_SIGNAL, handled_signals
@@ -114,6 +114,7 @@ class Supervisor:
         self._has_ever_worked = False
         # What keeps all of them from working.
         self._problem = ""
+        self._is_refused = False
 
     def run(self, request: StopState) -> int:
         """Keep the children going until asked to stop; the exit code. Raises what keeps them from working at all."""
@@ -139,7 +140,7 @@ class Supervisor:
             self._watch(request)
         code = self._stop(request)
         if self._problem:
-            raise GraphileWorkerError(self._problem)
+            raise (BreakingMigrationError if self._is_refused else GraphileWorkerError)(self._problem)
         return code
 
     def _is_wanted(self, child: Child) -> bool:
@@ -175,24 +176,37 @@ class Supervisor:
         if child.problem and not self._has_ever_worked:
             # What it says is true for all of them, and was so before anything began: as it would be for one alone.
             self._problem = child.problem
+            self._is_refused = child.exit_code == BreakingMigrationError.exit_code
             self._has_given_up = self._replaces
+        elif child.exit_code == BreakingMigrationError.exit_code:
+            # The schema is too new for all of them; the child has said so in its log.
+            self._is_refused = self._has_given_up = True
         elif process is not None and self._replaces:
             self._has_given_up = child.failed_starts >= FAILED_START_LIMIT and not is_anyone_working
             self._tell_death(process, child.problem)
 
     def _tell_death(self, process: SpawnProcess, problem: str) -> None:
         why = f" ({problem})" if problem else ""
-        ended = f"Worker process {process.pid} ended with exit code {process.exitcode}{why}"
         if self._has_given_up:
-            logger.error("%s; one could not start %s times in a row: giving up.", ended, FAILED_START_LIMIT)
+            logger.error(
+                "Worker process %s ended with exit code %s%s; one could not start %s times in a row: giving up.",
+                process.pid,
+                process.exitcode,
+                why,
+                FAILED_START_LIMIT,
+            )
         else:
-            logger.warning("%s; replacing it.", ended)
+            logger.warning(
+                "Worker process %s ended with exit code %s%s; replacing it.", process.pid, process.exitcode, why
+            )
 
     def _start(self, child: Child) -> None:
         child.forget()
         child.has_started, tells_start = self._context.Pipe(duplex=False)
         child.process = self._context.Process(
-            target=_child_main, args=(self._main, self._arguments, tells_start), name=f"graphile-worker-{child.place}"
+            target=_child_main,
+            args=(self._main, self._arguments | {"place": child.place}, tells_start),
+            name=f"graphile-worker-{child.place}",
         )
         child.process.start()
         tells_start.close()
@@ -212,7 +226,7 @@ class Supervisor:
         if not self._replaces:
             codes += [child.exit_code for child in self.children if not child.process]
         if self._has_given_up:
-            return CANNOT_START
+            return BreakingMigrationError.exit_code if self._is_refused else CANNOT_START
         # A child that the signal met before it could listen had not begun anything.
         return exit_code(request, was_clean=all(code in (0, -number) for code in codes))
 
@@ -235,7 +249,7 @@ def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connect
             code = main(request, arguments)
         except GraphileWorkerError as error:
             _tell(tells_start, str(error))
-            code = 1
+            code = error.exit_code
     if request.leaves_jobs_behind:
         leave(code)
     if request.is_made:

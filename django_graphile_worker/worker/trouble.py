@@ -15,3 +15,22 @@ def in_a_sentence(error: psycopg.Error, alias: str = "") -> str:
     if isinstance(error, psycopg.OperationalError):
         return f"Expected the database{name} to answer, got: {said}"
     return f"Expected the database{name} to do what the worker asks, got an error: {said}"
+
+
+# What libpq reports when it cannot connect has no SQLSTATE; where messages are translated, these are not recognised.
+_WILL_NOT_PASS = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "is not permitted to log in",
+    "permission denied",
+    "invalid connection option",
+)
+
+
+def may_pass(error: psycopg.OperationalError) -> bool:
+    """Tell whether it is worth waiting: a server that starts is, a wrong password is not."""
+    code = error.sqlstate or ""
+    said = str(error)
+    return not code.startswith(("28", "3D")) and not any(words in said for words in _WILL_NOT_PASS)

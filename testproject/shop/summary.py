@@ -46,7 +46,7 @@ class Summary:
         self._note(job, f"permanently failed: {error}")
 
     def _note(self, job: Any, outcome: str) -> None:
-        row = (str(job.id), job.task_identifier, job.queue_name or "", str(job.attempts), outcome)
+        row = (str(job.id), job.task_identifier, job.queue_name or "", f"{job.attempts} of {job.max_attempts}", outcome)
         self.outcomes[job.id] = row
 
     def lines(self) -> list[str]:

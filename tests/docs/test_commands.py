@@ -16,7 +16,7 @@ from django_graphile_worker.management.operator.verbs import VERBS
 from tests.docs.pages import page
 
 OPTION = re.compile(r"--[a-z][a-z-]*")
-USUAL = {"-h", "--database", "--json"}
+USUAL = {"-h", "--database", "--installation", "--json"}
 
 
 def _parsers() -> dict[str, argparse.ArgumentParser]:

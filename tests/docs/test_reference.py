@@ -13,7 +13,7 @@ from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 import django_graphile_worker
-from django_graphile_worker import conf, exceptions, signals
+from django_graphile_worker import Job, add_job, conf, exceptions, models, signals
 from tests.docs.pages import CHECKOUT, code_words, headings, page, sections
 
 CHECK_ID = re.compile(r"graphile_worker\.[EWI]\d{3}")
@@ -61,9 +61,33 @@ def test_python_api_page__has_every_public_function() -> None:
     functions = {found.__name__ for found in public if inspect.isfunction(found)}
     twins = {f"a{name}" for name in functions} & functions
     documented = {
-        line.split()[-1] for line in page("reference/python-api.md").splitlines() if ".. autofunction" in line
+        line.split()[2].partition("(")[0]
+        for line in page("reference/python-api.md").splitlines()
+        if ".. autofunction" in line
     }
     assert documented == functions - twins
+
+
+def _fields(section: str) -> list[str]:
+    """What stands first in the rows of a table."""
+    return re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["Job", "Task", "JobQueue", "KnownCrontab", "Worker"])
+def test_models_page__has_every_field(name: str) -> None:
+    fields = [field.name for field in getattr(models, name)._meta.get_fields() if field.concrete]
+    assert sorted(_fields(sections(page("reference/models.md"))[name])) == sorted(fields)
+
+
+def test_python_api_page__has_every_field_of_a_job() -> None:
+    text = page("reference/python-api.md").partition("### Fields of a job")[2].partition("\n## ")[0]
+    assert _fields(text) == list(Job.__annotations__)
+
+
+def test_python_api_page__has_every_argument_of_add_job() -> None:
+    text = page("reference/python-api.md").partition("## Adding jobs")[2].partition("\n## ")[0]
+    arguments = [name for name in inspect.signature(add_job).parameters if name != "mistaken"]
+    assert _fields(text) == arguments
 
 
 def test_checks_page__has_every_id_once() -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -53,12 +53,15 @@ class Cluster:
         *,
         programs: Path | None = None,
         settings: Mapping[str, str] | None = None,
+        prepare: Callable[[Path], None] = lambda directory: None,
     ) -> Iterator[Cluster]:
+        """``prepare`` may change the data directory before the server starts."""
         # A short path: that of a socket may not be long.
         directory = Path(tempfile.mkdtemp(prefix="dgw-faults-"))
         cluster = cls(directory / "data", environment, programs=programs, settings=settings)
         try:
             cluster.initialise()
+            prepare(cluster.directory)
             cluster.start()
             yield cluster
         finally:

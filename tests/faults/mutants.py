@@ -17,14 +17,25 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "where true",
     ),
     "queues that are not exclusive": (
-        "_private_claim_jobs",
-        "where q.id = any (chosen_queues) and q.is_available",
-        "where q.id = any (chosen_queues)",
+        "_private_claim_jobs_v2",
+        "where q.is_available",
+        "where true",
     ),
     "given back at the price of an attempt": (
         "_private_return_claims_v2",
         "greatest(coalesce(returning_job.attempts, job.attempts) - 1, 0)",
         "coalesce(returning_job.attempts, job.attempts)",
+    ),
+    "rescue that looks only at the register": (
+        # A claim that commits after its worker was removed is nobody's: what looking once, at the death, comes to.
+        "_private_orphans_v2",
+        "where starts_with(holder.worker_id, 'django-worker-')",
+        "where false",
+    ),
+    "recovered jobs go to the end": (
+        "_private_recover_jobs_v2",
+        "when orphan.recoveries = 1 then job.run_at",
+        "when false then job.run_at",
     ),
     "returns that state the worker but not its claim": (
         "_private_return_claims_v2",
@@ -35,6 +46,21 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "_private_release_queues_v2",
         "queue.locked_by = ended.holder",
         "split_part(queue.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
+    ),
+    "returns that do not look for a cancellation": (
+        "_private_return_claims_v2",
+        "on marker.job_id = job.id and marker.locked_by = job.locked_by",
+        "on false",
+    ),
+    "queues that are free before their jobs": (
+        "_private_recover_queues_v2",
+        "and not exists (select from unfinished where unfinished.id = each.id)",
+        "",
+    ),
+    "leases judged by the judge's own promise": (
+        "_private_late_workers_v2",
+        "coalesce(each.timeout_seconds, own_timeout)",
+        "own_timeout",
     ),
 }
 
@@ -80,14 +106,6 @@ def _replace_sql(module: Any, constant: str, right: str, wrong: str) -> None:
     assert right in text or wrong in text, f"{constant} no longer contains the text of the mutant"
     if wrong not in text:
         setattr(module, constant, text.replace(right, wrong))
-
-
-@mistake("rescue that looks only at the register")
-def _edge_triggered() -> None:
-    """A claim that commits after its worker was buried is nobody's: what looking once, at the death, comes to."""
-    from django_graphile_worker.sql import rescue
-
-    _replace_sql(rescue, "DEAD_WORKERS", "where holder.locked_by like", "where false and holder.locked_by like")
 
 
 @mistake("heartbeat that stops before the drain")
@@ -200,9 +218,9 @@ def _uncounted_queues() -> None:
 
 @mistake("sweeper that judges right after an outage")
 def _hasty_judge() -> None:
-    from django_graphile_worker.worker.heartbeat import Heartbeat
+    from django_graphile_worker.worker.judgement import Judge
 
-    Heartbeat.is_steady = property(lambda self: True)  # type: ignore[assignment]
+    Judge.look = lambda self, late, **contact: [worker for worker in late if worker.is_silent]  # type: ignore[method-assign]
 
 
 @mistake("fetcher that sleeps until the next poll")
@@ -211,8 +229,8 @@ def _sleepy() -> None:
 
     original = Fetcher._delay_after
 
-    def delay_after(self: Fetcher, claimed: Any, max_queues: int) -> float:
-        delay = original(self, claimed, max_queues)
+    def delay_after(self: Fetcher, claimed: Any) -> float:
+        delay = original(self, claimed)
         return delay if delay == 0.0 else self._poll_interval
 
     Fetcher._delay_after = delay_after  # type: ignore[method-assign]
@@ -276,8 +294,34 @@ def _keeps_broken() -> None:
     setattr(claimer, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
 
 
-@mistake("recovered jobs go to the end")
-def _loses_place() -> None:
-    from django_graphile_worker.sql import rescue
+@mistake("claims that say that was all when they were cut short")
+def _hasty_claims() -> None:
+    from dataclasses import replace
 
-    _replace_sql(rescue, "RECOVER_JOBS", "when orphan.recoveries = 1 then job.run_at", "when false then job.run_at")
+    from django_graphile_worker.sql import claims
+
+    original = claims.claim_jobs
+
+    def claim_jobs(*arguments: Any, **options: Any) -> claims.Claimed:
+        return replace(original(*arguments, **options), has_more=False)
+
+    claims.claim_jobs = claim_jobs
+
+
+@mistake("jobs begin after the lease has run out")
+def _begins_without_a_lease() -> None:
+    from django_graphile_worker.worker.slots import Slots
+
+    original = Slots.__init__
+
+    def init(self: Slots, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **{**options, "may_begin": lambda *claims: True})
+
+    Slots.__init__ = init  # type: ignore[method-assign]
+
+
+@mistake("leases that do not age while the machine is suspended")
+def _sleeping_clock() -> None:
+    from django_graphile_worker.worker import lease_clock
+
+    lease_clock._BOOTTIME = None

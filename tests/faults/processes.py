@@ -139,10 +139,22 @@ class WorkerProcess:
 class Fleet:
     """The workers of one test; whatever is left of them is killed at its end."""
 
-    def __init__(self, zygote: Zygote, directory: Path, environment: Mapping[str, str], wait_until: Wait) -> None:
+    def __init__(
+        self,
+        zygote: Zygote,
+        directory: Path,
+        environment: Mapping[str, str],
+        wait_until: Wait,
+        *,
+        checkout: Path = CHECKOUT,
+    ) -> None:
+        """``checkout``: the code of workers that are not forked."""
+        self._checkout = checkout
         self._zygote = zygote
         self._directory = directory
         self.environment = dict(environment)
+        # A command that runs the worker's, somewhere else for example.
+        self.prefix: tuple[str, ...] = ()
         self._wait_until = wait_until
         self._numbers = itertools.count(1)
         self._popen: list[subprocess.Popen[bytes]] = []
@@ -191,8 +203,8 @@ class Fleet:
         log, _ = self._paths()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, MANAGE, *arguments],
-                cwd=CHECKOUT,
+                [*self.prefix, sys.executable, str(self._checkout / "testproject" / "manage.py"), *arguments],
+                cwd=self._checkout,
                 env=dict(variables),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

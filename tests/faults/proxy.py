@@ -37,7 +37,8 @@ class Rule:
 
     ``cut before``: they never reach the server. ``cut after``: the server has done them, the client never hears.
     ``blackhole`` and ``blackhole after``: the same two, but nobody tells the client that the connection is dead.
-    ``hold``: they wait until ``release()``.
+    ``hold``: they wait until ``release()``. ``deliver late``: the client is told that the connection is dead, and the
+    server gets the statement all the same, at ``release()``; ``delivered`` says that it has been run.
     """
 
     tag: str
@@ -45,6 +46,7 @@ class Rule:
     times: int = 1
     part: str | None = None
     fired: threading.Event = field(default_factory=threading.Event)
+    delivered: threading.Event = field(default_factory=threading.Event)
     _let_go: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
@@ -66,6 +68,7 @@ class Link:
         # Set while a statement is on its way whose answer the client shall never see.
         self.is_swallowing = False
         self.is_blackholed = False
+        self.is_delivering_for: Rule | None = None
 
     async def serve(self) -> None:
         try:
@@ -117,7 +120,11 @@ class Link:
             kind, message = await _message(self.client[0])
             if self.is_blackholed:
                 continue
-            if not await self._treat(self._text_of(kind, message)):
+            rule = self._rule_for(self._text_of(kind, message))
+            if rule is not None and rule.mode == "deliver late":
+                await self._deliver_late(rule, kind, message)
+                return
+            if not await self._treat(rule):
                 return
             if not self.is_blackholed:
                 writer.write(kind + message)
@@ -134,13 +141,31 @@ class Link:
             return b""
         return message if kind in (b"P", b"Q") else b""
 
-    async def _treat(self, message: bytes) -> bool:
-        """Do what the rules say about a statement; False when the connection is to be cut."""
+    def _rule_for(self, message: bytes) -> Rule | None:
         tag = _tag(message)
         if tag is None:
-            return True
+            return None
         self.proxy.seen[tag] += 1
-        rule = self.proxy.rule_for(tag, self.part)
+        return self.proxy.rule_for(tag, self.part)
+
+    async def _deliver_late(self, rule: Rule, kind: bytes, message: bytes) -> None:
+        """Take the whole statement, tell the client that it is lost, and give it to the server at ``release()``."""
+        assert self.server is not None
+        statement = kind + message
+        # A simple query is one message; any other ends with a Sync.
+        while kind not in (b"Q", b"S"):
+            kind, message = await _message(self.client[0])
+            statement += kind + message
+        self.is_delivering_for = rule
+        self.client[1].transport.abort()
+        rule.fired.set()
+        await rule.wait()
+        self.server[1].write(statement)
+        await self.server[1].drain()
+        await asyncio.get_running_loop().run_in_executor(None, rule.delivered.wait, 60)
+
+    async def _treat(self, rule: Rule | None) -> bool:
+        """Do what the rule says about a statement; False when the connection is to be cut."""
         if rule is None:
             return True
         if rule.mode == "cut before":
@@ -162,6 +187,10 @@ class Link:
         writer = self.client[1]
         while True:
             kind, message = await _message(self.server[0])
+            if self.is_delivering_for is not None:
+                if kind == READY:
+                    self.is_delivering_for.delivered.set()
+                continue
             if self.is_swallowing:
                 if kind == READY:
                     self._swallowing_for.fired.set()

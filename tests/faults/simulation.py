@@ -1,12 +1,16 @@
 """A seeded simulation: the worker's real parts and real SQL, on a clock and a network that the seed decides.
 
 Each step of a part is one unit of work, so a whole fleet can be played on one thread. Statements are lost before
-they are sent, lost after they are done, or done some time after their client gave up.
+they are sent, lost after they are done, or done some time after their client gave up, after newer claims perhaps.
+Leases run out by the simulation's own time, which also judges: whatever a worker does while the lease of another
+holds that is in its way is a fault.
 """
 
 from __future__ import annotations
 
+import math
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,10 +33,16 @@ from tests.slot import make_task
 
 TASK = "a_task"
 BEAT, TIMEOUT = 10.0, 60.0
+# Settings of a fleet in the middle of a change: seconds between beats, and of silence until a worker is dead.
+PROMISES = [(BEAT, TIMEOUT), (3.0, 20.0), (30.0, 240.0)]
 # How many jobs and queues, of which some are used by many.
 JOBS, QUEUES = 14, 3
+# The database's times are whole microseconds; a lease of exactly its length is over.
+ROUNDING = 1e-3
 # The parameters by which a statement is told the time of the jobs, and the database's own.
 TIMES = ("now", "moment")
+# The statements that begin a lease or make it longer.
+BEATS = re.compile(r"/\* gw:(beat|register-worker) \*/")
 
 
 class LostAnswerError(psycopg.OperationalError):
@@ -47,14 +57,12 @@ class FaultyCursor:
         self._cursor = cursor
 
     def execute(self, text: Any, parameters: Any = None) -> None:
-        if isinstance(parameters, dict):
-            parameters = parameters | {name: self._simulation.now for name in TIMES if name in parameters}
         fate = self._simulation.fate_of_statement()
         if fate == "late":
             self._simulation.late.append((text, parameters))
         if fate in {"late", "lost before"}:
             raise LostAnswerError("the connection broke")
-        self._cursor.execute(text, parameters)
+        self._simulation.execute(self._cursor, text, parameters)
         if fate == "lost after":
             raise LostAnswerError("the connection broke")
 
@@ -95,9 +103,14 @@ class SimulatedWorker:
         self.number = number
         self.generation = 0
         self.is_paused = False
+        self.beat_interval, self.timeout = simulation.promise_of(number)
+        self.next_beat = 0.0
+        # A machine that sleeps takes its clock along; a process that is only stopped finds that time has passed.
+        self.is_asleep = False
+        self.seconds_asleep = 0.0
         self.waiting: list[tuple[HeldQueue | None, list[Claim]]] = []
         self.running: list[tuple[HeldQueue | None, list[Claim], Running]] = []
-        settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema, "HEARTBEAT_INTERVAL": BEAT})
+        settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema})
         database = cast(Any, FaultyDatabase(simulation))
         self.claimer = Claimer(database, settings, {TASK: make_task(print)}, worker_id=self.worker_id, notify=False)
         ledger = ReleaseLedger(database, now=lambda: None, notify=False)
@@ -115,23 +128,27 @@ class SimulatedWorker:
             metadata=dict,
             channel=lambda: None,
             on_lost=self._lose_lease,
-            interval=BEAT,
-            timeout=TIMEOUT,
-            clock=lambda: simulation.seconds,
+            interval=self.beat_interval,
+            timeout=self.timeout,
+            clock=self.clock,
         )
         self.recovery = Recovery(
             database=database,
-            timeout=TIMEOUT,
-            may_judge=lambda: self.heartbeat.is_steady,
+            timeout=self.timeout,
+            heartbeat_interval=self.beat_interval,
+            in_contact_since=lambda: self.heartbeat.in_contact_since,
             on_recovered=lambda recovered: None,
             on_stale=lambda unlocked: None,
             statistics_retention=1e6,
             notify=False,
-            clock=lambda: simulation.seconds,
+            clock=self.clock,
         )
 
     def worker_id(self) -> str:
         return f"django-worker-{self.number}-{self.generation}"
+
+    def clock(self) -> float:
+        return self.simulation.seconds - self.seconds_asleep
 
     def start(self) -> None:
         self.heartbeat.register()
@@ -150,7 +167,7 @@ class SimulatedWorker:
     def begin(self) -> None:
         if self.waiting:
             queue, claims = self.waiting.pop(0)
-            self._begin(queue, claims)
+            self._begin_or_give_back(queue, claims)
 
     def end(self) -> None:
         """One job ends, well or not; the next of its stretch begins."""
@@ -164,10 +181,7 @@ class SimulatedWorker:
             Succeeded(running.claim, 0.0) if is_well else Failed(running.claim, 0.0, "no luck", delay=1.0)
         )
         self.releaser.put(outcome)
-        if rest:
-            self._begin(queue, rest)
-        elif queue is not None:
-            self.releaser.put(queue)
+        self._begin_or_give_back(queue, rest)
 
     def give_back(self) -> None:
         """What has not begun goes back: waiting stretches whole, of running ones the rest."""
@@ -184,7 +198,14 @@ class SimulatedWorker:
         self.releaser.step()
 
     def beat(self) -> None:
+        self.next_beat = self.clock() + self.beat_interval / 5
         self.heartbeat.step()
+        self.next_beat = self.clock() + self.beat_interval
+
+    @property
+    def is_beat_due(self) -> bool:
+        """A worker that is not stopped beats as often as it promises; a beat that failed is tried again soon."""
+        return not self.is_paused and self.clock() >= self.next_beat
 
     def sweep(self) -> None:
         self.recovery.step()
@@ -193,6 +214,16 @@ class SimulatedWorker:
         for _, _, running in self.running:
             self.simulation.note_end(running, is_well=None)
         self.running, self.waiting = [], []
+
+    def _begin_or_give_back(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
+        """What the slot does: the next job of the stretch, or none of them when the lease is over."""
+        if claims and self.heartbeat.holds_lease and claims[-1].worker_id == self.worker_id():
+            self._begin(queue, claims)
+            return
+        for claim in reversed(claims):
+            self.releaser.put(Interrupted(claim, 0.0))
+        if queue is not None:
+            self.releaser.put(queue)
 
     def _begin(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
         # The next one is the last of the list.
@@ -216,8 +247,14 @@ class Simulation:
     seconds: float = 0.0
     late: list[tuple[Any, Any]] = field(default_factory=list)
     under_way: list[Running] = field(default_factory=list)
-    ended_well: set[int] = field(default_factory=set)
+    ended_well: dict[int, Running] = field(default_factory=dict)
+    # When the database took the last beat of each worker.
+    beats: dict[str, float] = field(default_factory=dict)
     is_calm: bool = False
+    # Machines that fall asleep: their clocks stop, and by them their leases hold.
+    falls_asleep: bool = False
+    # Workers whose settings differ.
+    mixes_promises: bool = False
     # How far the database's clock has been set from the one by which everything else goes on.
     offset: float = 0.0
     sets_clock: bool = False
@@ -238,11 +275,14 @@ class Simulation:
         self._calm_down()
 
     def step(self) -> None:
-        self.seconds += self.chance.choice([0.0, 0.1, 1.0, 5.0])
+        self._pass(self.chance.choice([0.0, 0.1, 1.0, 5.0]))
         if self.late and self.chance.random() < 0.3:
             self._do_late()
         if self.sets_clock and self.chance.random() < 0.1:
             self.offset += self.chance.choice([-1, 1]) * self.chance.choice([20.0, 90.0, 3_600.0, 86_400.0])
+        for each in self.workers:
+            if each.is_beat_due:
+                self._attempt(each.beat)
         place = self.chance.randrange(len(self.workers))
         worker = self.workers[place]
         action = self.chance.random()
@@ -250,34 +290,73 @@ class Simulation:
             worker.die()
             self.workers[place] = self._new_worker()
         elif action < 0.05:
-            worker.is_paused = not worker.is_paused
-            self.seconds += self.chance.choice([0.0, 30.0, 90.0])
+            self._pause_or_wake(worker)
         elif not worker.is_paused:
             self._attempt(self.chance.choice(self._actions(worker)))
+
+    def _pause_or_wake(self, worker: SimulatedWorker) -> None:
+        worker.is_paused = not worker.is_paused
+        worker.is_asleep = worker.is_paused and self.falls_asleep and self.chance.random() < 0.5
+        self._pass(self.chance.choice([0.0, 30.0, 90.0]))
+
+    def _pass(self, seconds: float) -> None:
+        self.seconds += seconds
+        for worker in self.workers:
+            worker.seconds_asleep += seconds * worker.is_asleep
 
     def fate_of_statement(self) -> str:
         luck = 1.0 if self.is_calm else self.chance.random()
         return "lost before" if luck < 0.03 else "lost after" if luck < 0.06 else "late" if luck < 0.07 else "done"
 
+    def execute(self, cursor: psycopg.Cursor[Any], text: Any, parameters: Any) -> None:
+        """Run a statement now, by the time that it is now; and look at what it did to leases."""
+        if isinstance(parameters, dict):
+            parameters = parameters | {name: self.now for name in TIMES if name in parameters}
+        cursor.execute(text, parameters)
+        if BEATS.search(str(text)) and cursor.rowcount == 1:
+            self.beats[parameters["worker_id"]] = self.seconds
+
+    def promise_of(self, number: int) -> tuple[float, float]:
+        """How often the worker with this number beats, and how long it may be silent."""
+        return PROMISES[number % len(PROMISES)] if self.mixes_promises else PROMISES[0]
+
+    def holds_lease(self, worker_id: str) -> bool:
+        """Whether the database has heard of the worker lately: until then nobody may take its claims.
+
+        When the database's clock is set, nobody can tell how long a worker has been silent before. All who beat
+        as often as they promise keep their leases.
+        """
+        beat, timeout = self.promise_of(int(worker_id.split("-")[2]))
+        return self.seconds - self.beats[worker_id] < (2 * beat if self.sets_clock else timeout) - ROUNDING
+
     def note_start(self, running: Running) -> None:
-        """The invariants, at the only moment at which they can break."""
-        alive = {row[0] for row in self.query("select id from {schema}._private_workers")}
+        """The invariants, at the moment at which they can break."""
         claim = running.claim
         for other in self.under_way:
-            if other.claim.worker_id in alive:
+            if self.holds_lease(other.claim.worker_id) and not self._may_be_unaware(running):
                 assert other.claim.id != claim.id, f"seed {self.seed}: job {claim.id} runs twice at once"
                 is_same_queue = claim.queue_id is not None and other.claim.queue_id == claim.queue_id
                 assert not is_same_queue, f"seed {self.seed}: queue {claim.queue_id} runs twice at once"
-        assert claim.id not in self.ended_well or running.claim.worker_id not in alive or self._may_repeat(claim), (
+        assert self._may_repeat(claim) or self._may_be_unaware(running), (
             f"seed {self.seed}: job {claim.id} was done already"
         )
-        assert claim.attempts <= claim.max_attempts
+        assert claim.attempts <= claim.max_attempts, f"seed {self.seed}: job {claim.id} has an attempt too many"
         self.under_way.append(running)
 
     def note_end(self, running: Running, *, is_well: bool | None) -> None:
         self.under_way.remove(running)
         if is_well:
-            self.ended_well.add(running.claim.id)
+            self.ended_well[running.claim.id] = running
+
+    def check_register(self) -> None:
+        """Nobody is taken out of the register before its lease is over."""
+        registered = {row[0] for row in self.query("select id from {schema}._private_workers")}
+        gone = self.beats.keys() - registered
+        early = [worker_id for worker_id in gone if self.holds_lease(worker_id)]
+        assert early == [], f"seed {self.seed}: {early} lost their leases early"
+        for worker_id in gone:
+            # For ever: a beat that arrives late finds no row.
+            self.beats[worker_id] = -math.inf
 
     def query(self, text: str, *parameters: Any) -> list[Any]:
         cursor = self.connection.execute(text.replace("{schema}", f'"{self.schema}"').encode(), parameters or None)
@@ -285,7 +364,13 @@ class Simulation:
 
     def _may_repeat(self, claim: Claim) -> bool:
         """At least once: a job that was done by a worker that then lost its lease or life is done again."""
-        return bool(self.query("select 1 from {schema}._private_job_recoveries where job_id = %s", claim.id))
+        done = self.ended_well.get(claim.id)
+        return done is None or not self.holds_lease(done.claim.worker_id)
+
+    def _may_be_unaware(self, running: Running) -> bool:
+        """A machine that slept past its lease does not know it before it asks: its jobs may begin once more."""
+        worker_id = running.claim.worker_id
+        return self.falls_asleep and not self.holds_lease(worker_id)
 
     def _actions(self, worker: SimulatedWorker) -> list[Callable[[], None]]:
         often = [worker.claim, worker.begin, worker.end, worker.release]
@@ -294,10 +379,13 @@ class Simulation:
     def _attempt(self, action: Callable[[], None]) -> None:
         with suppress(psycopg.OperationalError):
             action()
+        self.check_register()
 
     def _do_late(self) -> None:
-        text, parameters = self.late.pop(0)
-        self.connection.execute(text, parameters)
+        text, parameters = self.late.pop(self.chance.randrange(len(self.late)))
+        with self.connection.cursor() as cursor:
+            self.execute(cursor, text, parameters)
+        self.check_register()
 
     def _calm_down(self) -> None:
         """The last fault is over: everything must come to its end."""
@@ -306,10 +394,11 @@ class Simulation:
             self._do_late()
         # Jobs are due by the clock by which they were added: it has caught up.
         self.offset = max(self.offset, 0.0) + (1e6 if self.sets_clock else 0.0)
-        for _ in range(60):
-            self.seconds += 30.0
+        for worker in self.workers:
+            worker.is_paused = worker.is_asleep = False
+        for _ in range(180):
+            self.seconds += BEAT
             for worker in self.workers:
-                worker.is_paused = False
                 worker.beat()
                 worker.sweep()
                 worker.claim()
@@ -331,7 +420,7 @@ class Simulation:
 
     def _check_the_end(self) -> None:
         present = {row[0] for row in self.query("select id from {schema}._private_jobs")}
-        lost = set(self.job_ids) - present - self.ended_well
+        lost = set(self.job_ids) - present - self.ended_well.keys()
         assert lost == set(), f"seed {self.seed}: jobs {lost} are gone and were never done"
         locked = self.query("select id from {schema}._private_job_queues where locked_at is not null")
         assert locked == [], f"seed {self.seed}: queues that nobody will ever free"

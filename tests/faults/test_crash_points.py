@@ -15,21 +15,23 @@ RUNNING_TAGS = [
     "fail",
     "still-claimed",
     "release-queues",
+    "waiting-queues",
     "complete-atomic",
     "beat",
-    "record-statistics",
+    "append-statistics",
+    "fold-statistics",
     "listen",
-    "dead-workers",
+    "proof",
+    "look-at-fleet",
     "bury-workers",
-    "alive",
     "recover",
     "recover-queues",
     "wake",
     "claims-of",
-    "limit-session",
+    "set-up-session",
 ]
 # Part of the first sweep, and then of every twentieth.
-TIDYING_TAGS = ["stale-jobs", "stale-queues", "forget-recoveries", "prune-statistics"]
+TIDYING_TAGS = ["stale-jobs", "stale-queues", "forget-ended", "prune-statistics"]
 STARTING_TAGS = ["worker_tables", "register-tasks", "register-worker"]
 STOPPING_TAGS = ["return", "deregister-worker"]
 
@@ -79,7 +81,7 @@ def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
         # Only after the answer to a claim was lost.
         proxy.on("claim", "cut after")
     rule = proxy.on(tag, mode)
-    if tag in {"listen", "limit-session"}:
+    if tag in {"listen", "set-up-session"}:
         proxy.cut("fetcher")
     world.wait_until(lambda: _busy(world) and rule.fired.wait(0.05))
     world.wait_until(lambda: world.count() <= 5)

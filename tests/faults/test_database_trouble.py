@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
+from django_graphile_worker import probe
 from tests.faults.processes import Fleet, Wait
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
@@ -127,12 +129,39 @@ def test_row_that_the_site_is_changing__holds_up_no_other(world: World, fleet: F
     assert others
 
 
-def test_database_that_is_away_at_the_start__is_told_in_one_line(fleet: Fleet, world: World) -> None:
+@pytest.mark.parametrize("options", [("--no-wait",), ("--once",)])
+def test_database_that_is_away_at_the_start__is_told_in_one_line_to_whoever_does_not_wait(
+    fleet: Fleet, world: World, options: tuple[str, ...]
+) -> None:
     nowhere = "postgresql://postgres@127.0.0.1:1/nowhere?connect_timeout=2"
-    worker = fleet.start(environment={"DATABASE_URL": nowhere}, is_ready=False)
+    worker = fleet.start(*options, environment={"DATABASE_URL": nowhere}, is_ready=False)
     assert worker.wait() == 1
     assert "Traceback" not in worker.output(), worker.output()
     assert worker.says("CommandError|Expected the database")
+
+
+def test_database_that_is_away_at_the_start__is_waited_for(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, tmp_path: Path
+) -> None:
+    proxy.refuse()
+    health = str(tmp_path / "health")
+    worker = proxied_fleet.start(PLAIN, "--health-file", health, is_ready=False)
+    worker.wait_for("start failed, next try in .*OperationalError")
+    assert probe.main([health]) == 0, "a worker that waits is alive"
+    assert probe.main(["--ready", health]) == 1
+    world.add("quick")
+    proxy.accept()
+    world.wait_until_empty()
+    world.wait_until(lambda: probe.main(["--ready", health]) == 0)
+    assert worker.stop() == 0
+    assert probe.main([health]) == 1
+
+
+def test_worker_that_waits_for_its_database__can_be_stopped(proxied_fleet: Fleet, proxy: Proxy) -> None:
+    proxy.refuse()
+    worker = proxied_fleet.start(PLAIN, is_ready=False)
+    worker.wait_for("start failed, next try in .*OperationalError")
+    assert worker.stop() == 0
 
 
 def test_connection_that_breaks__costs_a_draining_worker_nothing(

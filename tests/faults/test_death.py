@@ -148,12 +148,11 @@ def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_not
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
     """SIGSTOP is how a paused machine, or a swapped one, looks from outside."""
-    sleeper = fleet.start("-j", "2")
+    sleeper = fleet.start("-j", "2", settings=SHORT_LEASE)
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
     sleeper.signal(signal.SIGSTOP)
-    world.age(sleeper)
-    heir = fleet.start("-j", "2")
+    heir = fleet.start("-j", "2", settings=SHORT_LEASE)
     world.wait_for("start", 2)
     assert world.holder_of(job_id) in heir.worker_ids()
     sleeper.signal(signal.SIGCONT)
@@ -178,7 +177,7 @@ def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_not
 
 def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, fleet: Fleet, wait_until: Wait) -> None:
     # What it has claimed ahead must not go back by itself before it is frozen.
-    sleeper = fleet.start("-j", "1", environment={"FAULT_PATIENCE": "600"})
+    sleeper = fleet.start("-j", "1", environment={"FAULT_PATIENCE": "600"}, settings=SHORT_LEASE)
     with world.at_once():
         world.add_many(1500, "quiet")
         first = world.add("until", {"word": "go"})
@@ -186,8 +185,7 @@ def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, f
     world.wait_for("start")
     assert world.locked() > 1
     sleeper.signal(signal.SIGSTOP)
-    world.age(sleeper)
-    heir = fleet.start("-j", "4")
+    heir = fleet.start("-j", "4", settings=SHORT_LEASE)
     wait_until(lambda: {run.job_id for run in world.executions() if run.outcome == "end"} >= set(rest))
     sleeper.signal(signal.SIGCONT)
     sleeper.wait_for("lost its lease and goes on as")
@@ -228,13 +226,12 @@ def test_atomic_task__a_lost_claim_rolls_its_effects_back(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The worker is cut off while the task runs; another does the job; the first may not commit."""
-    slow = proxied_fleet.start("--no-prepared-statements")
+    slow = proxied_fleet.start("--no-prepared-statements", settings=SHORT_LEASE)
     job_id = world.add("exactly_once", {"word": "go"})
     world.wait_for("start")
     proxy.refuse("heartbeat")
-    world.age(slow)
     world.query("update {schema}._private_jobs set payload = '{}'")
-    fleet.start()
+    fleet.start(settings=SHORT_LEASE)
     world.wait_for("start", 2)
     world.wait_until_empty()
     world.go("go")

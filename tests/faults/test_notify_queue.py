@@ -1,64 +1,148 @@
-"""A full NOTIFY queue: a session that listens stays in a transaction, and the server can forget no notification."""
+"""The server's queue of notifications is full: somebody listens, anywhere, and sits in a transaction."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests import postgres_versions
 from tests.faults.cluster import Cluster
 from tests.faults.conftest import environment_for, migrate
-from tests.faults.processes import CHECKOUT, MANAGE
-from tests.worker_sql import WorkerSql
+from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait, Zygote
+from tests.faults.world import World
 
-USAGE = "select pg_notification_queue_usage()"
+LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
+# The shortest queue that there can be, since PostgreSQL 17: half a megabyte.
+SETTINGS = {"max_notify_queue_pages": "64"}
+VERSION = next((version for version in (18, 17) if postgres_versions.programs(version)), None)
+
+pytestmark = pytest.mark.skipif(VERSION is None, reason="needs PostgreSQL 17 or 18")
 
 
 @pytest.fixture(scope="module")
-def small_queue() -> Iterator[Cluster]:
-    """A server whose queue is as small as PostgreSQL allows; before 17 it has 8 GB."""
-    with Cluster.create(settings={"max_notify_queue_pages": "64"}) as cluster:
+def cluster_with_a_short_queue() -> Iterator[Cluster]:
+    assert VERSION is not None
+    with Cluster.create(programs=postgres_versions.programs(VERSION), settings=SETTINGS) as cluster:
         migrate(cluster.url())
         yield cluster
 
 
-def fill(session: psycopg.Connection[Any]) -> None:
-    """Notify until the server refuses; the last kilobytes one by one."""
-    for size in (7000, 700, 10):
-        try:
-            while True:
-                session.execute("select pg_notify('others', repeat('x', %s) || random())", [size])
-        except psycopg.errors.ProgramLimitExceeded:
-            continue
+@pytest.fixture
+def full_world(cluster_with_a_short_queue: Cluster, worker_schema: str, wait_until: Wait) -> Iterator[World]:
+    with World.opened(cluster_with_a_short_queue.url(), worker_schema, wait_until) as world:
+        yield world
 
 
-def test_jobs__are_added_all_the_same_and_the_status_tells(small_queue: Cluster, worker_schema: str) -> None:
-    url = small_queue.url()
-    with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url, autocommit=True) as session:
-        listener.execute("listen others")
-        listener.execute("begin")
-        listener.execute("select 1")
-        fill(session)
-        assert session.execute(USAGE).fetchall()[0][0] > 0.95
+@pytest.fixture
+def full_fleet(full_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
+    with closing(Fleet(zygote, tmp_path, environment_for(full_world.url), wait_until)) as fleet:
+        yield fleet
 
-        worker = WorkerSql(session, worker_schema)
-        worker.add_job("task", job_key="key")
-        worker.add_jobs({}, {"job_key": "other"})
-        worker.call("reschedule_jobs", job_ids=[job["id"] for job in worker.jobs()])
-        worker.call("remove_job", job_key="key")
-        assert len(worker.jobs()) == 2
 
-        status = subprocess.run(
-            [sys.executable, MANAGE, "graphile_worker", "status", "--check", "--min-workers", "0"],
-            cwd=CHECKOUT,
-            env=environment_for(url),
-            capture_output=True,
-            text=True,
-            check=False,
+@pytest.fixture
+def foreign_listener(full_world: World) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """A session that has nothing to do with the queue, on a channel of its own."""
+    with psycopg.connect(full_world.url) as connection:
+        connection.execute("listen something_else")
+        connection.commit()
+        connection.execute("select 1")
+        yield connection
+
+
+def fill(world: World) -> None:
+    with pytest.raises(psycopg.OperationalError, match="too many notifications in the NOTIFY queue"):
+        while True:
+            world.query("select pg_notify('something_else', repeat('x', 7000) || random())")
+
+
+def add_quietly(world: World) -> subprocess.CompletedProcess[str]:
+    """As a site does that has switched notifications off."""
+    settings = {"FAULT_WORKER_SETTINGS": json.dumps({"NOTIFY": False})}
+    return subprocess.run(
+        [sys.executable, MANAGE, "graphile_worker", "add", "quick", "{}"],
+        cwd=CHECKOUT,
+        env=environment_for(world.url) | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_full_queue__costs_no_lease_and_no_result(
+    full_world: World, full_fleet: Fleet, foreign_listener: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    """Whatever a worker notifies others of: its beats come first, and so do its results."""
+    world = full_world
+    workers = [full_fleet.start("-j", "2", "--poll-interval", "0.5", settings=LEASE) for _ in range(2)]
+    long_ones = world.add_many(2, "until", {"word": "go"})
+    queued = world.add("until", {"word": "go"}, queue_name="q")
+    world.wait_for("start", 3)
+    fill(world)
+    began = world.value("select max(last_heartbeat_at) from {schema}._private_workers")
+    # Twice the lease, in which nobody may be taken for dead.
+    world.wait_until(
+        lambda: (
+            world.value("select min(last_heartbeat_at) - %s > interval '6 s' from {schema}._private_workers", began)
+            or any(worker.says("lost its lease") for worker in workers)
         )
-        assert status.returncode == 1
-        assert "NOTIFY queue is 100% full" in status.stderr or "NOTIFY queue is 9" in status.stderr
+    )
+    assert not any(worker.says("lost its lease") for worker in workers)
+    world.go("go")
+    world.wait_until(lambda: all(world.job(job_id) is None for job_id in [*long_ones, queued]))
+    foreign_listener.rollback()
+    world.wait_until_empty()
+    world.check()
+    assert [worker.stop() for worker in workers] == [0, 0]
+
+
+def test_full_queue__jobs_are_added_and_run_without_notifications(
+    full_world: World, full_fleet: Fleet, foreign_listener: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    world = full_world
+    worker = full_fleet.start("--poll-interval", "0.5", settings={"NOTIFY": False})
+    fill(world)
+    added = add_quietly(world)
+    assert added.returncode == 0, added.stderr
+    world.wait_for("end")
+    world.wait_until(lambda: world.count() == 0)
+    # With notifications on, the functions leave them out as long as the queue is nearly full.
+    world.add("quick")
+    world.add("quick", job_key="key")
+    world.wait_until(lambda: world.count() == 0)
+    assert world.times("end") == 3
+    foreign_listener.rollback()
+    assert worker.stop() == 0
+
+
+def test_full_queue__is_told_by_the_status(
+    full_world: World, foreign_listener: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    fill(full_world)
+    status = subprocess.run(
+        [sys.executable, MANAGE, "graphile_worker", "status", "--check", "--min-workers", "0"],
+        cwd=CHECKOUT,
+        env=environment_for(full_world.url),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert status.returncode == 1
+    assert "the server's NOTIFY queue is" in status.stderr
+    foreign_listener.rollback()
+
+
+def test_notifications__are_sent_by_functions_and_never_by_triggers(full_world: World) -> None:
+    """A trigger that notifies would do it for every row of every statement."""
+    triggers = full_world.query(
+        "select tgname from pg_trigger join pg_class on pg_class.oid = tgrelid"
+        " where relnamespace = %s::regnamespace and not tgisinternal",
+        f'"{full_world.schema}"',
+    )
+    assert triggers == []

@@ -79,7 +79,7 @@ def test_several_databases__one_that_is_away_at_the_start_is_served_when_it_is_b
     worker = fleet.start(*BOTH, environment=through(other_proxy))
     world.add("quick")
     world.wait_until_empty()
-    worker.wait_for(r"\[other\] start failed, next try in [0-9.]+ s: OperationalError")
+    worker.wait_for(r"\[other\] start failed, next try in [0-9.]+ m?s: OperationalError")
     other_world.add("quick")
     other_proxy.accept()
     other_world.wait_until_empty()

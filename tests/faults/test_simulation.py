@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from tests.faults.simulation import BEAT, TIMEOUT, SimulatedWorker, Simulation
 from tests.faults.world import World
 
-SEEDS = 110
-STEPS = 55
+SEEDS = 60
+STEPS = 150
+# What else may go on beside lost and late statements, deaths and pauses.
+HARDSHIPS = [{}, {"sets_clock": True}, {"falls_asleep": True}, {"mixes_promises": True}]
 
 
 @pytest.fixture
@@ -20,9 +23,9 @@ def connection(world: World) -> Iterator[psycopg.Connection[object]]:
         yield connection
 
 
-def play(connection: psycopg.Connection[object], schema: str, seeds: range) -> None:
+def play(connection: psycopg.Connection[object], schema: str, seeds: range, **hardship: Any) -> None:
     for seed in seeds:
-        Simulation(connection, schema, seed).run(STEPS)
+        Simulation(connection, schema, seed, **hardship).run(STEPS)
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -59,11 +62,69 @@ def test_outage__whoever_is_back_first_does_not_bury_the_others(
     assert simulation.query("select id from {schema}._private_workers") == [(first.worker_id(),)]
 
 
+def go_through_an_outage(
+    simulation: Simulation, cut_off: list[SimulatedWorker], *, begins: float, seconds: float
+) -> list[int]:
+    """Everybody beats as promised, tries again soon after a failure, and looks at the others all the time."""
+    failing: list[SimulatedWorker] = []
+    for number, worker in enumerate(simulation.workers):
+        worker.next_beat = number * BEAT / len(simulation.workers)
+    for second in range(int(2 * TIMEOUT + seconds)):
+        simulation.seconds += 1.0
+        failing = cut_off if begins <= second < begins + seconds else []
+        for worker in simulation.workers:
+            simulation.fate_of_statement = lambda: "lost before" if worker in failing else "done"  # type: ignore[method-assign]  # noqa: B023
+            if worker.is_beat_due:
+                simulation._attempt(worker.beat)
+            if second % 3 == 0:
+                simulation._attempt(worker.sweep)
+    return [worker.generation for worker in simulation.workers]
+
+
+@pytest.mark.parametrize("phase", range(0, int(BEAT), 2))
+def test_outage__that_is_shorter_than_the_lease_by_a_beat_costs_nobody_its_lease(
+    connection: psycopg.Connection[object], world: World, phase: int
+) -> None:
+    """Whenever it begins between two beats: whoever is back first sees that the others are silent."""
+    simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
+    outage = TIMEOUT - BEAT
+    assert go_through_an_outage(simulation, simulation.workers, begins=30.0 + phase, seconds=outage) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("phase", range(0, int(BEAT), 3))
+def test_outage__of_one_worker_alone_leaves_it_time_to_come_back(
+    connection: psycopg.Connection[object], world: World, phase: int
+) -> None:
+    """The others go on watching it; until its next try it is silent for a beat, the outage and a retry."""
+    simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
+    outage = TIMEOUT - BEAT - BEAT / 5 - 1.0
+    assert go_through_an_outage(simulation, simulation.workers[:1], begins=30.0 + phase, seconds=outage) == [0, 0, 0]
+    # Longer than the lease is too long.
+    assert go_through_an_outage(simulation, simulation.workers[:1], begins=30.0, seconds=2 * TIMEOUT) == [1, 0, 0]
+
+
+@pytest.mark.parametrize("hardship", HARDSHIPS[1:], ids=lambda hardship: " ".join(hardship))
+def test_simulation__under_a_hardship(
+    connection: psycopg.Connection[object], world: World, hardship: dict[str, bool]
+) -> None:
+    play(connection, world.schema, range(20), **hardship)
+
+
 @pytest.mark.chaos
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("part", range(4))
-def test_simulation__thousands_of_seeds(connection: psycopg.Connection[object], world: World, part: int) -> None:
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(20))
+def test_simulation__ten_thousand_seeds(connection: psycopg.Connection[object], world: World, part: int) -> None:
     play(connection, world.schema, range(10_000 + part * 500, 10_500 + part * 500))
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("hardship", HARDSHIPS[1:], ids=lambda hardship: " ".join(hardship))
+@pytest.mark.parametrize("part", range(2))
+def test_simulation__a_thousand_seeds_under_a_hardship(
+    connection: psycopg.Connection[object], world: World, hardship: dict[str, bool], part: int
+) -> None:
+    play(connection, world.schema, range(20_000 + part * 500, 20_500 + part * 500), **hardship)
 
 
 @pytest.mark.parametrize("jump", [86_400.0, 90.0, -90.0, -86_400.0], ids=["a day ahead", "ahead", "back", "a day back"])
@@ -91,10 +152,3 @@ def test_database_clock_that_is_set__buries_the_dead_and_nobody_else(
     simulation.offset += jump
     assert go_on(first, second, beats=18) == {first.worker_id(), second.worker_id()}
     assert [worker.generation for worker in simulation.workers] == [0, 0, 0]
-
-
-def test_simulation__with_a_database_clock_that_is_set_again_and_again(
-    connection: psycopg.Connection[object], world: World
-) -> None:
-    for seed in range(40):
-        Simulation(connection, world.schema, seed, sets_clock=True).run(STEPS)

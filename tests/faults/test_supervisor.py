@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
 
+from django_graphile_worker import probe
 from django_graphile_worker.worker.stopping import StopState
 from django_graphile_worker.worker.supervisor import Child, Supervisor, _tell
 from tests.faults.processes import Fleet, Wait, WorkerProcess
@@ -137,6 +140,16 @@ def test_supervisor__gives_up_on_children_that_cannot_start(fleet: Fleet, world:
     assert supervisor.says(
         r"\d\d:\d\d:\d\d Worker process \d+ ended with exit code 1; one could not start 5 times in a row: giving up"
     )
+
+
+def test_health_file__is_kept_up_by_each_process(world: World, fleet: Fleet, tmp_path: Path) -> None:
+    health = str(tmp_path / "health")
+    worker = fleet.start("--processes", "2", "--health-file", health, is_forked=False)
+    world.wait_until(lambda: {path.name for path in tmp_path.glob("health*")} >= {"health.0", "health.1"})
+    world.wait_until(lambda: probe.main(["--ready", health]) == 0)
+    pids = {json.loads((tmp_path / f"health.{place}").read_text())["pid"] for place in (0, 1)}
+    assert pids == {child.pid for child in worker.children()}
+    assert worker.stop() == 0
 
 
 @pytest.mark.parametrize("options", [(), ("--once",)], ids=["for good", "once"])

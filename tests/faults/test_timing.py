@@ -38,6 +38,19 @@ def test_scheduled_job__starts_at_its_moment(world: World, fleet: Fleet) -> None
     assert all(0 <= delay < ON_TIME for delay in delays), delays
 
 
+def test_scheduled_job__starts_at_its_moment_beside_one_that_is_due(world: World, fleet: Fleet) -> None:
+    fleet.start(*NO_POLL).wait_for("is listening")
+    # The first look of a worker is another one than those that follow.
+    world.add("quick")
+    world.wait_until_empty()
+    for _ in range(2):
+        with world.at_once():
+            job_id = plan(world, 0.4)
+            world.add("quick")
+        world.wait_until_empty()
+        assert 0 <= late(world, job_id) < ON_TIME
+
+
 def test_retry__starts_at_its_moment(world: World, fleet: Fleet) -> None:
     fleet.start(*NO_POLL).wait_for("is listening")
     world.add("failing", {"delay": 0.5})

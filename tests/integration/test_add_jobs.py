@@ -119,7 +119,9 @@ class TestAddJobs:
         specs = [JobSpec("send_email"), JobSpec("send_email", {1})]
         with pytest.raises(PayloadError) as refused:
             add_jobs(specs, returning=returning)
-        assert str(refused.value) == "specs[1]: payload: expected a value that JSON can hold, got set at $."
+        assert (
+            str(refused.value) == "specs[1]: payload: expected a value that JSON can hold, got set (pass a list) at $."
+        )
         assert refused.value.path == "$"
         assert not models.Job.objects.exists()
 

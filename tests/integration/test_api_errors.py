@@ -61,7 +61,8 @@ class TestErrors:
                 act()
         assert str(refused.value) == (
             "Expected the worker schema 'not_there' in the database 'default', got none, or an incomplete one. "
-            'Run "manage.py migrate graphile_worker".'
+            'Run "manage.py migrate graphile_worker". If GRAPHILE_WORKER["SCHEMA"] was changed, '
+            '"manage.py check --database default" says what to do.'
         )
 
     def test_what_the_database_refuses_is_an_invalid_job(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +122,7 @@ class TestErrors:
                 add_job("a", job_key="k", job_key_mode=mode)
             assert str(refused.value) == (
                 f"add_job: expected the job back, got nothing: the functions in the schema '{worker_schema}' are "
-                'not those of django-graphile-worker. Run "manage.py migrate graphile_worker".'
+                'not those of django-graphile-worker. Run "manage.py graphile_worker repair".'
             )
 
     def test_other_database_errors_are_left_alone(self) -> None:

@@ -14,8 +14,9 @@ from django.core.management.base import SystemCheckError
 from django.db import connection, connections
 
 import django_graphile_worker
-from django_graphile_worker import Helpers, task
+from django_graphile_worker import Helpers, add_job, task
 from django_graphile_worker.checks import databases
+from django_graphile_worker.checks.configuration import SETTINGS_PAGE
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.registry import Registry, tasks
 from django_graphile_worker.sql.indexes import REMEDY
@@ -53,14 +54,14 @@ class TestSettings:
         assert found() == [
             Error(
                 "GRAPHILE_WORKER: expected a known key, got 'CONCURENCY'. Did you mean 'CONCURRENCY'?",
-                hint="Keys are upper-case; docs/reference/settings.md lists them.",
+                hint=f"Keys are upper-case; {SETTINGS_PAGE} lists them.",
                 id="graphile_worker.E001",
             )
         ]
 
     def test_bad_values(self, configure: Any) -> None:
         configure(CONCURRENCY=0, LISTEN="yes")
-        hint = "docs/reference/settings.md says what each setting takes."
+        hint = f"{SETTINGS_PAGE} says what each setting takes."
         assert found() == [
             Error(
                 'GRAPHILE_WORKER["CONCURRENCY"]: expected a whole number of at least 1, got 0.',
@@ -381,7 +382,8 @@ class TestInstallation:
         assert found(databases=["default"]) == [
             Warning(
                 f"Expected the worker schema '{worker_schema}' in the database 'default', got none, or an "
-                'incomplete one. Run "manage.py migrate graphile_worker".',
+                'incomplete one. Run "manage.py migrate graphile_worker". If GRAPHILE_WORKER["SCHEMA"] was changed, '
+                '"manage.py check --database default" says what to do.',
                 hint="Jobs can be added and run once the app is migrated.",
                 id="graphile_worker.W001",
             )
@@ -400,11 +402,26 @@ class TestInstallation:
             Error(
                 "The app 'graphile_worker' is migrated in the database 'default', but: expected the worker "
                 "schema 'renamed', got none, or an incomplete one.",
-                hint='Was GRAPHILE_WORKER["SCHEMA"] changed? Set it back, or migrate graphile_worker to zero '
-                "under the old name first.",
+                hint='Was GRAPHILE_WORKER["SCHEMA"] changed? Set it back. Or leave the old schema where it is, with '
+                'its jobs, and make an empty one under the new name: run "manage.py migrate graphile_worker zero '
+                '--fake", then "manage.py migrate graphile_worker".',
                 id="graphile_worker.E016",
             )
         ]
+
+    def test_the_advice_after_a_changed_schema_name_works(
+        self, configure: Any, worker_schema: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = add_job("stays")
+        configure(SCHEMA="renamed")
+        for advice in (["migrate", "graphile_worker", "zero", "--fake"], ["migrate", "graphile_worker"]):
+            monkeypatch.setattr(sys, "argv", ["manage.py", *advice])
+            call_command(*advice, verbosity=0, skip_checks=False)
+        assert found(databases=["default"]) == []
+        assert add_job("new").id == 1
+        with connection.cursor() as cursor:
+            cursor.execute(f"select id from {in_quotes(worker_schema)}._private_jobs")
+            assert cursor.fetchall() == [(job.id,)]
 
     @pytest.mark.parametrize(
         ("statement", "missing", "incomplete"),
@@ -429,9 +446,20 @@ class TestInstallation:
             hint=REMEDY,
             id="graphile_worker.W005",
         )
-        assert '"manage.py migrate graphile_worker 0007"' in REMEDY
-        monkeypatch.setattr(sys, "argv", ["manage.py", "migrate", "graphile_worker", "0007"])
+        assert '"manage.py graphile_worker repair"' in REMEDY
+        monkeypatch.setattr(sys, "argv", ["manage.py", "migrate", "graphile_worker"])
         assert found(databases=["default"]) == []
+
+    def test_workers_with_different_timeouts(self, worker_schema: str) -> None:
+        with connection.cursor() as cursor:
+            table = f"{in_quotes(worker_schema)}._private_workers"
+            cursor.execute(f"insert into {table} (id, timeout_seconds) values ('a', 60), ('b', 60), ('old', null)")
+            cursor.execute(f"insert into {table} values ('dead', now() - interval '1 hour', now(), '{{}}', 9, 3)")
+            assert found(databases=["default"]) == []
+            cursor.execute(f"insert into {table} (id, timeout_seconds) values ('c', 5)")
+        (warning,) = found(databases=["default"])
+        assert warning.id == "graphile_worker.W006"
+        assert warning.msg.endswith("expected all of them to have the same WORKER_TIMEOUT, got 5, 60 seconds.")
 
     def test_indexes_are_not_missed_before_their_migrations(self, worker_schema: str) -> None:
         with connection.cursor() as cursor:

@@ -77,6 +77,8 @@ def test_once__runs_every_kind_of_job_and_shows_what_became_of_it(environment: d
         ("book_payment", "succeeded"),
     ]:
         assert any(task in line and outcome in line for line in lines), f"{task}: {outcome}\n{shown.stdout}"
+    # Once among what the worker did, once among what is left: given up at its first attempt.
+    assert sum("print_invoice" in line and "  1 of 3  " in line for line in lines) == 2, shown.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

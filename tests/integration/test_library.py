@@ -30,6 +30,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.models import Job
+from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker import runner
 from django_graphile_worker.worker.claimer import Claimer
 from django_graphile_worker.worker.eventloop import EventLoop
@@ -68,6 +69,10 @@ def test_log_success__is_the_workers_own_setting_before_the_projects(
 def untyped(function: Any, **options: Any) -> Callable[[], Any]:
     """A call that a type checker would refuse."""
     return lambda: function(**options)
+
+
+def _build(change: Callable[[conf.Settings], conf.Settings]) -> list[Any]:
+    return build_runners(places_to_serve(change=change))
 
 
 def _open_files() -> int:
@@ -117,7 +122,7 @@ def test_database__that_is_not_postgresql_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_database__given_twice_is_served_once() -> None:
-    assert [runner.using for runner in build_runners(["default", "default"], conf.current())] == ["default"]
+    assert [runner.using for runner in build_runners(places_to_serve(["default", "default"]))] == ["default"]
 
 
 async def async_word() -> str:
@@ -142,7 +147,7 @@ def complain() -> list[str]:
 def test_forbidden_flags__that_are_none_are_an_error_that_names_the_setting(
     function: Any, got: str, more: tuple[str, ...]
 ) -> None:
-    (runner,) = build_runners((), conf.current().replace(forbidden_flags=function).forbidding(more))
+    (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(more))
     with pytest.raises(ConfigurationError) as raised:
         runner.claimer.forbidden_flags()
     assert str(raised.value).endswith(
@@ -156,7 +161,7 @@ async def async_flags() -> list[str]:
 
 @pytest.mark.parametrize("function", [lambda: ["red"], lambda: iter(["red"]), async_flags, lambda: {"red"}])
 def test_forbidden_flags__of_any_callable_can_be_added_to(function: Any) -> None:
-    (runner,) = build_runners((), conf.current().replace(forbidden_flags=function).forbidding(["blue"]))
+    (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(["blue"]))
     assert runner.claimer.forbidden_flags() == ("red", "blue")
 
 

@@ -146,3 +146,18 @@ def test_writing_to_jobs_names_the_functions_that_do() -> None:
 def test_tables_are_in_the_schema_of_the_settings(name: str) -> None:
     with override_settings(GRAPHILE_WORKER={"SCHEMA": name}):
         assert table("_private_jobs") == f'"{name}"."_private_jobs"'
+
+
+def test_lock__is_read_and_matched_as_the_worker_s_id() -> None:
+    """What stands behind it in the column is the number of the claim."""
+    job_id = factories.make_job("a", locked_by="django-worker-1/17", queue_name="q")
+    factories.make_job("a", locked_by="django-worker-10/1")
+    factories.make_job("a", locked_by="worker-of/node")
+    job = Job.objects.get(locked_by="django-worker-1")
+    assert (job.id, job.locked_by) == (job_id, "django-worker-1")
+    assert Job.objects.filter(locked_by__in=["django-worker-1", "worker-of/node"]).count() == 2
+    assert set(Job.objects.values_list("locked_by", flat=True)) == {
+        "django-worker-1",
+        "django-worker-10",
+        "worker-of/node",
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from django.core.management import CommandError
 from django.utils import timezone
 
 from django_graphile_worker import signals
-from django_graphile_worker.management.operator import health, watch
+from django_graphile_worker.management.operator import health, status, watch
 from django_graphile_worker.sql.inspection import queue_depths
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.operating import execute, job_row, make_worker, operate
@@ -163,9 +164,9 @@ def test_sweep__watches_the_silent_for_as_long_as_the_living_need_to_say_so(
     dead_worker: int, fake_time: FakeTime
 ) -> None:
     said = operate("sweep", "--json")
-    assert said.err == "Watching 1 silent worker for 30 s, in case of a beat after all ...\n"
+    assert said.err == "Watching 1 silent worker for 20 s, in case of a beat after all ...\n"
     assert said.json["dead_worker_ids"] == [DEAD]
-    assert fake_time.now == 30
+    assert fake_time.now == 20
 
 
 def test_sweep__spares_one_who_was_only_silent_by_a_clock_that_was_set(dead_worker: int, fake_time: FakeTime) -> None:
@@ -176,12 +177,39 @@ def test_sweep__spares_one_who_was_only_silent_by_a_clock_that_was_set(dead_work
     assert job_row(dead_worker, "locked_by", "attempts") == (DEAD, 2)
 
 
-def test_sweep__watches_anew_when_the_clock_is_set_meanwhile(dead_worker: int, fake_time: FakeTime) -> None:
-    """A clock that is set, as seen from here: it and ours do not go on together."""
-    fake_time.happenings[20.0] = lambda: setattr(fake_time, "now", fake_time.now + 3600)
+def test_sweep__watches_anew_when_it_was_stopped_meanwhile(dead_worker: int, fake_time: FakeTime) -> None:
+    """The command's own process was stopped: what happened meanwhile it has not seen."""
+    fake_time.happenings[15.0] = lambda: setattr(fake_time, "now", fake_time.now + 3600)
     operate("sweep")
-    assert fake_time.now == 3600 + 20 + 30
+    assert fake_time.now == 3600 + 15 + 20
     assert job_row(dead_worker, "locked_by") == (None,)
+
+
+def test_status__tells_of_workers_with_different_timeouts() -> None:
+    make_worker(LIVE)
+    make_worker("django-worker-other")
+    assert "worker timeouts" not in operate("status").out
+    execute("update {schema}._private_workers set timeout_seconds = case id when %s then 60 else 6 end", [LIVE])
+    assert re.search(r"worker timeouts\W+6 s, 60 s", operate("status").out)
+    assert operate("status", "--json").json["workers"]["timeouts"] == [6.0, 60.0]
+
+
+def test_workers__are_alive_for_as_long_as_they_promised() -> None:
+    make_worker(LIVE, beat=minutes_ago(5))
+    make_worker("django-worker-old", beat=minutes_ago(5))
+    execute("update {schema}._private_workers set timeout_seconds = 600 where id = %s", [LIVE])
+    told = {worker["id"]: worker["state"] for worker in operate("workers", "--json").json}
+    assert told == {LIVE: "alive", "django-worker-old": "silent"}
+
+
+def test_locks__are_shown_and_taken_by_the_worker_whatever_its_claim() -> None:
+    job_id = make_job("a", locked_by=f"{DEAD}/17", queue_name="mail")
+    make_queue("mail", locked_by=f"{DEAD}/17")
+    assert DEAD in operate("show", str(job_id)).out
+    assert "/17" not in operate("show", str(job_id)).out + operate("queues").out + operate("workers").out
+    assert [worker["id"] for worker in operate("workers", "--json").json] == [DEAD]
+    operate("unlock", DEAD)
+    assert job_row(job_id, "locked_by") == (None,)
 
 
 @pytest.mark.parametrize("arguments", [("--at-once",), ("--at-once", "--dry-run")])
@@ -234,7 +262,7 @@ def test_cleanup__deletes_what_is_asked_for_and_no_more() -> None:
         "is_complete": True,
     }
     assert (job_row(old, "id"), job_row(new, "id")) == (None, (new,))
-    assert "Deleted 0 jobs, 1 queue names, 0 task names." in operate("cleanup", "--queues").out
+    assert "Deleted 0 jobs, 1 queue name, 0 task names." in operate("cleanup", "--queues").out
     assert operate("cleanup", "--tasks", "--json").json["tasks"] == 1
 
 
@@ -293,14 +321,21 @@ def test_status__counts_every_state() -> None:
     counts = {state: count["count"] for state, count in told["jobs"].items()}
     assert counts == {"ready": 2, "scheduled": 1, "running": 1, "retrying": 1, "failed": 1}
     assert told["oldest_ready_seconds"] == pytest.approx(180, abs=10)
-    assert told["workers"] == {"alive": 1, "stopping": 0, "silent": 1, "unregistered": 0, "listening": 1}
+    assert told["workers"] == {
+        "alive": 1,
+        "stopping": 0,
+        "silent": 1,
+        "unregistered": 0,
+        "listening": 1,
+        "timeouts": [],
+    }
     shown = operate("stats").out
     assert "ready               2, the oldest for 3 m" in shown
     assert "permanently failed  1" in shown
 
 
 def test_status__counts_up_to_a_cap_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "CAP", 2)
+    monkeypatch.setattr(status, "CAP", 2)
     for _ in range(4):
         make_job("a")
     assert operate("status", "--json").json["jobs"]["ready"] == {
@@ -338,21 +373,167 @@ def test_check__fails_for_each_reason_and_passes_without_one() -> None:
     assert _ailments("--min-workers", "0") == ""
     make_worker(LIVE)
     assert _ailments() == ""
-    assert "1 workers alive instead of 2" in _ailments("--min-workers", "2")
+    assert "1 worker alive instead of 2" in _ailments("--min-workers", "2")
     job_id = make_job("a", run_at=minutes_ago(6))
-    assert "ready for 6 m, longer than 5m" in _ailments()
+    assert f"got: a #{job_id} has been ready for 6 m, longer than 5m." in _ailments()
     assert _ailments("--max-age", "10m") == ""
     operate("fail", str(job_id))
     assert _ailments() == ""
-    assert "1 permanently failed jobs, more than 0" in _ailments("--max-failed", "0")
+    assert "1 permanently failed job, more than 0" in _ailments("--max-failed", "0")
     assert _ailments("--max-failed", "1") == ""
     make_worker(DEAD, beat=minutes_ago(2))
     assert _ailments() == ""
     make_job("a", locked_by=DEAD)
-    assert "silent workers hold jobs" in _ailments()
+    assert "1 silent worker holds jobs" in _ailments()
 
 
 def test_check__does_not_mistake_future_jobs_for_late_ones() -> None:
     make_worker(LIVE)
     make_job("a", run_at=datetime.now(UTC) + timedelta(days=400))
     assert _ailments() == ""
+
+
+class TestPausing:
+    LAST = datetime(2026, 1, 5, 19, 0, tzinfo=UTC)
+
+    @pytest.fixture(autouse=True)
+    def _known_item(self, settings: Any) -> None:
+        settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"CRONTAB": CRONTAB}
+        execute("insert into {schema}._private_known_crontabs values ('receipts', %s, %s)", [minutes_ago(9), self.LAST])
+
+    def item(self) -> dict[str, Any]:
+        (item,) = [each for each in operate("crontab", "--json").json["items"] if each["identifier"] == "receipts"]
+        return dict(item)
+
+    def test_crontab__pauses_an_item_and_keeps_its_last_run(self) -> None:
+        assert operate("crontab", "--pause", "receipts").out == "receipts is paused.\n"
+        item = self.item()
+        assert (item["is_paused"], item["next"]) == (True, [])
+        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
+        shown = operate("crontab").out
+        assert "2026-01-05" in shown
+        assert "paused; --resume receipts has it fired again" in shown
+        assert execute("select last_execution = 'infinity' from {schema}._private_known_crontabs") == [(True,)]
+        assert operate("crontab", "--pause", "receipts").err == "receipts was paused already.\n"
+        assert datetime.fromisoformat(self.item()["last_execution"]) == self.LAST
+
+    def test_crontab__resumes_an_item_from_now_on(self) -> None:
+        operate("crontab", "--pause", "receipts")
+        assert operate("crontab", "--resume", "receipts").out == "receipts is fired again, from now on.\n"
+        item = self.item()
+        assert (item["is_paused"], len(item["next"])) == (False, 5)
+        assert datetime.fromisoformat(item["last_execution"]) == self.LAST
+        assert datetime.fromisoformat(item["known_since"]) > minutes_ago(1)
+        assert operate("crontab", "--resume", "receipts").err == "receipts was not paused.\n"
+
+    def test_crontab__resumes_what_was_paused_by_hand(self) -> None:
+        execute("update {schema}._private_known_crontabs set last_execution = 'infinity'")
+        assert "not known any more" in operate("crontab").out
+        said = operate("crontab", "--resume", "receipts", "--json").json
+        assert said == {"identifier": "receipts", "is_paused": False, "was_changed": True}
+        assert self.item()["last_execution"] is None
+
+    def test_crontab__knows_no_such_item(self) -> None:
+        with pytest.raises(CommandError, match=r"got 'reciepts'\. Did you mean 'receipts'\?"):
+            operate("crontab", "--pause", "reciepts")
+
+
+def test_check__names_the_job_that_no_worker_can_run() -> None:
+    make_worker(LIVE, tasks=["send_receipt"])
+    job_id = make_job("send_recipt", run_at=minutes_ago(7))
+    make_job("send_receipt", run_at=minutes_ago(6))
+    problem = f"send_recipt #{job_id} has been ready for 7 m (no live worker has this task), longer than 5m"
+    assert _ailments() == f"Expected a healthy queue, got: {problem}."
+    assert "send_receipt #" in _ailments("--task", "send_receipt")
+    assert _ailments("--task", "send_receipt", "--max-age", "10m") == ""
+
+
+def test_status__tells_tasks_that_jobs_wait_for_and_no_live_worker_has() -> None:
+    make_worker(LIVE, tasks=["send_receipt"])
+    make_worker(DEAD, beat=minutes_ago(2), tasks=["lost"])
+    make_job("send_receipt")
+    mistyped = make_job("send_recipt")
+    lost = make_job("lost", queue_name="q", run_at=minutes_ago(-60))
+    make_failed_job("given_up")
+    told = operate("status", "--json").json["tasks_without_worker"]
+    assert told == [{"identifier": "send_recipt", "job_id": mistyped}, {"identifier": "lost", "job_id": lost}]
+    expected = f"no worker has       send_recipt (#{mistyped} waits for it), lost (#{lost} waits for it)"
+    assert expected in operate("status").out
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"tasks": "all"}])
+def test_status__does_not_guess_what_a_worker_has_that_does_not_say(metadata: dict[str, Any] | None) -> None:
+    make_job("a")
+    if metadata is not None:
+        make_worker(LIVE, tasks=["b"])
+        make_worker("django-worker-other", **metadata)
+    assert operate("status", "--json").json["tasks_without_worker"] == []
+
+
+def _make_statistics(task: str, minutes: float, **counts: Any) -> None:
+    row = {"succeeded": 0, "failed": 0, "permanently_failed": 0, "duration_seconds": 0.0} | counts
+    for period, name in ((60, task), (60, ""), (600, task)):
+        execute(
+            "insert into {schema}._private_statistics (period_seconds, started_at, task_identifier, succeeded, failed,"
+            " permanently_failed, interrupted, duration_seconds, wait_seconds, durations, waits)"
+            " values (%s, %s, %s, %s, %s, %s, 0, %s, 0, '{}', '{}')",
+            [period, minutes_ago(minutes), name, *row.values()],
+        )
+
+
+def test_status__tells_what_was_done_lately() -> None:
+    _make_statistics("a", 2, succeeded=50, failed=2, permanently_failed=1)
+    _make_statistics("a", 9, succeeded=1000)
+    assert operate("status", "--json").json["recent"] == {"minutes": 5, "succeeded": 50, "failed": 3}
+    assert "last 5 minutes      50 succeeded (10 a minute), 3 failed" in operate("status").out
+    assert operate("status", "--json", "--task", "b").json["recent"]["succeeded"] == 0
+
+
+def test_status__of_a_task_counts_its_jobs_alone() -> None:
+    for task in ("a", "b", "b"):
+        make_job(task, run_at=minutes_ago(2))
+        make_failed_job(task)
+    told = operate("status", "--json", "--task", "a").json
+    assert (told["jobs"]["ready"]["count"], told["jobs"]["failed"]["count"]) == (1, 1)
+    assert told["oldest_ready_job"]["task_identifier"] == "a"
+
+
+def test_watch__shows_the_queue_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        make_job("a")
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(health, "pause", pause)
+    lines = [line for line in operate("status", "--watch", "0.5").out.splitlines() if line.startswith("ready")]
+    assert [line.split()[1].strip(",") for line in lines] == ["0", "1", "2"]
+    assert pauses == [0.5] * 3
+
+
+@pytest.mark.parametrize("other", ["--check", "--json"])
+def test_watch__is_for_people(other: str) -> None:
+    with pytest.raises(CommandError, match=r"^--watch: expected a screen"):
+        operate("status", "--watch", other)
+
+
+def test_tasks__tell_what_waits_who_has_it_and_how_it_went() -> None:
+    make_worker(LIVE, tasks=["send_receipt", "resize_photo"])
+    make_worker("django-worker-other", tasks=["send_receipt"])
+    make_worker(DEAD, beat=minutes_ago(2), tasks=["send_receipt"])
+    make_job("send_receipt", run_at=minutes_ago(3))
+    make_job("typo", run_at=minutes_ago(-5), attempts=1)
+    make_failed_job("send_receipt")
+    make_task("forgotten")
+    _make_statistics("send_receipt", 2, succeeded=3, failed=1, duration_seconds=2.0)
+    told = {task["task_identifier"]: task for task in operate("tasks", "--json").json}
+    assert "forgotten" not in told
+    assert told["typo"] | {"live_workers": 0, "retrying": 1, "is_in_this_project": False} == told["typo"]
+    receipt = told["send_receipt"]
+    assert (receipt["live_workers"], receipt["ready"], receipt["failed"]) == (2, 1, 1)
+    assert (receipt["succeeded"], receipt["failures"], receipt["mean_seconds"]) == (3, 1, 0.5)
+    assert told["resize_photo"]["is_in_this_project"]
+    (line,) = [line for line in operate("tasks").out.splitlines() if line.startswith("send_receipt ")]
+    assert line.split() == ["send_receipt", "2", "1", "3", "m", "-", "1", "4", "1", "500", "ms"]

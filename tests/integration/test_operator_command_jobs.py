@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from django_graphile_worker.management.operator import errors
 from tests.factories import TOO_DEEP, make_failed_job, make_job, make_queue, minutes_ago
 from tests.operating import execute, job_row, make_worker, operate
 
@@ -330,3 +331,118 @@ def test_remove__of_a_running_job_says_that_it_goes_on() -> None:
     job_id = make_job("a", key="k", locked_by="worker-1", attempts=1)
     assert f"#{job_id} is running" in operate("remove", "k").err
     assert job_row(job_id, "key", "attempts = max_attempts") == (None, True)
+
+
+GIVEN_UP = "shop.errors.CardStolen: no\n\nNot tried again after attempt 2 of 25.\n\nTraceback"
+
+
+def test_jobs__that_were_given_up_tell_how_often_they_really_ran() -> None:
+    job_id = make_failed_job("charge", error=GIVEN_UP)
+    (job,) = operate("jobs", "--json").json
+    assert (job["attempts"], job["attempts_made"], job["max_attempts"]) == (25, 2, 25)
+    assert "2/25" in operate("jobs").out
+    shown = operate("show", str(job_id)).out
+    assert f"waits because  it was given up after attempt 2 of 25; retry {job_id} tries it again" in shown
+    assert "attempts       2 of 25" in shown
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_jobs__on_a_terminal_of_80_columns_keep_what_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    make_failed_job("charge_card", error=GIVEN_UP, updated_at=minutes_ago(3), key="order:4711", queue_name="payments")
+    make_job("charge_card", run_at=minutes_ago(-30.5), attempts=7, last_error="TimeoutError: no answer")
+    out = _Terminal()
+    call_command("graphile_worker", "jobs", stdout=out)
+    heading, retrying, failed = out.getvalue().splitlines()
+    assert heading.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN", "TRIED", "ERROR"]
+    assert all(len(line) <= 80 for line in (heading, retrying, failed))
+    assert "due in 30 m " in retrying
+    assert "7/25  TimeoutError: no" in retrying
+    assert "failed 3 m ago" in failed
+    assert "CardStolen: no" in failed
+
+
+def test_notes__are_no_alarm() -> None:
+    err = _Terminal()
+    for _ in range(2):
+        make_job("a")
+    call_command("graphile_worker", "jobs", "--limit", "1", stdout=_Terminal(), stderr=err, force_color=True)
+    assert "There are more" in err.getvalue()
+    assert "\x1b[" not in err.getvalue()
+
+
+def test_errors__are_grouped_by_task_and_class() -> None:
+    for number in range(3):
+        make_failed_job("send", error=f"shop.errors.Refused: no {number}", updated_at=minutes_ago(number))
+    latest = make_job("send", attempts=2, run_at=minutes_ago(-5), last_error="KeyError: 'x'")
+    make_job("fine")
+    refused, key_error = operate("errors", "--json").json
+    assert (refused["error"], refused["failed"], refused["retrying"]) == ("shop.errors.Refused", 3, 0)
+    assert (key_error["error"], key_error["retrying"], key_error["latest_job_id"]) == ("KeyError", 1, latest)
+    heading, first, _ = operate("errors").out.splitlines()
+    assert heading.split() == ["TASK", "ERROR", "FAILED", "RETRYING", "LAST", "SEEN", "JOB", "MESSAGE"]
+    assert first.split()[:3] == ["send", "Refused", "3"]
+    assert first.endswith("no 0")
+    assert operate("errors", "--task", "fine").err == "No job has failed.\n"
+
+
+def _waiting() -> set[int]:
+    return {row[0] for row in execute("select id from {schema}._private_jobs where is_available and attempts = 0")}
+
+
+@pytest.fixture
+def failures() -> dict[str, int]:
+    return {
+        "refused": make_failed_job("send", error="shop.errors.Refused: no"),
+        "timeout": make_failed_job("send", error="TimeoutError: no answer"),
+        "charge": make_failed_job("charge", error="TimeoutError: no answer"),
+        "retrying": make_job("send", attempts=3, run_at=minutes_ago(-60), last_error="TimeoutError: no answer"),
+        "running": make_job("send", locked_by="worker-1", attempts=25),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "retried"),
+    [
+        (["--task", "send"], {"refused", "timeout"}),
+        (["--error", "TimeoutError"], {"timeout", "charge"}),
+        (["--error", "Refused"], {"refused"}),
+        (["--error", "shop.errors.Refused", "--task", "charge"], set()),
+        (["--all"], {"refused", "timeout", "charge"}),
+        (["--all", "--state", "retrying"], {"retrying"}),
+        (["--all", "--dry-run"], set()),
+    ],
+)
+def test_retry__chooses_by_task_error_or_all(failures: dict[str, int], arguments: list[str], retried: set[str]) -> None:
+    said = operate("retry", *arguments).out
+    assert _waiting() == {failures[name] for name in retried}
+    count = 3 if "--dry-run" in arguments else len(retried)
+    assert said.startswith(f"{count} job{'' if count == 1 else 's'} ")
+
+
+def test_retry__of_more_than_a_batch_retries_all(failures: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "BATCH", 1)
+    assert operate("retry", "--all", "--json").json == {"jobs": 3, "dry_run": False}
+    assert len(_waiting()) == 3
+
+
+def test_retry__takes_ids_and_says_what_it_left(failures: dict[str, int]) -> None:
+    assert operate("retry", str(failures["charge"])).out.startswith("To be tried again: charge #")
+    with pytest.raises(CommandError, match=r"^Expected 1 job that waits, got none: #\d+ is running"):
+        operate("retry", str(failures["running"]))
+    assert _waiting() == {failures["charge"]}
+
+
+def test_retry__of_a_mistyped_error_suggests_the_right_one(failures: dict[str, int]) -> None:
+    assert "No job has failed with 'Refusd'. Did you mean 'Refused'?" in operate("retry", "--error", "Refusd").err
+
+
+@pytest.mark.parametrize("arguments", [[], ["1", "--all"], ["1", "--dry-run"]])
+def test_retry__wants_ids_or_a_choice(arguments: list[str]) -> None:
+    with pytest.raises(CommandError, match=r"^(Expected ids of jobs, or --task|--dry-run: expected)"):
+        operate("retry", *arguments)

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.apps import apps
 from django.core.management import call_command
 from django.db import connection, connections
 from django.db.models.signals import post_migrate
 
 from django_graphile_worker import JobSpec, add_job, add_jobs, models, task
+from django_graphile_worker.api import adding
 from django_graphile_worker.apps import register_task_names
 from django_graphile_worker.registry import Registry, tasks
 from tests.rows import in_quotes
@@ -59,12 +62,53 @@ def test_a_name_alone_brings_no_defaults() -> None:
     assert add_job("send").queue_name is None
 
 
-def test_an_unknown_option_is_a_type_error() -> None:
+@pytest.mark.parametrize(
+    ("option", "way_out"),
+    [
+        ("prioritty", "Did you mean 'priority'?"),
+        ("countdown", "Did you mean run_at=timedelta(seconds=...)?"),
+        ("eta", "Did you mean 'run_at'?"),
+        ("queue", "Did you mean 'queue_name'?"),
+        ("args", 'A job has one payload: add_job(task, {"order": 1}).'),
+        ("x", "There are queue_name, run_at, max_attempts, job_key, job_key_mode, priority, flags, using."),
+    ],
+)
+def test_an_unknown_option_is_a_type_error__with_the_one_that_was_meant(option: str, way_out: str) -> None:
     @task
     def send(payload: Any) -> None: ...
 
-    with pytest.raises(TypeError, match="prioritty"):
-        send.add_job({}, prioritty=5)
+    adders: list[Any] = [send.add_job, partial(add_job, "send"), partial(JobSpec, send), async_to_sync(send.aadd_job)]
+    for add in adders:
+        with pytest.raises(TypeError) as refused:
+            add({}, **{option: 5})
+        assert str(refused.value) == f"add_job: expected an option that it knows, got {option!r}. {way_out}"
+
+
+def test_a_spec_is_told_where_using_belongs() -> None:
+    with pytest.raises(TypeError, match=r"^JobSpec: .* got 'using'\. Give it to add_jobs\(specs, using=\.\.\.\)\.$"):
+        JobSpec("send", {}, using="other")  # type: ignore[arg-type]
+
+
+def test_a_name_that_this_project_does_not_have_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    adding.told_names.clear()
+    for _ in range(2):
+        add_job("send_receipt_")
+        add_jobs([JobSpec("send_receipt_"), JobSpec(tasks.get("send_receipt") or ""), JobSpec("zzz")])
+    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "django_graphile_worker.jobs",
+            "WARNING",
+            (
+                "job added for 'send_receipt_', a task that this project does not have: it waits for a worker that has "
+                "it. Did you mean 'send_receipt'?"
+            ),
+        ),
+        (
+            "django_graphile_worker.jobs",
+            "WARNING",
+            "job added for 'zzz', a task that this project does not have: it waits for a worker that has it.",
+        ),
+    ]
 
 
 class TestNamesAfterMigrate:

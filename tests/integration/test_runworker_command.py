@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.management import launch, terminal
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.registry import tasks
+from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.library import build_runners
 from django_graphile_worker.worker.stopping import StopState
 
@@ -91,7 +94,7 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
         assert plans[0].settings.current_forbidden_flags() == ("site", "other")
         runners: list[Any] = []
 
-        def remember(built: list[Any], request: StopState) -> int:
+        def remember(built: list[Any], request: StopState, *, waits: bool) -> int:
             runners.extend(built)
             return 0
 
@@ -197,7 +200,7 @@ def _banner(**overrides: Any) -> str:
     plan_options = {name: overrides.pop(name) for name in ("once",) if name in overrides}
     settings = conf.current().replace(**overrides)
     plan = Plan(settings=settings, **plan_options)
-    return terminal.banner(build_runners((), settings, with_cron=not plan.once), plan)
+    return terminal.banner(build_runners(places_to_serve(change=lambda _: settings), with_cron=not plan.once), plan)
 
 
 def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> None:
@@ -238,3 +241,38 @@ def test_banner__says_which_globs_match_nothing_and_what_there_is() -> None:
 def test_banner__never_shows_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections.settings["default"], "PASSWORD", "hush-hush")
     assert "hush-hush" not in _banner()
+
+
+# A process that has psycopg 2, or what Django takes for it, and no psycopg 3.
+WITHOUT_PSYCOPG = """
+import sys
+from unittest.mock import MagicMock
+
+class Module(MagicMock):
+    __path__ = []
+    __version__ = "2.9.9"
+
+sys.modules["psycopg"] = None
+for name in ("", ".errors", ".extensions", ".extras", ".sql"):
+    sys.modules[f"psycopg2{name}"] = Module()
+for name in ("Error", "DatabaseError", "DataError", "OperationalError", "IntegrityError", "InternalError",
+             "ProgrammingError", "NotSupportedError", "InterfaceError", "Warning"):
+    setattr(sys.modules["psycopg2"], name, type(name, (Exception,), {}))
+from django.conf import settings
+settings.configure(
+    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}}, INSTALLED_APPS=["django_graphile_worker"]
+)
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("command", [["runworker"], ["graphile_worker", "status"]], ids=" ".join)
+def test_psycopg_2_alone__is_told_before_anything_breaks(command: list[str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PSYCOPG, *command], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "Expected psycopg 3.2.10 or newer, got none: psycopg 2 cannot run the worker." in ended.stderr
+    assert "python -m pip install 'psycopg[binary]>=3.2.10'" in ended.stderr
+    assert "Traceback" not in ended.stderr

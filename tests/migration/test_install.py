@@ -5,6 +5,7 @@ import pkgutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -146,11 +147,7 @@ def test_sqlmigrate_prints_what_can_be_run_as_it_is(site: Site, worker: WorkerSq
         forwards = [site.sqlmigrate(name) for name in MIGRATIONS]
         backwards = [site.sqlmigrate(name, backwards=True) for name in reversed(MIGRATIONS)]
     assert all(":SCHEMA" not in text for text in (*forwards, *backwards))
-    # Those that only build indexes have, going back, nothing to do.
-    assert all(f'"{CUSTOM}".' in text for text in forwards)
-    assert [number for number, text in enumerate(backwards) if f'"{CUSTOM}".' not in text] == [
-        number for number, name in enumerate(reversed(MIGRATIONS)) if name.endswith("_indexes")
-    ]
+    assert all(f'"{CUSTOM}".' in text for text in (*forwards, *backwards))
 
     for text in forwards:
         worker.connection.execute(text.encode())
@@ -170,3 +167,48 @@ def test_what_sqlmigrate_printed_counts_as_installed(site: Site, worker: WorkerS
 
     assert site.dump() == before
     assert not connections[site.alias].in_atomic_block
+
+
+def _schemas(site: Site) -> set[str]:
+    with site.connect() as connection:
+        found = connection.execute("select nspname from pg_namespace where nspname !~ '^pg_|^information_schema$'")
+        return {name for (name,) in found} - {"public"}
+
+
+def test_named_installations_of_a_database_are_installed_and_removed_together(site: Site, settings: Any) -> None:
+    site = site.named("first_one")
+    settings.GRAPHILE_WORKER = {
+        "default": {"SCHEMA": site.schema, "DATABASE": site.alias},
+        "reports": {"SCHEMA": "reports", "DATABASE": site.alias},
+        "elsewhere": {"SCHEMA": "elsewhere"},
+    }
+    for schema in (site.schema, "reports"):
+        assert f'create schema "{schema}"' in site.sqlmigrate("0001")
+    site.migrate()
+    expected = site.dump()
+    assert site.named("reports").dump() == expected.replace(site.schema, "reports")
+    assert _schemas(site) == {site.schema, "reports"}
+
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"later": {"SCHEMA": "later", "DATABASE": site.alias}}
+    site.migrate()
+    assert site.named("later").dump() == expected.replace(site.schema, "later"), "named after the first migrate"
+    assert site.dump() == expected
+
+    with site.connect() as connection:
+        connection.execute("select later.add_job('a')")
+        with pytest.raises(SchemaError, match="waiting jobs in the schema 'later', got 1"):
+            site.migrate("zero")
+        assert site.dump() == expected
+        connection.execute("delete from later._private_jobs")
+    site.migrate("zero")
+    assert _schemas(site) == set()
+
+
+def test_installation_named_later_is_no_further_than_the_database(site: Site, settings: Any) -> None:
+    site = site.named("first_one")
+    settings.GRAPHILE_WORKER = {"default": {"SCHEMA": site.schema, "DATABASE": site.alias}}
+    site.migrate("0002")
+    expected = site.dump()
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"later": {"SCHEMA": "later", "DATABASE": site.alias}}
+    site.migrate("0002")
+    assert site.named("later").dump() == expected.replace(site.schema, "later")

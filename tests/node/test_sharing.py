@@ -130,3 +130,28 @@ def test_both_workers_share_one_schema_each_with_its_own_tasks(
         ours.terminate()
         _, said = ours.communicate(timeout=60)
     assert ours.returncode in {0, 143, -15}, said
+
+
+def test_a_queue_that_node_works_on_is_adopted_and_given_back_without_a_deadlock(
+    site: Site, node_worker: NodeWorker, worker: WorkerSql, wait_until: Callable[..., None]
+) -> None:
+    """Indexes of jobs and of queues in one transaction deadlocked with Node's statements, which lock both tables."""
+    node_worker.migrate()
+    count = 1500
+    worker.query(
+        "select {schema}.add_jobs(array(select row('plain', '{}', case when n %% 2 = 0 then 'q' || n %% 40 end,"
+        " null, null, null, null, null)::{schema}.job_spec from generate_series(1, %s) as n))",
+        count,
+    )
+    deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
+    before = worker.value(deadlocks)
+    process = node_worker.node.start("work.mjs", site.url, site.schema, str(count), "plain")
+    try:
+        wait_until(lambda: worker.value("select count(*) from {schema}._private_jobs") < count)
+        for target in ((), ("zero",), ()):
+            site.migrate(*target)
+    finally:
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert worker.value("select count(*) from {schema}._private_jobs") == 0
+    assert worker.value(deadlocks) == before

@@ -120,6 +120,21 @@ def test_a_key_like_no_other_lists_the_known_ones() -> None:
         Settings.from_mapping({"BROKER_URL": "redis://"})
 
 
+def test_a_statement_that_may_take_longer_than_half_the_worker_timeout_is_refused() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        Settings.from_mapping({"WORKER_TIMEOUT": 9, "HEARTBEAT_INTERVAL": 3, "STATEMENT_TIMEOUT": 30})
+    assert str(raised.value) == (
+        'GRAPHILE_WORKER["STATEMENT_TIMEOUT"]: expected at most half of WORKER_TIMEOUT (4.5 seconds), got 30: '
+        "a worker whose statement hangs would lose its jobs before it can try again."
+    )
+
+
+def test_a_short_worker_timeout_makes_the_default_of_statements_shorter() -> None:
+    assert Settings.from_mapping({"WORKER_TIMEOUT": 9, "HEARTBEAT_INTERVAL": 3}).statement_timeout == 4.5
+    assert Settings().replace(worker_timeout=30).statement_timeout == 15
+    assert Settings.from_mapping({"WORKER_TIMEOUT": 90}).statement_timeout == 30
+
+
 def test_a_worker_timeout_of_less_than_three_heartbeats_is_refused() -> None:
     with pytest.raises(ConfigurationError) as refused:
         Settings.from_mapping({"WORKER_TIMEOUT": 29, "HEARTBEAT_INTERVAL": 10})
@@ -172,8 +187,83 @@ def test_settings_that_are_no_dict_are_refused(settings: Any) -> None:
         ({"SCHEMA": "not a name"}, "graphile_worker"),
         ({}, "graphile_worker"),
         (["SCHEMA"], "graphile_worker"),
+        ({"default": {"SCHEMA": "jobs"}, "reports": {"SCHEMA": "reports"}}, "jobs"),
+        ({"default": {}, "reports": {"SCHEMA": "reports"}}, "graphile_worker"),
+        ({"default": {"SCHEMA": "not a name"}}, "graphile_worker"),
+        ({"default": 5}, "graphile_worker"),
     ],
 )
 def test_models_get_a_schema_also_when_the_settings_are_wrong(settings: Any, value: Any, schema: str) -> None:
     settings.GRAPHILE_WORKER = value
     assert conf.schema_of_models() == schema
+
+
+def test_flat_settings__are_those_of_the_installation_default(settings: Any) -> None:
+    settings.GRAPHILE_WORKER = {"CONCURRENCY": 3}
+    assert conf.configured().installations == {"default": conf.current()}
+    assert not conf.are_installations_named()
+
+
+def test_named_installations__have_settings_of_their_own(settings: Any) -> None:
+    settings.GRAPHILE_WORKER = {
+        "default": {"CONCURRENCY": 3, "REDACT": ["pin"]},
+        "reports": {"SCHEMA": "reports", "CONCURRENCY": 2},
+        "eu-1": {"DATABASE": "eu"},
+    }
+    assert conf.are_installations_named()
+    assert conf.current().concurrency == 3
+    installations = conf.configured().installations
+    assert (installations["reports"].schema, installations["reports"].concurrency) == ("reports", 2)
+    # Nothing is inherited, as in CACHES.
+    assert (installations["eu-1"].database, installations["eu-1"].concurrency) == ("eu", 10)
+
+
+def test_one_named_installation__is_enough(settings: Any) -> None:
+    settings.GRAPHILE_WORKER = {"default": {}}
+    assert conf.are_installations_named()
+
+
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        (
+            {"SCHEMA": "a", "reports": {"SCHEMA": "b"}},
+            [
+                r"expected either settings or one dict of settings for each installation, got 'reports', a dict",
+            ],
+        ),
+        ({"reports": {}}, [r"expected an installation 'default' among 'reports', got none"]),
+        (
+            {"default": {}, "reports": {}},
+            [r'\["reports"\]: expected a schema of its own, got \'graphile_worker\' in the database \'default\''],
+        ),
+        (
+            {"default": {"LISTEN": 1}, "reports": {"SCHEMA": "b", "CONCURENCY": 3}},
+            [
+                r'^GRAPHILE_WORKER\["default"\]\["LISTEN"\]: expected True or False, got 1\.$',
+                r'^GRAPHILE_WORKER\["reports"\]: expected a known key, got \'CONCURENCY\'\. Did you mean',
+            ],
+        ),
+        (
+            {"default": {}, "reports": {"SCHEMA": "b", "WORKER_TIMEOUT": 5}},
+            [r'^GRAPHILE_WORKER\["reports"\]\["WORKER_TIMEOUT"\]: expected at least three times HEARTBEAT_INTERVAL'],
+        ),
+        (
+            {"default": {}, "reports": {"SCHEMA": "b", "REDACT": []}},
+            [r"expected settings of this installation, got 'REDACT', which is the project's\. Put it into"],
+        ),
+        ({"default": {}, "a b": {"SCHEMA": "b"}}, [r"expected names of installations of letters, .*, got 'a b'"]),
+        # A setting whose value is wrong is no installation.
+        ({"CONCURRENCY": {"a": 1}}, [r"expected a whole number of at least 1, got \{'a': 1\}"]),
+    ],
+)
+def test_named_installations__with_mistakes_are_refused_with_the_way_out(
+    settings: Any, value: Any, messages: list[str]
+) -> None:
+    settings.GRAPHILE_WORKER = value
+    with pytest.raises(ConfigurationError) as refusal:
+        conf.current()
+    mistakes = [str(mistake) for mistake in refusal.value.mistakes]
+    assert len(mistakes) == len(messages), mistakes
+    for message, mistake in zip(messages, mistakes, strict=True):
+        assert re.search(message, mistake), mistake

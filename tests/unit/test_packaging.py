@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -20,11 +21,14 @@ PACKAGE = CHECKOUT / "django_graphile_worker"
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """Build the wheel as `pip wheel` would, with the build backend of this environment: no network."""
-    directory = tmp_path_factory.mktemp("wheel")
+    (path,) = _build(tmp_path_factory.mktemp("wheel")).glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def _build(directory: Path) -> Path:
     build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
     subprocess.run([sys.executable, "-c", build, str(directory)], cwd=CHECKOUT, check=True, capture_output=True)
-    (path,) = directory.glob("*.whl")
-    return zipfile.ZipFile(path)
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +68,66 @@ def test_wheel__needs_three_packages_and_no_more(metadata: Message) -> None:
     assert sorted(needed) == ["django>=5.2", "psycopg>=3.2.10"]
 
 
+def test_wheel__has_no_extra_that_no_code_uses(metadata: Message) -> None:
+    extras = metadata.get_all("Provides-Extra", [])
+    assert sorted(extras) == ["msgspec", "pydantic"]
+    sources = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    assert all(f'"{extra}" in sys.modules' in sources for extra in extras)
+
+
+def test_wheel__says_where_the_project_is(metadata: Message) -> None:
+    urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
+    assert {"Repository", "Documentation", "Changelog", "Issues"} == set(urls)
+    assert all(url.startswith(urls["Repository"]) for url in urls.values())
+
+
+def test_readme__has_links_that_work_anywhere(metadata: Message) -> None:
+    """A package index shows it without the files beside it."""
+    urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
+    raw = urls["Repository"].replace("github.com", "raw.githubusercontent.com")
+    targets = re.findall(r"\]\(([^)]*)\)", (CHECKOUT / "README.md").read_text(encoding="utf-8"))
+    assert targets
+    for target in targets:
+        assert target.startswith("https://"), target
+        for base in (f"{urls['Repository']}/blob/main/", f"{raw}/main/"):
+            if target.startswith(base):
+                assert (CHECKOUT / target.removeprefix(base)).exists(), target
+
+
+def test_hints_of_checks__name_no_file_that_an_installed_user_does_not_have() -> None:
+    folder = PACKAGE / "checks"
+    hints = [line for path in folder.rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [line for line in hints if re.search(r"(?<!main/)\bdocs/[a-z]", line)] == []
+
+
 def test_wheel__carries_its_license(wheel: zipfile.ZipFile, metadata: Message) -> None:
     assert metadata["License-Expression"] == "MIT"
     assert any(name.endswith("/licenses/LICENSE") for name in wheel.namelist())
+
+
+def test_installation__runs_no_code_of_ours(wheel: zipfile.ZipFile) -> None:
+    """No scripts, nothing that Python runs at each start, and pure Python: what is unpacked only lies there."""
+    names = wheel.namelist()
+    assert [name for name in names if name.endswith((".pth", ".so", ".pyd")) or ".data/" in name] == []
+    (text,) = (wheel.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL"))
+    assert "Root-Is-Purelib: true" in text
+    assert not (CHECKOUT / "setup.py").exists(), "an installation from source would run it"
+
+
+def test_wheel__of_the_same_sources_is_the_same_file(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    assert wheel.filename is not None
+    (again,) = _build(tmp_path).glob("*.whl")
+    assert again.read_bytes() == Path(wheel.filename).read_bytes()
+
+
+def test_wheel__has_a_digest_of_each_of_its_files(wheel: zipfile.ZipFile) -> None:
+    (record,) = (name for name in wheel.namelist() if name.endswith(".dist-info/RECORD"))
+    rows = dict(line.split(",", 1) for line in wheel.read(record).decode().splitlines())
+    assert set(rows) == set(wheel.namelist())
+    assert [name for name, rest in rows.items() if name != record and not rest.startswith("sha256=")] == []
+
+
+def test_security_policy__says_how_to_report_and_when_to_expect_an_answer() -> None:
+    text = (CHECKOUT / "SECURITY.md").read_text(encoding="utf-8")
+    assert "privately" in text
+    assert "within three working days" in text

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pydantic
 import pytest
+from django.contrib.auth.models import User
 from django.utils.translation import gettext_lazy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +71,15 @@ class Receipt:
 
 class Model(pydantic.BaseModel):
     order: int
+
+
+class Page(pydantic.BaseModel):
+    since: datetime.date = pydantic.Field(alias="from")
+    items: list[Model]
+
+
+class Login(pydantic.BaseModel):
+    password: pydantic.SecretStr
 
 
 class Struct(msgspec.Struct):
@@ -143,25 +153,47 @@ BAD_PAYLOADS = [
     (
         {"tags": {"a", "b"}},
         "$.tags",
-        "payload: expected a value that JSON can hold, got set at $.tags.",
+        "payload: expected a value that JSON can hold, got set (pass a list) at $.tags.",
     ),
     (
         Receipt(order=1, extra={"b": [b"x"]}),
         "$.extra.b[0]",
-        "payload: expected a value that JSON can hold, got bytes at $.extra.b[0].",
+        (
+            "payload: expected a value that JSON can hold, got bytes (pass text, or the address of a file) "
+            "at $.extra.b[0]."
+        ),
     ),
     ({"kind": Receipt}, "$.kind", "payload: expected a value that JSON can hold, got type at $.kind."),
+    ({"kind": Model}, "$.kind", "payload: expected a value that JSON can hold, got ModelMetaclass at $.kind."),
     (
-        {"model": Model(order=1)},
-        "$.model",
-        "payload: expected a value that JSON can hold, got Model (give its model_dump(mode='json')) at $.model.",
+        {"customer": User(pk=7)},
+        "$.customer",
+        (
+            "payload: expected a value that JSON can hold, got User (pass its pk, and get the row in the task: it may "
+            "change until then) at $.customer."
+        ),
     ),
     (
-        [Struct(order=1)],
-        "$[0]",
-        "payload: expected a value that JSON can hold, got Struct (give msgspec.to_builtins() of it) at $[0].",
+        {"customers": User.objects.none()},
+        "$.customers",
+        (
+            "payload: expected a value that JSON can hold, got QuerySet (pass the pks: list(queryset.values_list('pk', "
+            "flat=True))) at $.customers."
+        ),
     ),
-    ({"when": [b"x"]}, "$.when[0]", "payload: expected a value that JSON can hold, got bytes at $.when[0]."),
+    (
+        {"login": Login(password=pydantic.SecretStr("swordfish"))},
+        "$.login",
+        (
+            "payload: expected a value that JSON can hold, got Login (pydantic hides the secret at $.password, so it "
+            "would be lost: give the field a serializer, or look the secret up in the task) at $.login."
+        ),
+    ),
+    (
+        {"when": [b"x"]},
+        "$.when[0]",
+        "payload: expected a value that JSON can hold, got bytes (pass text, or the address of a file) at $.when[0].",
+    ),
     (
         {"at": datetime.time(1, tzinfo=datetime.UTC)},
         "$.at",
@@ -260,3 +292,11 @@ def test_dataclass__is_written_as_the_object_of_what_it_is_made_with() -> None:
     }
     assert json.loads(payloads.encode(receipt, max_size=10_000)) == written
     assert json.loads(payloads.encode({"all": [receipt]}, max_size=10_000)) == {"all": [written]}
+
+
+def test_models_of_pydantic_and_msgspec__are_written_as_their_tasks_read_them() -> None:
+    page = Page.model_validate({"from": "2026-01-02", "items": [{"order": 1}]})
+    written = json.loads(payloads.encode({"page": page}, max_size=LIMIT))
+    assert written == {"page": {"from": "2026-01-02", "items": [{"order": 1}]}}
+    assert Page.model_validate(written["page"]) == page
+    assert json.loads(payloads.encode([Struct(order=1)], max_size=LIMIT)) == [{"order": 1}]

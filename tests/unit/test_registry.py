@@ -154,7 +154,12 @@ def a_function(payload: Any) -> None: ...
             InvalidTypeError,
             "@task(cron=...): expected a schedule like '0 4 * * *', or a list of them, got [].",
         ),
-        ({"backoff": 5}, InvalidTypeError, "@task(backoff=...): expected a timedelta or a callable, got 5."),
+        (
+            {"backoff": "5"},
+            InvalidTypeError,
+            "@task(backoff=...): expected a timedelta, a number of seconds or a callable, got '5'.",
+        ),
+        ({"backoff": -5}, InvalidJobError, "@task(backoff=...): expected a delay of zero or more, got -5."),
         ({"identifier": ""}, InvalidJobError, "@task: expected a task identifier of 1 to 128 characters, got ''."),
         (
             {"identifier": 5},
@@ -181,7 +186,8 @@ OPTIONS = "identifier, queue_name, max_attempts, job_key, job_key_mode, priority
         ("queue", "Did you mean 'queue_name'?"),
         ("max_retries", "Did you mean 'max_attempts'?"),
         ("name", "Did you mean 'identifier'?"),
-        ("bind", f"There are {OPTIONS}."),
+        ("bind", "A task that takes (payload, helpers) gets its job as helpers.job."),
+        ("x", f"There are {OPTIONS}."),
     ],
 )
 def test_an_unknown_option_is_refused__with_the_one_that_was_meant(name: str, way_out: str) -> None:
@@ -326,3 +332,35 @@ def test_a_task_tells_its_place() -> None:
     line = module_level.function.__code__.co_firstlineno
     assert module_level.place == f"{__name__}:module_level ({__file__}:{line})"
     assert repr(module_level) == f"<Task 'module_level': {__name__}:module_level>"
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("delay", "Did you mean add_job({...})?"),
+        ("apply_async", "Did you mean add_job({...}, run_at=..., queue_name=...)?"),
+        ("s", "Did you mean JobSpec(task, {...})? A chain is made by adding the next job at the end of the task."),
+        ("add_jbo", "Did you mean 'add_job'?"),
+        ("retry", "Did you mean 'raise RetryLater(seconds)'?"),
+    ],
+)
+def test_an_attribute_of_another_queue_s_tasks_is_answered_with_ours(name: str, way_out: str) -> None:
+    with pytest.raises(AttributeError) as refused:
+        getattr(module_level, name)
+    assert str(refused.value) == f"The task 'module_level' has no attribute {name!r}. {way_out}"
+
+
+def test_an_attribute_of_no_queue_is_missing_as_usual() -> None:
+    assert not hasattr(module_level, "zzzzzz")
+    with pytest.raises(AttributeError, match=r"^The task 'module_level' has no attribute '__wrapped_by__'\.$"):
+        module_level.__wrapped_by__  # type: ignore[attr-defined] # noqa: B018
+    assert copy.copy(module_level) is module_level
+
+
+def test_a_task_type_can_be_written_with_two_arguments_or_three() -> None:
+    assert Task[[int], None] != Task[[int], None, int]
+
+
+def test_backoff_may_be_a_number_of_seconds() -> None:
+    assert task(backoff=5)(a_function).backoff == timedelta(seconds=5)
+    assert task(backoff=0.5)(a_function).backoff == timedelta(seconds=0.5)

@@ -62,6 +62,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "worker_stopping",
         "worker_stopped",
         "worker_lost_lease",
+        "schema_refused",
         "listening_started",
         "listening_lost",
         "jobs_claimed",
@@ -82,6 +83,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "leftover_state_found",
         "results_refused",
         "claim_lost",
+        "tasks_unserved",
     }
 
 
@@ -98,20 +100,20 @@ def test_every_signal_can_be_sent_with_its_documented_arguments(name: str, caplo
 
 
 JOB_LINES = [
-    ("job_succeeded", {}, "INFO", "send_email #7 succeeded after 0.012 s (attempt 2 of 25)"),
+    ("job_succeeded", {}, "INFO", "send_email #7 succeeded after 12 ms (attempt 2 of 25)"),
     (
         "job_failed",
         {"error": ValueError("bad\nthing"), "retry_in": 7.4},
         "WARNING",
-        "send_email #7 failed after 0.012 s (attempt 2 of 25), next try in 7 s: ValueError: bad\\nthing",
+        "send_email #7 failed after 12 ms (attempt 2 of 25), next try in 7.4 s: ValueError: bad\\nthing",
     ),
     (
         "job_permanently_failed",
         {"error": KeyError()},
         "ERROR",
-        "send_email #7 permanently failed after 0.012 s (attempt 2 of 25): KeyError",
+        "send_email #7 permanently failed after 12 ms (attempt 2 of 25): KeyError",
     ),
-    ("job_interrupted", {"reason": "x"}, "WARNING", "send_email #7 interrupted after 0.012 s (attempt 2 of 25)"),
+    ("job_interrupted", {"reason": "x"}, "WARNING", "send_email #7 interrupted after 12 ms (attempt 2 of 25)"),
 ]
 
 
@@ -220,7 +222,7 @@ def test_a_logger_that_is_not_enabled_costs_nothing(caplog: pytest.LogCaptureFix
 )
 def test_names_cannot_forge_lines(identifier: str, shown: str, caplog: pytest.LogCaptureFixture) -> None:
     send("job_succeeded", job=make_job(task_identifier=identifier), duration=0.5)
-    assert caplog.records[0].getMessage() == f"{shown} #7 succeeded after 0.500 s (attempt 2 of 25)"
+    assert caplog.records[0].getMessage() == f"{shown} #7 succeeded after 500 ms (attempt 2 of 25)"
 
 
 @pytest.mark.parametrize("name", ["job_failed", "job_permanently_failed"])
@@ -234,6 +236,44 @@ def test_a_failed_job_s_record_has_the_exception__for_whoever_collects_them(
     assert record.exc_info[1] is error
     assert vars(record)["error"] == "ValueError: no"
     assert vars(record)["retry_in"] == (1.0 if name == "job_failed" else None)
+
+
+def test_a_record_s_message_is_a_template__and_the_values_are_its_arguments(
+    serve: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
+    for database in ("default", "eu"):
+        tell_all(database)
+        for number in (1, 2):
+            error = ValueError(f"no order {number}")
+            about = {"job": make_job(id=number), "duration": 0.1 * number, "database": database}
+            send("job_failed", **about, error=error, retry_in=1.0 * number)
+            send("job_permanently_failed", **about, error=error)
+    templates = {str(record.msg) for record in caplog.records}
+    assert len(templates) == 7, templates
+    assert "%s #%s failed after %s (attempt %s of %s), next try in %s: %s" in templates
+    assert "%s #%s permanently failed after %s (attempt %s of %s): %s" in templates
+    assert all(record.args for record in caplog.records)
+    serve("default", "eu")
+    send("job_succeeded", job=make_job(), duration=0.5, database="eu")
+    assert caplog.records[-1].msg == "[%s] %s #%s succeeded after %s (attempt %s of %s)"
+
+
+def test_a_retry_that_has_no_attempt_left_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    error = RetryLater(5, "rate limited")
+    send("job_permanently_failed", job=make_job(), duration=0.5, error=error)
+    (record,) = caplog.records
+    assert record.exc_info
+    assert record.exc_info[1] is error
+
+
+def test_durations_are_told_as_people_say_them(caplog: pytest.LogCaptureFixture) -> None:
+    send("job_failed", job=make_job(), duration=0.0004, error=ValueError("no"), retry_in=1096.6)
+    send("job_succeeded", job=make_job(), duration=7_500.0)
+    assert caplog.messages == [
+        "send_email #7 failed after 0.4 ms (attempt 2 of 25), next try in 18 min: ValueError: no",
+        "send_email #7 succeeded after 2 h 5 min (attempt 2 of 25)",
+    ]
 
 
 def test_a_retry_that_the_task_asked_for_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -286,11 +326,11 @@ def test_an_outage_has_one_line_for_each_part__and_one_when_it_is_over(caplog: p
     send("database_answered", worker_id="w", duration=14.25)
     tell_trouble(OperationalError("again"))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", "fetcher failed, next try in 0.250 s: AdminShutdown: terminated"),
-        ("WARNING", "heartbeat failed, next try in 0.250 s: AdminShutdown: terminated"),
-        ("WARNING", "worker w stopped listening, tries again in 0.250 s: AdminShutdown: terminated"),
-        ("INFO", "the database answers again after 14.250 s"),
-        ("WARNING", "fetcher failed, next try in 0.250 s: OperationalError: again"),
+        ("WARNING", "fetcher failed, next try in 250 ms: AdminShutdown: terminated"),
+        ("WARNING", "heartbeat failed, next try in 250 ms: AdminShutdown: terminated"),
+        ("WARNING", "worker w stopped listening, tries again in 250 ms: AdminShutdown: terminated"),
+        ("INFO", "the database answers again after 14 s"),
+        ("WARNING", "fetcher failed, next try in 250 ms: OperationalError: again"),
     ]
 
 
@@ -331,6 +371,15 @@ def test_dead_workers_are_told_with_their_jobs__if_they_had_any(caplog: pytest.L
     ]
 
 
+def test_tasks_without_a_worker_are_told__with_the_name_that_was_probably_meant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    send("tasks_unserved", worker_id="w", database="default", identifiers=("send_recipt", "zzz"))
+    assert caplog.messages == [
+        "jobs wait for tasks that no live worker has: send_recipt (Did you mean 'send_receipt'?), zzz"
+    ]
+
+
 def test_crontab_items_are_told_by_name__never_with_their_payload(caplog: pytest.LogCaptureFixture) -> None:
     items = parse_crontab('0 4 * * * report {"password": "swordfish"}\n@daily tidy ?id=evening {}')
     send("cron_started", worker_id="w", items=items)
@@ -340,7 +389,7 @@ def test_crontab_items_are_told_by_name__never_with_their_payload(caplog: pytest
 
 def test_an_argument_that_is_not_sent_leaves_a_gap__not_an_error(caplog: pytest.LogCaptureFixture) -> None:
     send("database_trouble", error=OSError("gone"), name="a name that a log record has already")
-    assert caplog.messages == ["? failed, next try in ? s: OSError: gone"]
+    assert caplog.messages == ["? failed, next try in ?: OSError: gone"]
 
 
 def test_connecting_twice_does_not_double_the_lines(caplog: pytest.LogCaptureFixture) -> None:

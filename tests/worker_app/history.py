@@ -24,20 +24,22 @@ create table if not exists fault_history.event (
     attempt int,
     pid int not null,
     note text,
+    worker_id text,
     at timestamptz not null default clock_timestamp(),
     token uuid unique
 )"""
 
 # A server may die after the commit and before its answer: what is written again is the same event.
-INSERT = """insert into fault_history.event (kind, job_id, attempt, pid, note, token)
-values (%s, %s, %s, %s, %s, %s) on conflict (token) do nothing"""
+INSERT = """insert into fault_history.event (kind, job_id, attempt, worker_id, pid, note, token)
+values (%s, %s, %s, %s, %s, %s, %s) on conflict (token) do nothing"""
 
 _here = threading.local()
 
 
 def tell(kind: str, job: Any = None, note: str | None = None) -> None:
     """Write an event down; a server that is away is waited for, as the history has to be complete."""
-    values = (kind, getattr(job, "id", None), getattr(job, "attempts", None), os.getpid(), note, uuid4())
+    about_the_job = (getattr(job, name, None) for name in ("id", "attempts", "locked_by"))
+    values = (kind, *about_the_job, os.getpid(), note, uuid4())
     while True:
         try:
             _connection().execute(INSERT, values)

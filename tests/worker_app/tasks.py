@@ -7,6 +7,8 @@ import atexit
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -34,8 +36,22 @@ def quick(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def lists(payload: list[Any], helpers: Helpers) -> None:
+    """Tells each item of its payload."""
+    with history.told(helpers.job):
+        for item in payload:
+            history.tell("item", helpers.job, str(item))
+
+
+@task
 def quiet(payload: Any) -> None:
     """Tells nothing: for jobs by the thousand."""
+
+
+@task
+def brief(payload: Any) -> None:
+    """Tells nothing either, and takes some milliseconds."""
+    _never.wait(0.005)
 
 
 @task
@@ -197,6 +213,14 @@ def uses_the_orm_connection(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def keeps_its_connection(payload: Any, helpers: Helpers) -> None:
+    """Uses Django's connection, and goes on while it has it."""
+    with connection.cursor() as cursor:
+        cursor.execute("select 1")
+        until(payload, helpers)
+
+
+@task
 def leaves_a_transaction_open(payload: Any, helpers: Helpers) -> None:
     with connection.cursor() as cursor:
         cursor.execute("begin")
@@ -215,6 +239,13 @@ async def forbidden_async() -> list[str]:
 
 def forbidden_wrongly() -> list[str]:
     raise SystemExit("a callable that wants to end the worker")
+
+
+def forbidden_by_a_fork(forks: list[int] = []) -> list[str]:  # noqa: B006 - it is to be remembered
+    """Makes a process at the first claim that returns, too."""
+    if not forks:
+        forks.append(os.fork())
+    return []
 
 
 @task
@@ -260,3 +291,16 @@ def has_a_child(payload: Any, helpers: Helpers) -> None:
     history.tell("child", helpers.job, str(child.pid))
     child.join()
     history.tell("child ended", helpers.job, str(child.exitcode))
+
+
+@task
+def uses_processes(payload: Any, helpers: Helpers) -> None:
+    """Has processes of every kind do something, and uses its own connections afterwards."""
+    with history.told(helpers.job):
+        for method in ("fork", "spawn"):
+            with multiprocessing.get_context(method).Pool(1) as pool:
+                assert pool.apply(abs, (-1,)) == 1
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        helpers.query("select 1")
+        with connection.cursor() as cursor:
+            cursor.execute("select 1")

@@ -154,7 +154,12 @@ class DetailPage(ListingPage):
         return facts
 
     def _attempts(self, job: job_detail.JobDetail) -> str:
-        # A job that its task gave up has as many attempts as it may have, however often it ran.
+        # A job that its task gave up has as many attempts as it may have, however often it ran; our worker notes it.
+        if job.attempts_made < job.attempts:
+            return _("%(number)s of %(most)s, then given up") % {
+                "number": job.attempts_made,
+                "most": job.max_attempts,
+            }
         if job.state is State.FAILED and failures.was_given_up(job.last_error):
             return _("none left of %(most)s") % {"most": job.max_attempts}
         return _("%(number)s of %(most)s") % {"number": job.attempts, "most": job.max_attempts}

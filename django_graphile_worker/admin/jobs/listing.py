@@ -182,7 +182,7 @@ class ListingPage(Page):
             queue=row.queue_name,
             queue_url=self.url(request, "job", q=str(chips.Chip("queue", row.queue_name or "?"))),
             priority=row.priority,
-            attempts=f"{row.attempts}/{row.max_attempts}",
+            attempts=f"{row.attempts_made}/{row.max_attempts}",
             when=moments.moment(row.moment),
             key=row.key,
             flags=flags_of(row.flags_text),

@@ -10,11 +10,19 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.management.color import no_style
 from django.db import OperationalError
 
+from django_graphile_worker.checks.databases import check_psycopg, told
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Verb
-from django_graphile_worker.management.operator.verbs import BY_NAME, VERBS
+
+try:
+    from django_graphile_worker.management.operator.verbs import BY_NAME, VERBS
+except ModuleNotFoundError as error:
+    if error.name != "psycopg":
+        raise
+    # Django loads the module before it could catch a CommandError.
+    raise SystemExit(f"CommandError: {told(check_psycopg())}") from None
 
 
 class HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -58,12 +66,15 @@ class Command(BaseCommand):
             parser.add_argument(*flags, default=absent, help=absent, **kwargs)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if problems := check_psycopg():
+            raise CommandError(told(problems))
         is_colored = options["force_color"] or (self.stdout.isatty() and not os.environ.get("NO_COLOR"))
         desk = Desk(
             out=self.stdout,
             err=self.stderr,
             style=self.style if is_colored and not options["no_color"] else no_style(),
             using=options.get("database"),
+            installation=options.get("installation"),
             is_json=options.get("json", False),
             owns_process=self._called_from_command_line,
         )
@@ -77,6 +88,9 @@ class Command(BaseCommand):
 
 def _add_usual_options(parser: CommandParser) -> None:
     parser.add_argument("--database", metavar="ALIAS", help="The queue's database (default: as add_job chooses it).")
+    parser.add_argument(
+        "--installation", metavar="ALIAS", help="The queue's installation, where GRAPHILE_WORKER names several."
+    )
     parser.add_argument("--json", action="store_true", help="Write JSON, for programs.")
 
 

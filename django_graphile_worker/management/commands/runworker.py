@@ -2,17 +2,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_graphile_worker.collector import objects_that_stay
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.management.options import add_worker_arguments, settings_from
+from django_graphile_worker.management.options import add_worker_arguments, overrides_from, settings_from
 from django_graphile_worker.management.plan import RELOADER_PIPE, Plan
-from django_graphile_worker.routing import queue_aliases
-from django_graphile_worker.worker.headstart import head_start
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.stopping import StopState
@@ -55,14 +53,19 @@ class Command(BaseCommand):
 
     def _plan(self, options: dict[str, Any]) -> Plan:
         settings = settings_from(options)
+        processes = 1 if options["reload"] else settings.processes
         return Plan(
-            settings=settings.replace(processes=1) if options["reload"] else settings,
+            settings=settings.replace(processes=processes),
+            overrides=overrides_from(options) | {"processes": processes},
             databases=tuple(options.get("databases") or ()),
+            installations=tuple(options.get("installations") or ()),
             also_forbidden=tuple(options.get("forbidden_flags") or ()),
             once=bool(options["once"]),
             with_cron=not options["no_cron"],
             verbosity=int(options["verbosity"]),
             is_colored=self._is_colored(options),
+            waits=not options["no_wait"],
+            health_file=options["health_file"],
         )
 
     def _is_colored(self, options: dict[str, Any]) -> bool:
@@ -71,19 +74,26 @@ class Command(BaseCommand):
         return self.stderr.isatty() and not options.get("no_color") and not os.environ.get("NO_COLOR")
 
     def _run(self, plan: Plan, stop: StopState | None = None) -> int:
+        # Not at the top: without psycopg 3 the system checks, which come before this, say so.
+        import psycopg
+
         try:
             return self._launch(plan, stop)
         except GraphileWorkerError as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(str(error), returncode=error.exit_code) from error
         except psycopg.Error as error:
             from django_graphile_worker.worker.trouble import in_a_sentence
 
             raise CommandError(in_a_sentence(error)) from error
 
     def _launch(self, plan: Plan, stop: StopState | None) -> int:
+        from django_graphile_worker.worker.headstart import head_start
+
         is_alone = plan.settings.processes == 1
-        aliases = queue_aliases(plan.databases, argument="--database")
-        with head_start(aliases if is_alone else (), plan.settings):
+        places = plan.places()
+        with ExitStack() as connections_ahead:
+            for place in places if is_alone else ():
+                connections_ahead.enter_context(head_start([place.using], place.settings))
             # Here, and not at the top: the server gets ready while Python loads the rest of the worker, for 15 ms.
             with objects_that_stay():
                 from django_graphile_worker.management import launch

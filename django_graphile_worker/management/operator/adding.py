@@ -5,11 +5,14 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from django_graphile_worker import api, registry
+from django_graphile_worker.api.adding import told_names
+from django_graphile_worker.api.queue import open_queue
 from django_graphile_worker.jobs import Job, JobKeyMode
 from django_graphile_worker.management.operator import values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.telling import job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql.ledger import refuse_breaking_migration
 
 
 class Add(Verb):
@@ -45,14 +48,21 @@ class Add(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         name = options["task"]
         known = registry.tasks.get(name)
+        self._refuse_newer_schema(desk)
+        # Said below, to the person who asked, and not in the log as well.
+        told_names.add(name)
         job = self._add(desk, options)
         if known is None:
             hint = values.did_you_mean(name, registry.tasks.identifiers())
-            desk.note(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
+            desk.warn(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
         if desk.is_json:
             desk.dump(job_as_dict(job))
             return
         desk.say(desk.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, desk.now())}"))
+
+    def _refuse_newer_schema(self, desk: Desk) -> None:
+        with open_queue(**desk.place) as queue:
+            refuse_breaking_migration(queue.cursor, schema=queue.schema)
 
     def _add(self, desk: Desk, options: Options) -> Job:
         return api.add_job(
@@ -65,7 +75,7 @@ class Add(Verb):
             job_key_mode=options["key_mode"],
             priority=options["priority"],
             flags=options["flag"],
-            using=desk.using,
+            **desk.place,
         )
 
 

@@ -11,7 +11,7 @@ from django_graphile_worker import api
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import values
 from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.telling import job_as_dict, job_line
+from django_graphile_worker.management.operator.telling import counted, job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection import search
 
@@ -49,7 +49,8 @@ class ChangeByIds(Verb):
             states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
         whys = [f"#{job_id} {_why_left(states.get(job_id))}" for job_id in left]
         count = len(job_ids) - len(left)
-        return f"Expected {len(job_ids)} jobs that wait, got {count}: {'; '.join(whys)}."
+        wait = "that waits" if len(job_ids) == 1 else "that wait"
+        return f"Expected {counted(len(job_ids), 'job')} {wait}, got {count or 'none'}: {'; '.join(whys)}."
 
 
 def _why_left(state: str | None) -> str:
@@ -68,7 +69,7 @@ class Complete(ChangeByIds):
     done = "Completed"
 
     def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
-        return api.complete_jobs(job_ids, using=desk.using)
+        return api.complete_jobs(job_ids, **desk.place)
 
 
 class Fail(ChangeByIds):
@@ -83,7 +84,7 @@ class Fail(ChangeByIds):
         parser.add_argument("--reason", metavar="TEXT", help="What to write into last_error.")
 
     def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
-        return api.permanently_fail_jobs(job_ids, options["reason"], using=desk.using)
+        return api.permanently_fail_jobs(job_ids, options["reason"], **desk.place)
 
 
 class Reschedule(ChangeByIds):
@@ -109,10 +110,10 @@ class Reschedule(ChangeByIds):
         changes = {name: options[name] for name in ("run_at", "priority", "attempts", "max_attempts")}
         if all(value is None for value in changes.values()):
             raise CommandError("Expected --run-at, --priority, --attempts or --max-attempts, got none of them.")
-        jobs = api.reschedule_jobs(job_ids, **changes, using=desk.using)
+        jobs = api.reschedule_jobs(job_ids, **changes, **desk.place)
         spent = [f"#{job.id}" for job in jobs if job.attempts >= job.max_attempts]
         if spent:
-            desk.note(f"{', '.join(spent)} will still not run: no attempts left. --attempts 0 gives them back.")
+            desk.warn(f"{', '.join(spent)} will still not run: no attempts left. --attempts 0 gives them back.")
         return jobs
 
 
@@ -126,7 +127,7 @@ class Remove(Verb):
         parser.add_argument("job_keys", nargs="+", metavar="KEY", help="Keys of jobs.")
 
     def run(self, desk: Desk, options: Options) -> None:
-        found = {key: api.remove_job(key, using=desk.using) for key in dict.fromkeys(options["job_keys"])}
+        found = {key: api.remove_job(key, **desk.place) for key in dict.fromkeys(options["job_keys"])}
         jobs = [job for job in found.values() if job is not None]
         if desk.is_json:
             desk.dump([job_as_dict(job) for job in jobs])
@@ -142,4 +143,4 @@ class Remove(Verb):
             desk.say(desk.style.SUCCESS(f"Removed {job_line(job, now)}"))
             # A row that comes back without its key is still there, in its worker's hands.
             if job.key is None:
-                desk.note(f"#{job.id} is running and goes on to its end; it has lost its key, and is not retried.")
+                desk.warn(f"#{job.id} is running and goes on to its end; it has lost its key, and is not retried.")

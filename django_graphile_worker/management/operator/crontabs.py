@@ -1,4 +1,4 @@
-"""Recurring tasks: ``crontab``."""
+"""Recurring tasks: ``crontab``, with which they are paused and resumed, too."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import conf
+from django_graphile_worker.api.queue import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.crontab.phrases import format_phrase
 from django_graphile_worker.logs import shown
@@ -17,8 +18,9 @@ from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
+from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedule import collect
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql import crontabs, pausing
 from django_graphile_worker.sql.crontabs import KnownCrontab
 
 DEFAULT_TIMES = 5
@@ -31,9 +33,10 @@ class Crontab(Verb):
     description = (
         "Lists the items of CRONTAB, of CRONTAB_FILE and of @task(cron=...): what their pattern means, the time zone "
         "it is meant in, the next times (in the current time zone) and the last one that was fired. Items that the "
-        "database remembers and this project does not have come last."
+        "database remembers and this project does not have come last. With --pause or --resume it changes one item, "
+        "for all workers, Node's too: a paused item is not fired, and what it missed is not made up when it is resumed."
     )
-    examples = ("", "--next 20", "--crontab deploy/crontab --json")
+    examples = ("", "--next 20", "--crontab deploy/crontab --json", "--pause send_report", "--resume send_report")
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -47,13 +50,24 @@ class Crontab(Verb):
             "--crontab", type=existing_file, dest="crontab_file", metavar="FILE", help="Instead of CRONTAB_FILE."
         )
 
+        change = parser.add_mutually_exclusive_group()
+        change.add_argument("--pause", metavar="ITEM", help="Do not fire this item until it is resumed.")
+        change.add_argument("--resume", metavar="ITEM", help="Fire this item again, from now on.")
+
     def run(self, desk: Desk, options: Options) -> None:
-        settings = conf.current()
+        if options["pause"] is not None or options["resume"] is not None:
+            _change(desk, options["pause"], options["resume"])
+        else:
+            self._list(desk, options)
+
+    def _list(self, desk: Desk, options: Options) -> None:
+        place = place_of(**desk.place)
+        settings = place.settings
         if options["crontab_file"] is not None:
             settings = settings.replace(crontab_file=options["crontab_file"])
-        items = collect(settings)
+        items = collect(settings, with_tasks=place.installation == conf.DEFAULT)
         with desk.reading() as (cursor, schema, now):
-            known = crontabs.known_crontabs(cursor, schema=schema)
+            known = pausing.known_items(cursor, schema=schema)
         strangers = [known[name] for name in sorted(set(known) - {item.name for item in items})]
         if desk.is_json:
             desk.dump(_as_dict(items, known, strangers, now, options["next"]))
@@ -76,16 +90,35 @@ class Crontab(Verb):
         desk.say("\n\n".join(blocks))
 
 
+def _change(desk: Desk, paused: str | None, resumed: str | None) -> None:
+    name, change = (paused, pausing.pause) if paused is not None else (resumed or "", pausing.resume)
+    with open_queue(**desk.place) as queue:
+        was_changed = change(queue.cursor, name, schema=queue.schema)
+        known = crontabs.known_crontabs(queue.cursor, schema=queue.schema)
+    if name not in known:
+        raise CommandError(
+            f"Expected an item that a worker has made known, got {name!r}.{values.did_you_mean(name, known)}"
+        )
+    state = "paused" if paused is not None else "fired again, from now on"
+    if desk.is_json:
+        desk.dump({"identifier": name, "is_paused": known[name].is_paused, "was_changed": was_changed})
+    elif was_changed:
+        desk.say(desk.style.SUCCESS(f"{shown(name)} is {state}."))
+    else:
+        desk.note(f"{shown(name)} was paused already." if paused is not None else f"{shown(name)} was not paused.")
+
+
 def _block(desk: Desk, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
     pattern = item.match if isinstance(item.match, str) else "a function"
-    coming = [times.both(moment, now) for moment in upcoming(item, now, count)]
+    coming = [] if _is_paused(known) else [times.both(moment, now) for moment in upcoming(item, now, count)]
+    following = f"paused; --resume {shown(item.name)} has it fired again" if _is_paused(known) else "not soon"
     pairs: list[tuple[str, tables.Cell | str]] = [
         ("task", item.task),
         ("pattern", pattern),
         ("means", describe(item)),
         *_unusual(item),
         ("last", _last(known, now)),
-        ("next", coming[0] if coming else "not soon"),
+        ("next", coming[0] if coming else following),
         *(("", moment) for moment in coming[1:]),
     ]
     return f"{desk.style.MIGRATE_HEADING(shown(item.name))}\n{tables.facts(pairs, indent='  ')}"
@@ -102,9 +135,15 @@ def _unusual(item: CronItem) -> list[tuple[str, tables.Cell | str]]:
     return pairs
 
 
+def _is_paused(known: KnownCrontab | None) -> bool:
+    return known is not None and known.is_paused
+
+
 def _last(known: KnownCrontab | None, now: datetime) -> str:
     if known is None:
         return "unknown to the database: no worker has had it yet"
+    if known.last_execution is None and known.is_paused:
+        return "not known any more"
     if known.last_execution is None:
         return f"never, known since {times.both(known.known_since, now)}"
     return times.both(known.last_execution, now)
@@ -138,5 +177,6 @@ def _item_as_dict(item: CronItem, known: KnownCrontab | None, now: datetime, cou
         "backfill_seconds": item.period.total_seconds(),
         "known_since": known.known_since if known else None,
         "last_execution": known.last_execution if known else None,
-        "next": [moment.astimezone(UTC) for moment in upcoming(item, now, count)],
+        "is_paused": _is_paused(known),
+        "next": [] if _is_paused(known) else [moment.astimezone(UTC) for moment in upcoming(item, now, count)],
     }

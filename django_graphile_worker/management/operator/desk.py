@@ -18,6 +18,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.api.queue import open_queue
 from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.operator import tables, times
+from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import guard
@@ -42,16 +43,31 @@ class Desk:
     err: OutputWrapper
     style: Style
     using: str | None
+    installation: str | None = None
     is_json: bool = False
     # Called from the command line, not by code that goes on afterwards?
     owns_process: bool = False
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Which queue it is about, as the functions of the API take it."""
+        return {"using": self.using, "installation": self.installation}
+
+    @property
+    def settings(self) -> conf.Settings:
+        """Those of the queue that it is about."""
+        return place_of(self.using, self.installation).settings
 
     def say(self, text: str) -> None:
         self.out.write(text)
 
     def note(self, text: str) -> None:
         """Something that is no part of the result: pipes and ``--json`` stay clean."""
-        self.err.write(self.style.NOTICE(escaped(text)), style_func=str)
+        self.err.write(escaped(text), style_func=str)
+
+    def warn(self, text: str) -> None:
+        """A note that something may not be as it was meant."""
+        self.err.write(self.style.WARNING(escaped(text)), style_func=str)
 
     def dump(self, value: Any) -> None:
         self.out.write(json.dumps(value, indent=2, default=_as_json))
@@ -66,14 +82,14 @@ class Desk:
 
     def now(self) -> datetime:
         """The database's time; also for roles that may add jobs and see none."""
-        with open_queue(self.using) as queue:
+        with open_queue(self.using, self.installation) as queue:
             return crontabs.database_now(queue.cursor)
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """Look at the queue: for a limited time, and not with eyes that see nothing."""
         seconds = conf.current().admin_statement_timeout
-        with open_queue(self.using) as queue:
+        with open_queue(self.using, self.installation) as queue:
             queue.refuse_blindness()
             try:
                 with transaction.atomic(using=queue.alias):

@@ -22,7 +22,7 @@ DEFAULT_LIMIT = 50
 
 
 def has_beaten_lately(holder: Holder) -> bool:
-    return holder.has_beaten_within(conf.current().worker_timeout)
+    return holder.is_alive(conf.current().worker_timeout)
 
 
 def worker_state(holder: Holder) -> str:
@@ -103,7 +103,12 @@ def _held(holder: Holder) -> str:
 
 def _state_cell(holder: Holder, style: Style) -> Cell:
     state = worker_state(holder)
-    paints = {"alive": style.SUCCESS, "silent": style.ERROR, "stopping": style.WARNING, "unregistered": style.NOTICE}
+    paints = {
+        "alive": style.SUCCESS,
+        "silent": style.ERROR,
+        "stopping": style.WARNING,
+        "unregistered": style.MIGRATE_LABEL,
+    }
     return Cell(state, paints[state])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.core.management.base import CommandParser
 
-from django_graphile_worker import conf
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql import grants
@@ -28,7 +27,7 @@ class Grants(Verb):
         )
 
     def run(self, desk: Desk, options: Options) -> None:
-        text = grants.script(options["kind"], options["role"], schema=conf.current().schema)
+        text = grants.script(options["kind"], options["role"], schema=desk.settings.schema)
         if desk.is_json:
             desk.dump({"role": options["role"], "kind": options["kind"], "sql": text})
         else:

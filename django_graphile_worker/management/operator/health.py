@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -12,59 +12,20 @@ from django.core.management.base import CommandError, CommandParser
 from django_graphile_worker.crontab.phrases import format_phrase
 from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.fleet import running_jobs, worker_state
+from django_graphile_worker.management.operator.status import CAP, RECENT, Status, read_status
 from django_graphile_worker.management.operator.tables import Cell
+from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count
-from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.holders import Holder, holders
+from django_graphile_worker.sql.inspection.criteria import State
 
 # Above this share of the NOTIFY queue something is wrong: it is mostly empty.
 FULL_NOTIFY_QUEUE = 0.1
 DEFAULT_AGE = timedelta(minutes=5)
-# Nobody acts differently on eleven thousand than on ten.
-CAP = 10_000
+DEFAULT_WATCH = 2.0
+CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """The queue at one moment."""
-
-    now: datetime
-    counts: dict[State, Count]
-    earliest: dict[State, datetime | None]
-    holders: Sequence[Holder]
-    # How full the server's queue of notifications is, from 0 to 1.
-    notify_queue_usage: float = 0.0
-
-    @property
-    def waiting_seconds(self) -> float:
-        """How long the oldest ready job has been due."""
-        due = self.earliest[State.READY]
-        return 0.0 if due is None else max(0.0, (times.aware(self.now) - times.aware(due)).total_seconds())
-
-    def workers(self, *states: str) -> list[Holder]:
-        return [holder for holder in self.holders if worker_state(holder) in states]
-
-    @property
-    def listeners(self) -> int:
-        return sum(holder.metadata.get("is_listening") is True for holder in self.workers("alive", "stopping"))
-
-    @property
-    def running(self) -> int:
-        return sum(len(running_jobs(holder)) for holder in self.workers("alive", "stopping"))
-
-
-def read_status(desk: Desk) -> Status:
-    with desk.reading() as (cursor, schema, now):
-        return Status(
-            now=now,
-            counts=counts.count_states(cursor, Criteria(), schema=schema, most=CAP),
-            earliest={state: counts.earliest(cursor, state, schema=schema) for state in STATES},
-            holders=holders(cursor, schema=schema),
-            notify_queue_usage=overview.notify_queue_usage(cursor),
-        )
+pause = time.sleep
 
 
 class ShowStatus(Verb):
@@ -72,14 +33,22 @@ class ShowStatus(Verb):
     aliases = ("stats",)
     summary = "Show the queue on one screen; with --check, tell by the exit code whether it is well."
     description = (
-        f"Counts jobs by state (up to {CAP:,} each), and workers. With --check it fails, and says why, when "
-        "fewer workers are alive than --min-workers, when a job has been ready for longer than --max-age, when "
-        "more jobs than --max-failed have failed for good, or when a silent worker still holds jobs."
+        f"Counts jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check "
+        "it fails, and names the job, when fewer workers are alive than --min-workers, when a job has been ready for "
+        "longer than --max-age, when more jobs than --max-failed have failed for good, when a silent worker still "
+        "holds jobs, or when another program has changed the schema so that this one cannot work on it. "
+        "This is about the whole queue: whether one worker process lives, runworker --health-file tells."
     )
-    examples = ("", "--check", "--check --max-age 15m --max-failed 100 --min-workers 2", "--json")
+    examples = ("", "--watch", "--check --max-age 15m --max-failed 100 --min-workers 2", "--check --task billing:send")
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="Exit with 1 when the queue is not well.")
+        parser.add_argument(
+            "--task",
+            action="append",
+            metavar="TASK",
+            help="Look only at jobs of this task identifier; may be given several times.",
+        )
         parser.add_argument(
             "--max-age",
             type=values.period,
@@ -100,9 +69,23 @@ class ShowStatus(Verb):
             metavar="N",
             help="With --check: how many jobs may have failed for good (default: any number).",
         )
+        parser.add_argument(
+            "--watch",
+            nargs="?",
+            type=values.seconds,
+            const=DEFAULT_WATCH,
+            metavar="SECONDS",
+            help=f"Show it again and again, until Ctrl-C (default: every {DEFAULT_WATCH:g} seconds).",
+        )
 
     def run(self, desk: Desk, options: Options) -> None:
-        status = read_status(desk)
+        tasks = tuple(options["task"] or ())
+        if options["watch"] is not None:
+            if options["check"] or desk.is_json:
+                raise CommandError("--watch: expected a screen to look at, got --check or --json as well.")
+            _watch(desk, tasks, options["watch"])
+            return
+        status = read_status(desk, tasks)
         problems = find_problems(status, options)
         if desk.is_json:
             desk.dump(_as_dict(status, problems))
@@ -112,25 +95,44 @@ class ShowStatus(Verb):
             raise CommandError(f"Expected a healthy queue, got: {'; '.join(problems)}.")
 
 
+def _watch(desk: Desk, tasks: tuple[str, ...], seconds: float) -> None:
+    try:
+        while True:
+            text = _as_text(desk, read_status(desk, tasks))
+            desk.say(f"{CLEAR_SCREEN}{text}" if desk.out.isatty() else f"{text}\n")
+            desk.out.flush()
+            pause(seconds)
+    except KeyboardInterrupt:
+        desk.say("")
+
+
 def find_problems(status: Status, options: Options) -> list[str]:
     """What is wrong, in words."""
-    problems = []
+    problems = [] if status.schema_problem is None else [f"the schema: {status.schema_problem.rstrip('.')}"]
     alive, wanted = len(status.workers("alive")), options["min_workers"]
     if alive < wanted:
-        problems.append(f"{alive} workers alive instead of {wanted}")
+        problems.append(f"{counted(alive, 'worker')} alive instead of {wanted}")
     if status.waiting_seconds > options["max_age"].total_seconds():
-        waited, allowed = times.span(status.waiting_seconds), format_phrase(options["max_age"])
-        problems.append(f"a job has been ready for {waited}, longer than {allowed}")
+        problems.append(f"{_oldest(status)}, longer than {format_phrase(options['max_age'])}")
     failed, allowed_failures = status.counts[State.FAILED].number, options["max_failed"]
     if allowed_failures is not None and failed > allowed_failures:
-        problems.append(f"{_shown(status.counts[State.FAILED])} permanently failed jobs, more than {allowed_failures}")
+        noun = "permanently failed job" if failed == 1 else "permanently failed jobs"
+        problems.append(f"{_shown(status.counts[State.FAILED])} {noun}, more than {allowed_failures}")
     holding = [holder for holder in status.workers("silent") if holder.jobs or holder.queues]
     if holding:
-        problems.append(f"{len(holding)} silent workers hold jobs (sweep takes them back)")
+        holds = "holds" if len(holding) == 1 else "hold"
+        problems.append(f"{counted(len(holding), 'silent worker')} {holds} jobs (sweep takes them back)")
     if status.notify_queue_usage > FULL_NOTIFY_QUEUE:
         share = f"{status.notify_queue_usage:.0%}"
         problems.append(f"the server's NOTIFY queue is {share} full (a session listens in a long transaction)")
     return problems
+
+
+def _oldest(status: Status) -> str:
+    job = status.oldest_ready
+    assert job is not None
+    why = " (no live worker has this task)" if job.task_identifier in {name for name, _ in status.unserved} else ""
+    return f"{job.task_identifier} #{job.id} has been ready for {times.span(status.waiting_seconds)}{why}"
 
 
 def _shown(count: Count) -> str:
@@ -143,20 +145,37 @@ def _as_text(desk: Desk, status: Status) -> str:
     ready, scheduled, running, retrying, failed = (_shown(found[state]) for state in _ORDER)
     oldest = f", the oldest for {times.span(status.waiting_seconds)}" if found[State.READY].number else ""
     following = status.earliest[State.SCHEDULED]
-    return tables.facts(
-        [
-            ("ready", f"{ready}{oldest}"),
-            ("scheduled", f"{scheduled}{f', the next {times.both(following, status.now)}' if following else ''}"),
-            ("running", f"{running} held by workers; {status.running} say they run"),
-            ("retrying", Cell(retrying, style.WARNING if found[State.RETRYING].number else None)),
-            ("permanently failed", Cell(failed, style.ERROR if found[State.FAILED].number else None)),
-            ("workers alive", Cell(str(alive), style.SUCCESS if alive else style.ERROR)),
-            ("workers listening", str(status.listeners)),
-            ("workers stopping", str(len(status.workers("stopping")))),
-            ("workers silent", Cell(str(silent), style.ERROR if silent else None)),
-            ("other holders", str(len(status.workers("unregistered")))),
-        ]
-    )
+    pairs: list[tuple[str, Cell | str]] = [
+        ("ready", f"{ready}{oldest}"),
+        ("scheduled", f"{scheduled}{f', the next {times.both(following, status.now)}' if following else ''}"),
+        ("running", f"{running} held by workers; {status.running} say they run"),
+        ("retrying", Cell(retrying, style.WARNING if found[State.RETRYING].number else None)),
+        ("permanently failed", Cell(failed, style.ERROR if found[State.FAILED].number else None)),
+        ("last 5 minutes", _throughput(status)),
+        ("workers alive", Cell(str(alive), style.SUCCESS if alive else style.ERROR)),
+        ("workers listening", str(status.listeners)),
+        ("workers stopping", str(len(status.workers("stopping")))),
+        ("workers silent", Cell(str(silent), style.ERROR if silent else None)),
+        ("other holders", str(len(status.workers("unregistered")))),
+    ]
+    if status.schema_problem is not None:
+        pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
+    if len(status.timeouts) > 1:
+        # Each is judged by its own. Mostly somebody has forgotten some of them.
+        pairs.append(("worker timeouts", Cell(", ".join(f"{each:g} s" for each in status.timeouts), style.WARNING)))
+    if status.unserved:
+        pairs.append(("no worker has", Cell(_unserved(status), style.WARNING)))
+    return tables.facts(pairs)
+
+
+def _throughput(status: Status) -> str:
+    each_minute = status.succeeded / RECENT
+    failed = f", {status.failed} failed" if status.failed else ""
+    return f"{status.succeeded} succeeded ({each_minute:.0f} a minute){failed}"
+
+
+def _unserved(status: Status) -> str:
+    return ", ".join(f"{task.identifier} (#{task.job_id} waits for it)" for task in status.unserved)
 
 
 _ORDER = (State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
@@ -168,6 +187,7 @@ def _as_dict(status: Status, problems: Sequence[str]) -> dict[str, Any]:
         "healthy": not problems,
         "problems": list(problems),
         "oldest_ready_seconds": status.waiting_seconds,
+        "oldest_ready_job": status.oldest_ready and status.oldest_ready._asdict(),
         "jobs": {
             state.value: {
                 "count": status.counts[state].number,
@@ -176,8 +196,11 @@ def _as_dict(status: Status, problems: Sequence[str]) -> dict[str, Any]:
             }
             for state in _ORDER
         },
+        "recent": {"minutes": RECENT, "succeeded": status.succeeded, "failed": status.failed},
         "workers": {
             **{state: len(status.workers(state)) for state in ("alive", "stopping", "silent", "unregistered")},
             "listening": status.listeners,
+            "timeouts": status.timeouts,
         },
+        "tasks_without_worker": [task._asdict() for task in status.unserved],
     }

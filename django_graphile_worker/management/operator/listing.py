@@ -9,7 +9,6 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.core.management.color import Style
 
-from django_graphile_worker import conf
 from django_graphile_worker.logs import escaped
 from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
@@ -23,6 +22,8 @@ from django_graphile_worker.sql.inspection.search import JobRow
 from django_graphile_worker.sql.jobs import flags_from
 
 DEFAULT_LIMIT = 50
+# Where times fit in twice: as a date, and from now.
+WIDE = 120
 NO_JOBS = search.Listed([], has_more=False, is_cut_off=False)
 
 
@@ -57,7 +58,9 @@ class Jobs(Verb):
         if desk.is_json:
             desk.dump([_line_as_dict(job) for job in listed.rows])
         elif listed.rows:
-            desk.table(_COLUMNS, [_row(job, now, desk.style) for job in listed.rows])
+            is_narrow = desk.width is not None and desk.width < WIDE
+            columns, row = (_NARROW_COLUMNS, _narrow_row) if is_narrow else (_COLUMNS, _row)
+            desk.table(columns, [row(job, now, desk.style) for job in listed.rows])
         else:
             desk.note("No jobs.")
         if listed.has_more:
@@ -79,6 +82,18 @@ _COLUMNS = (
 )
 
 
+# A narrow terminal has room for what matters most; show has the rest.
+_NARROW_COLUMNS = (
+    Column("ID", is_number=True),
+    Column("STATE"),
+    Column("TASK", gives_way=True),
+    Column("QUEUE", gives_way=True),
+    Column("WHEN"),
+    Column("TRIED", is_number=True),
+    Column("ERROR", gives_way=True),
+)
+
+
 def _line_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
     """Everything but the payload, which may be large."""
     return {
@@ -89,6 +104,7 @@ def _line_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
         "priority": job.priority,
         "run_at": job.run_at,
         "attempts": job.attempts,
+        "attempts_made": job.attempts_made,
         "max_attempts": job.max_attempts,
         "key": job.key,
         "flags": flags_from(job.flags_text),
@@ -109,9 +125,22 @@ def _row(job: JobRow, now: datetime, style: Style) -> list[Cell | str]:
         job.queue_name or "",
         str(job.priority),
         since,
-        f"{job.attempts}/{job.max_attempts}",
+        f"{job.attempts_made}/{job.max_attempts}",
         job.key or "",
-        (job.error or "").strip().partition("\n")[0],
+        tables.brief_error(job.error),
+    ]
+
+
+def _narrow_row(job: JobRow, now: datetime, style: Style) -> list[Cell | str]:
+    verb = {State.RUNNING: "taken", State.FAILED: "failed"}.get(job.state, "due")
+    return [
+        str(job.id),
+        state_cell(job.state, style),
+        job.task_identifier or "",
+        job.queue_name or "",
+        f"{verb} {times.relative(job.moment, now)}",
+        f"{job.attempts_made}/{job.max_attempts}",
+        tables.brief_error(job.error),
     ]
 
 
@@ -134,7 +163,7 @@ class Show(Verb):
         parser.add_argument("job_id", type=values.job_id, metavar="ID", help="The job's id.")
 
     def run(self, desk: Desk, options: Options) -> None:
-        timeout = conf.current().worker_timeout
+        timeout = desk.settings.worker_timeout
         with desk.reading() as (cursor, schema, now):
             job = job_detail(cursor, options["job_id"], timeout=timeout, longest=None, schema=schema)
         if job is None:
@@ -154,7 +183,10 @@ def _reasons(job: JobDetail, now: datetime) -> list[str]:
     if job.state is State.RUNNING:
         return []
     if job.state is State.FAILED:
-        return [f"all {job.max_attempts} attempts are used up; reschedule --attempts 0 --run-at now tries again"]
+        why = f"all {job.max_attempts} attempts are used up"
+        if job.attempts_made < job.max_attempts:
+            why = f"it was given up after attempt {job.attempts_made} of {job.max_attempts}"
+        return [f"{why}; retry {job.id} tries it again"]
     reasons = []
     if job.state is not State.READY:
         reasons.append(f"it is due {times.relative(job.run_at, now)}")
@@ -184,7 +216,7 @@ def _as_text(job: JobDetail, reasons: list[str], now: datetime, style: Style) ->
         ("state", state_cell(job.state, style)),
         *(("waits because", reason) for reason in reasons),
         ("run at", times.both(job.run_at, now)),
-        ("attempts", f"{job.attempts} of {job.max_attempts}"),
+        ("attempts", f"{job.attempts_made} of {job.max_attempts}"),
         ("priority", str(job.priority)),
         ("queue", job.queue_name or ""),
         ("key", job.key or ""),

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_graphile_worker import api
 from django_graphile_worker.management.operator import values
 from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 
 
@@ -39,13 +40,13 @@ class Cleanup(Verb):
             failed_jobs_older_than=age,
             unused_queues=options["queues"],
             unused_tasks=options["tasks"],
-            using=desk.using,
+            **desk.place,
         )
         if desk.is_json:
             desk.dump(dataclasses.asdict(result))
         else:
-            counts = f"{result.jobs} jobs, {result.queues} queue names, {result.tasks} task names"
-            desk.say(desk.style.SUCCESS(f"Deleted {counts}."))
+            names = f"{counted(result.queues, 'queue name')}, {counted(result.tasks, 'task name')}"
+            desk.say(desk.style.SUCCESS(f"Deleted {counted(result.jobs, 'job')}, {names}."))
         if not result.is_complete:
             desk.note(
                 "Not all names could be looked at: jobs were being added all the time, or a worker does not tell "

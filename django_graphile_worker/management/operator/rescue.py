@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from django_graphile_worker import api, conf, signals
-from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker import api, signals
+from django_graphile_worker.api.queue import open_place
 from django_graphile_worker.logs import shown
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.fleet import has_beaten_lately, worker_state
@@ -17,6 +17,7 @@ from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.watch import watch_the_silent
+from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import rescue
 from django_graphile_worker.sql.exhaustion import Exhausted
 from django_graphile_worker.sql.inspection.holders import Holder, holders
@@ -50,14 +51,14 @@ class Unlock(Verb):
         alive = [holder for holder in found if has_beaten_lately(holder)]
         if alive and not options["force"]:
             raise CommandError(_refusal(alive))
-        api.force_unlock_workers([holder.id for holder in found], using=desk.using)
+        api.force_unlock_workers([holder.id for holder in found], **desk.place)
         if desk.is_json:
             desk.dump([{"id": each.id, "freed_jobs": each.jobs, "freed_queues": each.queues} for each in found])
             return
         for holder in found:
             desk.say(desk.style.SUCCESS(f"Unlocked {shown(holder.id)}: {_held(holder)}."))
         if any(not holder.is_registered for holder in found):
-            desk.note("Unregistered workers have no heartbeat that could tell that they are gone.")
+            desk.warn("Unregistered workers have no heartbeat that could tell that they are gone.")
 
     def _find(self, desk: Desk, worker_ids: Sequence[str]) -> list[Holder]:
         with desk.reading() as (cursor, schema, _):
@@ -99,9 +100,9 @@ class Sweep(Verb):
     description = (
         "Does what every running worker does now and then: frees what workers hold that have not beaten for "
         "WORKER_TIMEOUT (their jobs get the attempt back), and what unregistered holders have held for four hours. "
-        "For when no worker runs, or there is no time to wait for one. Silent workers are watched for half of "
-        "WORKER_TIMEOUT first: after the database's clock was set, or the database was away, the living seem dead "
-        "until they beat again."
+        "For when no worker runs, or there is no time to wait for one. Silent workers are watched for two of their "
+        "heartbeat intervals first: after the database's clock was set, or the database was away, the living seem "
+        "dead until they beat again."
     )
     examples = ("--dry-run", "", "--at-once")
 
@@ -114,19 +115,18 @@ class Sweep(Verb):
         )
 
     def run(self, desk: Desk, options: Options) -> None:
-        if not options["at_once"]:
-            self._watch(desk)
-        swept = sweep(desk.using, is_rehearsal=options["dry_run"])
+        dead = None if options["at_once"] else self._watch(desk)
+        swept = sweep(desk.using, desk.installation, dead, is_rehearsal=options["dry_run"])
         if desk.is_json:
             desk.dump({**swept._asdict(), "dry_run": options["dry_run"]})
             return
         self._tell(desk, swept, "Would free" if options["dry_run"] else "Freed")
 
-    def _watch(self, desk: Desk) -> None:
+    def _watch(self, desk: Desk) -> list[rescue.LateWorker]:
         def tell(silent: int, seconds: float) -> None:
             desk.note(f"Watching {counted(silent, 'silent worker')} for {seconds:g} s, in case of a beat after all ...")
 
-        watch_the_silent(desk.using, timeout=conf.current().worker_timeout, on_begin=tell)
+        return watch_the_silent(desk.using, desk.installation, timeout=desk.settings.worker_timeout, on_begin=tell)
 
     def _tell(self, desk: Desk, swept: Swept, verb: str) -> None:
         if not any(swept):
@@ -139,29 +139,44 @@ class Sweep(Verb):
         desk.say(desk.style.SUCCESS(f"{verb} {of_dead}, {stale}."))
 
 
-def sweep(using: str | None, *, is_rehearsal: bool = False) -> Swept:
-    """Free what the dead hold, in one transaction; a rehearsal does it too, and takes it back."""
-    settings = conf.current()
-    with open_queue(using) as queue, transaction.atomic(using=queue.alias):
+def sweep(
+    using: str | None,
+    installation: str | None = None,
+    dead: Sequence[rescue.LateWorker] | None = None,
+    *,
+    is_rehearsal: bool = False,
+) -> Swept:
+    """Free what the dead hold, in one transaction; a rehearsal does it too, and takes it back.
+
+    Without ``dead``, everybody is who is silent at this moment.
+    """
+    place = place_of(using, installation)
+    settings = place.settings
+    with open_place(place) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_blindness()
         recovered = rescue.recover(
-            queue.cursor, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
+            queue.cursor, dead, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
         unlocked = rescue.release_stale_locks(queue.cursor, schema=queue.schema)
-        dead, job_ids, queue_ids = recovered[:3]
+        dead_worker_ids, job_ids, queue_ids = recovered[:3]
         freed = len(job_ids) + len(queue_ids) + unlocked.jobs + unlocked.queues
         if freed and settings.notify:
             rescue.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
-    swept = Swept(dead, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)
+    swept = Swept(dead_worker_ids, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)
     if not is_rehearsal:
-        _announce(swept, recovered.exhausted + unlocked.exhausted, database=queue.alias)
+        _announce(swept, recovered.exhausted + unlocked.exhausted, place)
     return swept
 
 
-def _announce(swept: Swept, exhausted: Sequence[Exhausted], *, database: str) -> None:
-    about: dict[str, Any] = {"sender": Sweep, "worker_id": "", "database": database}
+def _announce(swept: Swept, exhausted: Sequence[Exhausted], place: Place) -> None:
+    about: dict[str, Any] = {
+        "sender": Sweep,
+        "worker_id": "",
+        "database": place.using,
+        "installation": place.installation,
+    }
     if swept.dead_worker_ids:
         signals.jobs_recovered.send_robust(**about, job_ids=swept.job_ids, dead_worker_ids=swept.dead_worker_ids)
     for each in exhausted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -122,6 +123,12 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
         for row in rows
     ]
     return "\n\n".join(blocks)
+
+
+def brief_error(error: str | None) -> str:
+    """The first line of an error, and of its class the name alone."""
+    line = (error or "").strip().partition("\n")[0]
+    return re.sub(r"^(?:[^\W\d]\w*\.)+(?=[^\W\d]\w*(?::|$))", "", line)
 
 
 def facts(pairs: Sequence[tuple[str, Cell | str]], *, indent: str = "") -> str:

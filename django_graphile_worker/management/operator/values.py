@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_graphile_worker import suggestions
 from django_graphile_worker.management.operator import times
 
 LARGEST_ID = 2**63 - 1
@@ -54,10 +54,21 @@ def _not_negative(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.1 <= number <= 86_400:
+        raise ValueError(f"expected a number of seconds from 0.1 to 86400, got {text!r}")
+    return number
+
+
 job_id: Callable[[str], int] = _option("job id", _job_id)
 positive: Callable[[str], int] = _option("number", _positive)
 whole: Callable[[str], int] = _option("number", _whole)
 not_negative: Callable[[str], int] = _option("number", _not_negative)
+seconds: Callable[[str], float] = _option("seconds", _seconds)
 period: Callable[[str], timedelta] = _option("period", times.parse_period)
 run_at: Callable[[str], datetime | timedelta] = _option("time", times.parse_run_at)
 
@@ -95,6 +106,6 @@ def _beginning(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion for a mistyped name, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    """A suggestion for a mistyped name, to be appended to a sentence, or nothing."""
+    hint = suggestions.did_you_mean(name, known)
+    return f" {hint}" if hint else ""

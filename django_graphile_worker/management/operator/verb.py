@@ -27,7 +27,7 @@ class Verb(ABC):
     description: ClassVar[str] = ""
     # What comes after the verb's name, line by line.
     examples: ClassVar[Sequence[str]] = ("",)
-    # --database and --json; the verb that runs a worker has its own.
+    # --database, --installation and --json; the verb that runs a worker has its own.
     has_usual_options: ClassVar[bool] = True
 
     def add_arguments(self, parser: CommandParser) -> None:  # noqa: B027 - a verb may take nothing
@@ -45,7 +45,7 @@ def narrowed(cursor: Cursor, desk: Desk, options: Options, *, schema: str) -> Cr
         if name is not None and not _is_known(cursor, kind, name, schema):
             known = names.known_tasks if kind == "task" else names.some_queues
             hint = did_you_mean(name, known(cursor, schema=schema))
-            desk.note(f"No job has the {kind} {name!r}.{hint}")
+            desk.warn(f"No job has the {kind} {name!r}.{hint}")
             return None
     return Criteria(
         state=State(options["state"]),

@@ -1,9 +1,8 @@
-"""Makes sure that those who are silent are dead, and not only judged by a clock that was just set.
+"""Makes sure that workers that are silent are dead.
 
-Every running worker watches the database's clock and its own heartbeats before it
-calls another dead. A command has seen nothing yet. After the clock was set ahead, or
-the database was away for long, everybody is silent by it for a moment: so it looks on
-for as long as it takes each one who lives to say so.
+Every running worker watches the others before it calls one dead. A command has seen nothing yet. After the database's
+clock was set, or the database was away for long, everybody is silent by that clock for a moment: so the command looks
+on for as long as it takes each worker that lives to beat again.
 """
 
 from __future__ import annotations
@@ -11,37 +10,47 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.api.queue import open_place
+from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import rescue
-from django_graphile_worker.worker.recovery import SWEEPS_PER_TIMEOUT, WatchedClock
+from django_graphile_worker.worker.judgement import BEATS_WATCHED, Judge
 
 LOOK_INTERVAL = 1.0
+# Looks that are further apart do not belong together: this process was stopped meanwhile.
+LONGEST_GAP = 10.0
 
 monotonic = time.monotonic
 pause = time.sleep
 
 
-def watch_the_silent(using: str | None, *, timeout: float, on_begin: Callable[[int, float], None]) -> None:
-    """Look on until nobody is silent any more, or everybody who lives must have beaten by a steady clock.
+def watch_the_silent(
+    using: str | None,
+    installation: str | None = None,
+    *,
+    timeout: float,
+    on_begin: Callable[[int, float], None],
+) -> list[rescue.LateWorker]:
+    """Look on until each silent worker has beaten again or is dead; return the dead.
 
     ``on_begin`` is told how many are silent, and for how many seconds they are watched, if there are any.
     """
-    needed = timeout / 2
-    database_clock = WatchedClock(monotonic, tolerance=timeout / SWEEPS_PER_TIMEOUT)
+    judge = Judge(monotonic, longest_gap=LONGEST_GAP)
     is_begun = False
     while True:
-        suspicion = _suspect(using, timeout)
-        database_clock.look(suspicion.moment)
-        remaining = needed - min(database_clock.watched_for, database_clock.steady_for)
-        if not suspicion.worker_ids or remaining <= 0:
-            return
+        late = _late_workers(using, installation, timeout)
+        dead = judge.look(late)
+        silent = [worker for worker in late if worker.is_silent]
+        if len(dead) >= len(silent):
+            return dead
         if not is_begun:
-            on_begin(len(suspicion.worker_ids), needed)
+            on_begin(len(silent), BEATS_WATCHED * max(worker.heartbeat_seconds for worker in silent))
             is_begun = True
-        pause(min(remaining, LOOK_INTERVAL))
+        pause(min(judge.until_next, LOOK_INTERVAL))
 
 
-def _suspect(using: str | None, timeout: float) -> rescue.Suspicion:
-    with open_queue(using) as queue:
+def _late_workers(using: str | None, installation: str | None, timeout: float) -> list[rescue.LateWorker]:
+    place = place_of(using, installation)
+    heartbeat = place.settings.heartbeat_interval
+    with open_place(place) as queue:
         queue.refuse_blindness()
-        return rescue.suspect(queue.cursor, schema=queue.schema, timeout=timeout)
+        return rescue.look_at_fleet(queue.cursor, schema=queue.schema, timeout=timeout, heartbeat=heartbeat).late

@@ -67,16 +67,36 @@ def _counted(way: Walk, source: str, number: str) -> str:
         from (select * from ({way.body}) as found limit %(most)s) as {source})"""
 
 
-_OLDEST = walk_by_priority(Criteria(state=State.READY))
-OLDEST_READY = f"""/* gw:oldest-ready */
-with recursive {_OLDEST.ctes} select {readable("min(found.run_at)")} from ({_OLDEST.body}) as found"""
+class OldestReady(NamedTuple):
+    """The job that has been due for the longest time."""
+
+    run_at: Any
+    id: int
+    task_identifier: str
 
 
-def earliest(cursor: Any, state: State, *, schema: str) -> Any:
+def oldest_ready(cursor: Any, *, schema: str, tasks: tuple[str, ...] = ()) -> OldestReady | None:
+    """The job that has been ready for the longest time, of all tasks or of these."""
+    criteria = Criteria(state=State.READY, tasks=tasks)
+    # The first of each range of an index is its oldest.
+    way = walk(criteria) if tasks else walk_by_priority(criteria)
+    text = f"""/* gw:oldest-ready */
+    with recursive {way.ctes}
+    select {readable("oldest.run_at")}, oldest.id, coalesce((
+        select task.identifier from :SCHEMA._private_tasks as task
+        where task.id = (select job.task_id from :SCHEMA._private_jobs as job where job.id = oldest.id)), '')
+    from (select found.run_at, found.id from ({way.body}) as found order by found.run_at, found.id limit 1) as oldest"""
+    cursor.execute(statement(text, schema), {**way.parameters, "most": 1})
+    row = cursor.fetchone()
+    return None if row is None else OldestReady._make(row)
+
+
+def earliest(cursor: Any, state: State, *, schema: str, tasks: tuple[str, ...] = ()) -> Any:
     """The earliest time of the jobs in a state: when they were taken, when they failed for good, when they are due."""
     if state is State.READY:
-        cursor.execute(statement(OLDEST_READY, schema), {**_OLDEST.parameters, "most": 1})
-        return cursor.fetchone()[0]
-    found = search.find(cursor, Criteria(state=state), schema=schema, limit=1, is_backwards=state is State.FAILED)
+        oldest = oldest_ready(cursor, schema=schema, tasks=tasks)
+        return oldest and oldest.run_at
+    criteria = Criteria(state=state, tasks=tasks)
+    found = search.find(cursor, criteria, schema=schema, limit=1, is_backwards=state is State.FAILED)
     rows = search.rows(cursor, found.ids, schema=schema)
     return rows[0].moment if rows else None

@@ -130,6 +130,20 @@ class Clauses:
         return " and ".join(self.conditions) or "true"
 
 
+# PostgreSQL's json holds escapes that its operators refuse to read, with an error that would end the search: NUL, and
+# halves of surrogate pairs. First go escaped backslashes, which may stand before a harmless "u", and whole pairs.
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_READABLE = rf"""case when pg_catalog.strpos(job.payload::text, '\u') = 0 then true
+    else not pg_catalog.regexp_replace(
+        pg_catalog.regexp_replace(job.payload::text, '\\\\', '', 'g'), '{_PAIR}', '', 'g') ~ '\\u(0000|[dD][89a-fA-F])'
+    end"""
+
+
+def _of_readable(condition: str) -> str:
+    """A condition on a payload that is only looked at where PostgreSQL can read it."""
+    return f"case when {_READABLE} then {condition} else false end"
+
+
 def where_in_order(criteria: Criteria) -> Clauses:
     """Conditions that an index answers along the way, so that they cost nothing: they go into each walk."""
     clauses = Clauses()
@@ -151,9 +165,10 @@ def where_looked_at(criteria: Criteria) -> Clauses:
         )
     for number, (path, text) in enumerate(criteria.payload):
         names = {f"path_{number}": list(path), f"value_{number}": text}
-        clauses.add(f"job.payload #>> %(path_{number})s::text[] = %(value_{number})s::text", **names)
+        clauses.add(_of_readable(f"job.payload #>> %(path_{number})s::text[] = %(value_{number})s::text"), **names)
         if not criteria.payload_branches:
-            clauses.add(f"json_typeof(job.payload #> %(path_{number})s::text[]) not in ('object', 'array')")
+            kind = f"json_typeof(job.payload #> %(path_{number})s::text[])"
+            clauses.add(_of_readable(f"{kind} not in ('object', 'array')"))
     clauses.add_range("job.created_at", "created_at", "timestamptz", criteria.created_at)
     if criteria.unchanged_since is not None:
         clauses.add("job.updated_at < %(unchanged_since)s::timestamptz", unchanged_since=criteria.unchanged_since)

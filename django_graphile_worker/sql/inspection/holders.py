@@ -30,13 +30,13 @@ lock as (
         union all select worker_id, locked_at, false from queue_lock) as each
     group by worker_id),
 worker as (
-    select id, started_at, last_heartbeat_at, metadata from :SCHEMA._private_workers
+    select id, started_at, last_heartbeat_at, metadata, timeout_seconds from :SCHEMA._private_workers
     where %(names)s::text[] is null or id = any (%(names)s::text[])
     order by last_heartbeat_at desc limit {MOST_WORKERS})
 select coalesce(worker.id, lock.worker_id, ''), {readable("worker.started_at")}, {readable("worker.last_heartbeat_at")},
     extract(epoch from now() - worker.last_heartbeat_at)::float8, worker.metadata::text,
     coalesce(lock.jobs, 0), coalesce(lock.queues, 0), {readable("lock.oldest_lock")},
-    extract(epoch from now() - lock.oldest_lock)::float8
+    extract(epoch from now() - lock.oldest_lock)::float8, worker.timeout_seconds
 from worker full join lock on lock.worker_id = worker.id
 order by worker.started_at desc nulls last, 1
 limit {2 * MOST_WORKERS}"""
@@ -54,6 +54,8 @@ class Holder(NamedTuple):
     queues: int
     oldest_lock: Any
     oldest_lock_seconds: float | None
+    # After which silence it promised to be dead; None where it promised nothing.
+    timeout_seconds: float | None = None
 
     @property
     def is_registered(self) -> bool:
@@ -65,8 +67,10 @@ class Holder(NamedTuple):
         metadata = json.loads(self.metadata_text) if self.metadata_text else None
         return metadata if isinstance(metadata, dict) else {}
 
-    def has_beaten_within(self, seconds: float) -> bool:
-        return self.silent_seconds is not None and self.silent_seconds < seconds
+    def is_alive(self, timeout: float) -> bool:
+        """Has it beaten within what it promised, or within ``timeout`` seconds where it promised nothing?"""
+        promised = timeout if self.timeout_seconds is None else self.timeout_seconds
+        return self.silent_seconds is not None and self.silent_seconds < promised
 
 
 def holders(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.sql.inspection.criteria import State, state_of
 from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
@@ -86,6 +87,11 @@ class JobDetail(NamedTuple):
     @property
     def state(self) -> State:
         return state_of(self)
+
+    @property
+    def attempts_made(self) -> int:
+        """How often it was really tried: a job that was given up counts as one that used up its attempts."""
+        return attempts_made(self.attempts, self.max_attempts, self.last_error)
 
 
 def job_detail(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.inspection.walks import MOST_LEVELS, MOST_TASKS, PARTS
@@ -34,10 +35,15 @@ def _per_level(condition: str) -> str:
 BACKLOG = f"""/* gw:task-backlog */
 select task.identifier, ready.number, extract(epoch from now() - ready.oldest)::float8,
     failing.retrying, failing.failed
-from (select id, identifier from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
+from (
+    select id, identifier from :SCHEMA._private_tasks
+    where (%(tasks)s::text[] is null or identifier = any (%(tasks)s::text[]))
+        and not identifier = any (%(others)s::text[])
+    order by id limit {MOST_TASKS}) as task
 cross join lateral (
     select count(*) as number, min(greatest(run_at, '0001-01-02')) as oldest
-    from ({" union all ".join(f"({_per_level(condition)} limit %(most)s)" for condition in PARTS.values())}) as job
+    from ({" union all ".join(f"({_per_level(condition)} limit %(most_of_part)s)" for condition in PARTS.values())})
+        as job
 ) as ready
 cross join lateral (
     select count(*) filter (where is_available) as retrying, count(*) filter (where not is_available) as failed
@@ -52,7 +58,7 @@ cross join lateral (
 
 
 class TaskBacklog(NamedTuple):
-    """What waits for one task; numbers are at most one more than is counted."""
+    """What waits for one task; numbers are at most one more than is counted, and in a glance none is counted."""
 
     task_identifier: str
     ready: int
@@ -61,9 +67,19 @@ class TaskBacklog(NamedTuple):
     failed: int
 
 
-def task_backlogs(cursor: Any, *, schema: str) -> list[TaskBacklog]:
-    """Every task's backlog."""
-    cursor.execute(statement(BACKLOG, schema), {"most": MOST_COUNTED + 1})
+def glance_at_backlogs(cursor: Any, *, schema: str, but: Iterable[str] = ()) -> list[TaskBacklog]:
+    """Which tasks, but for some, have something waiting, and since when: the first of each kind of jobs is read."""
+    return _backlogs(cursor, {"tasks": None, "others": list(but), "most": 1, "most_of_part": MOST_LEVELS}, schema)
+
+
+def task_backlogs(cursor: Any, tasks: Iterable[str] | None = None, *, schema: str) -> list[TaskBacklog]:
+    """How much waits for each of these tasks, or for each there is."""
+    chosen, most = None if tasks is None else list(tasks), MOST_COUNTED + 1
+    return _backlogs(cursor, {"tasks": chosen, "others": [], "most": most, "most_of_part": most}, schema)
+
+
+def _backlogs(cursor: Any, parameters: dict[str, Any], schema: str) -> list[TaskBacklog]:
+    cursor.execute(statement(BACKLOG, schema), parameters)
     return [TaskBacklog._make(row) for row in cursor.fetchall()]
 
 

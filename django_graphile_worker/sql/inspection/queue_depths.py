@@ -10,7 +10,7 @@ from django_graphile_worker.sql.schema import statement
 MOST_COUNTED = 1_000
 MOST_TASKS = 2_000
 
-# A queue's jobs lie side by side for each task, so one range for each task is counted.
+# A queue's jobs lie side by side in one index, whatever their tasks.
 _DEPTHS = f"""
 select queue.id, queue.queue_name, {readable("queue.locked_at")}, :SCHEMA._private_worker_of(queue.locked_by),
     depth.number,
@@ -19,12 +19,9 @@ from chosen as queue
 cross join lateral (
     select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as oldest
     from (
-        select job.run_at from (select id from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
-        cross join lateral (
-            select job.run_at from :SCHEMA._private_jobs as job
-            where job.task_id = task.id and job.job_queue_id = queue.id and job.is_available
-            order by job.priority, job.run_at, job.id limit %(most)s) as job
-        limit %(most)s) as job) as depth
+        select job.run_at from :SCHEMA._private_jobs as job
+        where job.is_available and job.job_queue_id is not null and job.job_queue_id = queue.id
+        order by job.run_at limit %(most)s) as job) as depth
 left join lateral (
     select job.id, task.identifier from :SCHEMA._private_jobs as job
     left join :SCHEMA._private_tasks as task on task.id = job.task_id

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.sql.inspection.criteria import (
     NOT_TRIED,
     STATES,
@@ -169,6 +170,11 @@ class JobRow(NamedTuple):
     @property
     def state(self) -> State:
         return state_of(self)
+
+    @property
+    def attempts_made(self) -> int:
+        """How often it was really tried: a job that was given up counts as one that used up its attempts."""
+        return attempts_made(self.attempts, self.max_attempts, self.error)
 
     @property
     def moment(self) -> Any:

@@ -12,8 +12,9 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin import databases
+from django_graphile_worker.admin.moments import NOTHING
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql import pausing, statistics
 from django_graphile_worker.sql.inspection import error_groups
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.factories import TOO_DEEP, make_failed_job, make_job, make_queue, make_task, minutes_ago
@@ -124,6 +125,47 @@ class TestOverview:
         # What other tests do to the same database is not what is tested here.
         ours = [each for each in alarms if "dead rows" not in each.cause and "has been open" not in each.cause]
         assert ours == []
+
+    def test_many_tasks_are_not_read_to_show_the_busiest(self, admin_page: Client, worker_schema: str) -> None:
+        """Every minute of every task was read, up to 50,000 rows, to show fifty tasks."""
+        execute(
+            "insert into {schema}._private_tasks (identifier) select 'task_' || n from generate_series(1, 300) as n",
+            worker_schema,
+        )
+        execute(
+            "insert into {schema}._private_statistics"
+            " select period, to_timestamp(floor(extract(epoch from now()) / period) * period - period * back),"
+            " 'task_' || number, number, 0, 0, 0, 1, 1, array_fill(1, array[48]), array_fill(1, array[48])"
+            " from (values (60), (600)) as resolution (period), generate_series(0, 59) as back,"
+            " generate_series(1, 300) as number",
+            worker_schema,
+        )
+        for number in range(1, 301, 50):
+            make_job(f"task_{number}")
+        read: list[int] = []
+
+        def count(run: Any, statement: str, parameters: Any, many: bool, context: dict[str, Any]) -> Any:
+            result = run(statement, parameters, many, context)
+            read.append(max(context["cursor"].rowcount, 0))
+            return result
+
+        with connection.execute_wrapper(count):
+            tasks = admin_page.get(pages.OVERVIEW).context["tasks"]
+        assert [(line.identifier, line.runs) for line in tasks[:2]] == [("task_300", "18,000"), ("task_299", "17,940")]
+        assert len(tasks) == 50
+        assert len(read) <= 16
+        assert sum(read) < 1000
+
+    def test_a_task_that_waits_is_shown_beside_those_that_ran(self, admin_page: Client, worker_schema: str) -> None:
+        record(worker_schema, "send", succeeded=3)
+        make_job("waits", run_at=minutes_ago(90))
+        make_job("waits", run_at=minutes_ago(5), priority=-1)
+        make_job("waits", run_at=minutes_ago(-5))
+        lines = admin_page.get(pages.OVERVIEW).context["tasks"]
+        assert [(line.identifier, line.runs, line.ready, line.oldest) for line in lines] == [
+            ("send", "3", "0", NOTHING),
+            ("waits", "0", "2", "1 h 30 min"),
+        ]
 
 
 TRACEBACK = """ValueError: no
@@ -416,6 +458,23 @@ class TestRecurring:
         assert "5 h ago" in shown
         assert "2 d" in shown
         assert "crontab retired last run" in shown
+
+    def test_an_item_that_is_paused_has_no_next_run_and_keeps_its_last(
+        self, admin_page: Client, worker_schema: str
+    ) -> None:
+        execute(
+            "insert into {schema}._private_known_crontabs values"
+            " ('nightly', now() - interval '9 days', now() - interval '5 hours'), ('other', now(), 'infinity')",
+            worker_schema,
+        )
+        with connection.cursor() as cursor:
+            pausing.pause(cursor, "nightly", schema=worker_schema)
+        items = {item["name"]: item for item in admin_page.get(pages.RECURRING).context["items"]}
+        item = items["nightly"]
+        assert (item["is_paused"], item["next_runs"]) == (True, [])
+        shown = text(admin_page.get(pages.RECURRING))
+        assert "0 4 * * 1-5 paused 5 h ago" in shown
+        assert "never (infinity)" not in shown
 
     def test_mistakes_are_shown(self, admin_page: Client, settings: Any) -> None:
         settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": "99 * * * * count_orders"}

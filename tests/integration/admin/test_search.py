@@ -19,6 +19,8 @@ from django_graphile_worker.sql.inspection import criteria, guard, search, walks
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.integration.admin import pages
+from tests.integration.admin.conftest import MakeClient
+from tests.operating import execute
 
 SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
 
@@ -126,6 +128,28 @@ class TestFinding:
             assert found(admin_page, q=query) == [wanted], query
             assert found(admin_page, q=query, state="ready") == [wanted], query
             assert found(admin_page, q=query, state="failed") == [], query
+
+    # What PostgreSQL's json takes and its operators refuse to read, beside what only looks like it.
+    @pytest.mark.parametrize("user", ["superuser", "viewer"])
+    def test_payloads_that_postgresql_cannot_read_are_passed_over(
+        self, admin_page: Client, client_with: MakeClient, user: str
+    ) -> None:
+        client = admin_page if user == "superuser" else client_with()
+        for payload in (
+            r'{"x": "\u0000"}',
+            r'{"\u0000": 1, "x": 1}',
+            r'{"x": 1, "y": "\ud800"}',
+            r'{"x": 1, "y": "\udc00\ud800"}',
+            r'{"x": 1, "y": ["\uD83D x"]}',
+            r'{"x": 1, "y": "\\\u0000"}',
+        ):
+            odd = make_job("odd")
+            execute("update {schema}._private_jobs set payload = %s::json where id = %s", [payload, odd])
+        others = [make_job("odd", {"x": 1, "y": text}) for text in ("1", "\U0001f600", r"\u0000", r"\\ud800")]
+        assert found(client, q="payload.x:1") == list(reversed(others))
+        assert found(client, q="payload.x:1 task:odd", state="ready") == others
+        assert found(client, q="payload.y:1") == others[:1]
+        assert len(found(client, q="task:odd")) == 10
 
     def test_errors_are_found_by_text_and_by_name(self, admin_page: Client) -> None:
         wanted = make_failed_job("send", error="KeyError: 'amount'\n\nTraceback in billing.py")

@@ -31,9 +31,12 @@ def row(started_at: float, task: str = "send", succeeded: int = 1, **counts: Any
     )
 
 
-def read(period: int, schema: str, *, histograms: bool = True) -> list[Row]:
+def read(period: int, schema: str) -> list[Row]:
+    """The rows of all tasks, each by itself."""
     with connection.cursor() as cursor:
-        return statistics.read_tasks(cursor, schema=schema, period=period, since=THEN, histograms=histograms)
+        names = statistics.busiest_tasks(cursor, schema=schema, period=period, since=THEN, limit=1000)
+        found = [statistics.read(cursor, schema=schema, period=period, since=THEN, task=name) for name in names]
+    return [row for rows in found for row in rows]
 
 
 def read_one(period: int, schema: str, task: str = statistics.ALL_TASKS) -> list[Row]:
@@ -89,10 +92,18 @@ def test_all_tasks_together_are_kept_in_rows_of_their_own(worker_schema: str) ->
 
 
 @pytest.mark.django_db
-def test_counts_come_without_histograms_when_those_are_not_wanted(worker_schema: str) -> None:
-    record([row(time.time(), succeeded=3)], worker_schema)
-    (found,) = read(MINUTE, worker_schema, histograms=False)
-    assert (found.succeeded, list(found.durations), list(found.waits)) == (3, [], [])
+def test_the_figures_of_some_tasks_are_read_without_those_of_others(worker_schema: str) -> None:
+    hour = int(time.time() // HOUR * HOUR)
+    record([row(hour, "a", 3), row(hour + 60, "a", 2, failed=1), row(hour, "b", 9), row(hour, "c", 4)], worker_schema)
+    with connection.cursor() as cursor:
+        assert statistics.busiest_tasks(cursor, schema=worker_schema, period=HOUR, since=THEN, limit=2) == ["b", "a"]
+        starts = [hour - 60, hour, hour + 60]
+        assert statistics.read_runs(cursor, ["a", "c", "d"], schema=worker_schema, period=MINUTE, starts=starts) == {
+            "a": ({hour: 3, hour + 60: 3}, 1),
+            "c": ({hour: 4}, 0),
+        }
+        durations = statistics.read_durations(cursor, ["a", "d"], schema=worker_schema, period=MINUTE, since=THEN)
+    assert durations == {"a": (0, 5, *([0] * (BUCKETS - 2)))}
 
 
 @pytest.mark.django_db

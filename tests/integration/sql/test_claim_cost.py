@@ -1,107 +1,198 @@
-"""A claim reads in proportion to what it returns, whatever else lies in the table."""
+"""A claim reads in proportion to what it returns, whatever else lies in the table, on each version of PostgreSQL."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
-from django.db import connection
 
 from django_graphile_worker.sql import claims
-from tests.factories import make_job, make_queue, make_task
+from django_graphile_worker.sql.claims import Claimed
+from tests.buffers import MeasuringCursor
+from tests.versioned_servers import VersionedServer
 
-pytestmark = pytest.mark.django_db
+SCHEMA = "graphile_worker"
+JOBS, QUEUES, TASKS = f"{SCHEMA}._private_jobs", f"{SCHEMA}._private_job_queues", f"{SCHEMA}._private_tasks"
+FEW, MANY = 1_000, 16_000
+DUE, FUTURE = "now() - interval '1 hour'", "now() + interval '1 day'"
+FORBIDDEN = "jsonb_build_object('f' || n, true, 'heavy', true)"
+TASK, UNKNOWN = 1, 2
+# Queues 1 to 1,000 are free, the last one has a job to run; the next is held.
+FREE, HELD = 1_000, 1_001
+# A scan that does not stop where it should reads some hundred buffers more of a large backlog.
+TOLERANCE = 40
 
-BACKLOG = 5000
-CLAIMED = 10
-# Entries looked at per job returned, with a constant for the walk over levels and queues.
-MOST_READ = 40 * CLAIMED + 300
-
+# What is inserted for each n, as (task_id, priority, run_at, job_queue_id, flags).
 SHAPES = {
-    "future": "insert into {jobs} (task_id, run_at) select {task}, now() + interval '1 day' from {series}",
-    "future at a better priority": "insert into {jobs} (task_id, run_at, priority)"
-    " select {task}, now() + interval '1 day', -5 from {series}",
-    "permanently failed": "insert into {jobs} (task_id, attempts) select {task}, 25 from {series}",
-    "locked": "insert into {jobs} (task_id, attempts, locked_at, locked_by)"
-    " select {task}, 1, now(), 'somebody' from {series}",
-    "unknown task": "insert into {jobs} (task_id, run_at) select {unknown}, now() - interval '1 day' from {series}",
-    "one busy queue": "insert into {jobs} (task_id, job_queue_id, run_at)"
-    " select {task}, {busy}, now() - interval '1 day' from {series}",
-    "many queues": "insert into {jobs} (task_id, job_queue_id, run_at)"
-    " select {task}, (select min(id) from {queues}) + n % 1000, now() from {series}",
-    "queues with future jobs": "insert into {jobs} (task_id, job_queue_id, run_at)"
-    " select {task}, (select min(id) from {queues}) + n % 1000, now() + interval '1 day' from {series}",
-    "forbidden flag": "insert into {jobs} (task_id, flags, run_at)"
-    """ select {task}, '{{"heavy": true}}', now() - interval '1 day' from {series}""",
+    "future": f"{TASK}, 0, {FUTURE}, null, null",
+    "future at a better priority": f"{TASK}, -5, {FUTURE}, null, null",
+    "future in queues": f"{TASK}, 0, {FUTURE}, 1 + n %% 1000, null",
+    "due at another priority": f"{TASK}, 10, {DUE}, null, null",
+    "due in queues at another priority": f"{TASK}, 10, {DUE}, 1 + n %% 1000, null",
+    "an unknown task": f"{UNKNOWN}, 0, {DUE}, null, null",
+    "an unknown task, future": f"{UNKNOWN}, 0, {FUTURE}, null, null",
+    "an unknown task in queues": f"{UNKNOWN}, 0, {DUE}, 1 + n %% 1000, null",
+    "a held queue": f"{TASK}, 0, {DUE}, {HELD}, null",
+    "a held queue and future in queues": f"{TASK}, 0, case when n %% 2 = 0 then {DUE} else {FUTURE} end,"
+    f" case when n %% 2 = 0 then {HELD} else 1 + n %% 1000 end, null",
+    "a forbidden flag": f"""{TASK}, 0, {DUE}, null, '{{"heavy": true}}'""",
+    "distinct flags, at another priority": f"{TASK}, 10, {DUE}, null, jsonb_build_object('f' || n, true)",
+    "a future job with a flag each": f"{TASK}, 0, {FUTURE}, null, jsonb_build_object('f' || n, true)",
 }
+# What only a walk can pass: the cost of a claim is bounded, and the next claim goes on.
+WALKS = {
+    "forbidden flags, each in another set": f"{TASK}, 0, {DUE}, null, {FORBIDDEN}",
+    "forbidden flags in queues": f"{TASK}, 0, {DUE}, 1 + n %% 999, {FORBIDDEN}",
+    "forbidden flags in one queue": f"{TASK}, 0, {DUE}, {FREE}, {FORBIDDEN}",
+}
+MOST_OF_A_WALK = 4_000
+
+Connection = psycopg.Connection[Any]
+Measure = Callable[..., tuple[int, Claimed]]
+
+
+@pytest.fixture(scope="module")
+def database(versioned_server: VersionedServer) -> Iterator[Connection]:
+    """One migrated database of each version for all these tests, which empty its tables."""
+    url = versioned_server.create_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+    versioned_server.drop_database(url)
 
 
 @pytest.fixture
-def cursor() -> Any:
-    with connection.cursor() as cursor:
-        yield cursor
+def connection(database: Connection) -> Connection:
+    database.execute(f"truncate {JOBS}, {QUEUES}, {TASKS} restart identity".encode())
+    database.execute(f"insert into {TASKS} (identifier) values ('task'), ('unknown')".encode())
+    database.execute(f"insert into {QUEUES} (queue_name) select 'q' || n from generate_series(1, {HELD}) as n".encode())
+    database.execute(f"update {QUEUES} set locked_at = now(), locked_by = 'other' where id = {HELD}".encode())
+    return database
 
 
-def entries_read(cursor: Any, schema: str) -> int:
-    """Rows and index entries of the jobs table that this transaction has read."""
-    cursor.execute(
-        """
-        select sum(pg_stat_get_xact_tuples_returned(relation.oid))
-        from (
-            select table_oid as oid from (select %(table)s::regclass::oid as table_oid) as jobs
-            union all
-            select indexrelid from pg_index where indrelid = %(table)s::regclass
-        ) as relation
-        """,
-        {"table": f'"{schema}"._private_jobs'},
-    )
-    return int(cursor.fetchone()[0])
+@pytest.fixture
+def measure(connection: Connection) -> Measure:
+    """The buffers of a claim, and the claim."""
+
+    def measure(task_ids: Sequence[int] = (TASK,), max_jobs: int = 10, **options: Any) -> tuple[int, Claimed]:
+        cursor = MeasuringCursor(connection)
+        limits = {"max_jobs": max_jobs, "max_queues": max_jobs, "stretch": 10, "free_slots": max_jobs}
+        claim = partial(claims.claim_jobs, cursor, schema=SCHEMA, holder="w/1", task_ids=task_ids)
+        claimed = claim(**{"forbidden_flags": ["heavy"], **limits, **options})
+        return cursor.buffers, claimed
+
+    return measure
 
 
-@pytest.mark.parametrize("has_statistics", [False, True], ids=["stale statistics", "analyzed"])
+def insert(connection: Connection, values: str, series: str) -> None:
+    text = f"insert into {JOBS} (task_id, priority, run_at, job_queue_id, flags) select {values} from {series}"
+    connection.execute(text.replace("%%", "%").encode())
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-def test_reads_little_beside_a_backlog_of(shape: str, has_statistics: bool, cursor: Any, worker_schema: str) -> None:
-    task = make_task("task")
-    busy = make_queue("busy", locked_by="somebody")
-    jobs, queues = f'"{worker_schema}"._private_jobs', f'"{worker_schema}"._private_job_queues'
-    cursor.execute(f"insert into {queues} (queue_name) select 'q' || n from generate_series(1, 1000) as n")
-    cursor.execute(
-        SHAPES[shape].format(
-            jobs=jobs,
-            queues=queues,
-            task=task,
-            busy=busy,
-            unknown=make_task("unknown"),
-            series=f"generate_series(1, {BACKLOG}) as n",
-        )
-    )
-    ready = [make_job(priority=1) for _ in range(CLAIMED)]
-    if has_statistics:
-        cursor.execute(f"analyze {jobs}")
-    # What other tests left dead in the index is noticed once, and stepped over from then on.
-    cursor.execute(f"select id from {jobs} where is_available order by priority, run_at limit 1")
-    before = entries_read(cursor, worker_schema)
-    claimed = claims.claim_jobs(
-        cursor,
-        schema=worker_schema,
-        holder="django-worker-1",
-        task_ids=[task],
-        max_jobs=CLAIMED,
-        max_queues=2,
-        stretch=2,
-        forbidden_flags=["heavy"],
-    )
-    assert len(claimed.claims) == CLAIMED
-    assert {claim.id for claim in claimed.claims if claim.queue_id is None} <= set(ready)
-    assert entries_read(cursor, worker_schema) - before < MOST_READ
+def test_cost__does_not_grow_with_a_backlog_of(shape: str, connection: Connection, measure: Measure) -> None:
+    insert(connection, SHAPES[shape], f"generate_series(1, {FEW}) as n")
+    insert(connection, f"{TASK}, 0, now(), null, null", "generate_series(1, 3)")
+    insert(connection, f"{TASK}, 0, now(), {FREE}, null", "generate_series(1, 1)")
+    few, _ = measure()
+    # What was rolled back is removed, and the planner knows a small table.
+    connection.execute(f"vacuum {JOBS}, {QUEUES}".encode())
+    insert(connection, SHAPES[shape], f"generate_series({FEW + 1}, {MANY}) as n")
+    connection.execute("discard plans")
+    many, claimed = measure()
+    assert {claim.priority for claim in claimed.claims} == ({0, 10} if "another priority" in shape else {0})
+    assert sum(claim.priority == 0 for claim in claimed.claims) == 4
+    assert many < few + TOLERANCE
+    connection.execute(f"vacuum analyze {JOBS}, {QUEUES}".encode())
+    connection.execute("discard plans")
+    assert measure()[0] < few + TOLERANCE
 
 
-def test_counts_what_is_read(cursor: Any, worker_schema: str) -> None:
+@pytest.mark.parametrize("shape", WALKS)
+def test_cost__is_bounded_and_the_next_claim_goes_on_behind(
+    shape: str, connection: Connection, measure: Measure
+) -> None:
+    insert(connection, WALKS[shape], f"generate_series(1, {MANY // 2}) as n")
+    insert(connection, f"{TASK}, 0, now(), null, null", "generate_series(1, 3)")
+    insert(connection, f"{TASK}, 0, now(), null, '{{}}'", "generate_series(1, 1)")
+    insert(connection, f"{TASK}, 0, now(), {FREE}, null", "generate_series(1, 1)")
+    found: set[int] = set()
+    walk, is_complete, number = None, False, 0
+    while not is_complete:
+        buffers, claimed = measure(walk=walk)
+        assert buffers < MOST_OF_A_WALK
+        found |= {claim.id for claim in claimed.claims}
+        walk, is_complete, number = claimed.walk, not claimed.has_more, number + 1
+        assert number < 60
+    assert len(found) == 5
+
+
+def test_cost__does_not_grow_with_queues_whose_jobs_are_for_next_week(connection: Connection, measure: Measure) -> None:
+    """Behind a held queue with many due jobs there is one free queue with a due job."""
+    names = f"select 'other' || n from generate_series(1, {MANY}) as n"
+    connection.execute(f"insert into {QUEUES} (queue_name) {names}".encode())
+    insert(connection, f"{TASK}, 0, {DUE}, {HELD}, null", "generate_series(1, 1000) as n")
+    insert(connection, f"{TASK}, 0, now(), {FREE}, null", "generate_series(1, 1)")
+    before, claimed = measure()
+    assert len(claimed.claims) == 1
+    insert(connection, f"{TASK}, 0, now() + interval '7 days', {HELD} + n, null", f"generate_series(1, {MANY}) as n")
+    after, claimed = measure()
+    assert len(claimed.claims) == 1
+    assert not claimed.has_more
+    assert after < before + TOLERANCE
+
+
+def test_cost__of_many_held_queues_is_bounded_and_the_next_claim_goes_on_behind(
+    connection: Connection, measure: Measure
+) -> None:
+    connection.execute(f"update {QUEUES} set locked_at = now(), locked_by = 'other' where id <> {FREE}".encode())
+    insert(connection, f"{TASK}, 0, {DUE}, 1 + n %% 999, null", f"generate_series(1, {MANY // 2}) as n")
+    insert(connection, f"{TASK}, 0, now(), {FREE}, null", "generate_series(1, 1)")
+    walk: Any = None
+    # Three hundred queues in a claim, from the first to the last, and none twice.
+    for is_found in (False, False, False, True):
+        buffers, claimed = measure(walk=walk, forbidden_flags=None)
+        assert buffers < MOST_OF_A_WALK
+        assert bool(claimed.claims) == is_found
+        assert claimed.has_more != is_found
+        walk = claimed.walk
+
+
+@pytest.mark.parametrize("max_jobs", [10, 200])
+def test_cost__does_not_grow_with_tasks_and_priorities(connection: Connection, measure: Measure, max_jobs: int) -> None:
+    tasks = list(range(1, 301))
+    connection.execute(f"insert into {TASKS} (identifier) select 't' || n from generate_series(3, 300) as n".encode())
+    pairs = "generate_series(1, 300) as task, generate_series(0, 39) as priority"
+    insert(connection, f"task, priority, {FUTURE}, null, null", pairs)
+    buffers, claimed = measure(tasks, max_jobs)
+    assert not claimed.claims
+    assert claimed.seconds_until_next is not None
+    assert buffers < 40 * 12
+    insert(connection, "task, 39, now(), null, null", "generate_series(1, 300, 100) as task")
+    buffers, claimed = measure(tasks, max_jobs)
+    assert len(claimed.claims) == 3
+    assert buffers < 40 * 12 + 200
+    insert(connection, f"task, 20, {DUE}, null, null", "generate_series(1, 300) as task, generate_series(1, 10)")
+    buffers, claimed = measure(tasks, max_jobs)
+    assert len(claimed.claims) == max_jobs
+    assert buffers < 40 * 12 + 30 * max_jobs + 300
+
+
+def test_cost__does_not_grow_with_known_tasks(connection: Connection, measure: Measure) -> None:
+    connection.execute(f"insert into {TASKS} (identifier) select 't' || n from generate_series(3, 10000) as n".encode())
+    insert(connection, f"7, 0, {DUE}, null, null", "generate_series(1, 3000)")
+    insert(connection, f"8, 0, {DUE}, 1 + n %% 1000, null", "generate_series(1, 3000) as n")
+    few, _ = measure(range(1, 10), 20)
+    many, claimed = measure(range(1, 10_001), 20)
+    assert len(claimed.claims) == 20
+    assert many < few + TOLERANCE
+
+
+def test_cost__of_a_scan_shows(connection: Connection) -> None:
     """The measure itself works: a scan of the whole table shows."""
-    task = make_task("task")
-    cursor.execute(
-        f'insert into "{worker_schema}"._private_jobs (task_id) select %s from generate_series(1, 1000)', [task]
-    )
-    before = entries_read(cursor, worker_schema)
-    cursor.execute(f'select count(payload::text) from "{worker_schema}"._private_jobs')
-    assert entries_read(cursor, worker_schema) - before >= 1000
+    insert(connection, f"{TASK}, 0, {DUE}, null, null", f"generate_series(1, {MANY})")
+    cursor = MeasuringCursor(connection)
+    cursor.execute(f"select count(payload::text) from {JOBS}")
+    assert cursor.buffers > 100

@@ -19,13 +19,18 @@ Look = Callable[..., list[Claim]]
 
 
 @pytest.fixture
-def look(worker_schema: str) -> Look:
-    def look(*tasks: str, **options: Any) -> list[Claim]:
+def glance_at(worker_schema: str) -> Callable[..., glance.Glance]:
+    def glance_at(*tasks: str, **options: Any) -> glance.Glance:
         task_ids = int_array(make_task(task) for task in tasks or ("task",)).encode()
         parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 10} | options
         return glance.take_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
 
-    return look
+    return glance_at
+
+
+@pytest.fixture
+def look(glance_at: Callable[..., glance.Glance]) -> Look:
+    return lambda *tasks, **options: glance_at(*tasks, **options).claims
 
 
 def straight_to_the_server(schema: str) -> glance.Execute:
@@ -98,6 +103,18 @@ class TestGlance:
         make_job(flags={flag: True})
         allowed = make_job(flags={"other": True})
         assert ids(look(forbidden_flags=[flag, "unused"])) == [allowed]
+
+    def test_tells_when_the_next_job_falls_due(self, glance_at: Callable[..., glance.Glance]) -> None:
+        make_job()
+        make_job("unknown", run_at=minutes_ago(-1))
+        make_job(run_at=minutes_ago(-30), queue_name="q")
+        seconds = glance_at().seconds_until_next
+        assert seconds is not None
+        assert 29 * 60 < seconds <= 30 * 60
+
+    def test_nothing_scheduled_is_told_as_such(self, glance_at: Callable[..., glance.Glance]) -> None:
+        make_job()
+        assert glance_at().seconds_until_next is None
 
     def test_goes_by_the_clock_it_is_given(self, look: Look) -> None:
         job_id = make_job(run_at=minutes_ago(-30))

@@ -73,7 +73,7 @@ def test_a_crowd_of_calls_meets_no_deadlock(session: Callable[[], WorkerSql]) ->
         ids = [row["id"] for row in worker.query("select id from {schema}._private_jobs")]
         some = chance.sample(ids, min(len(ids), chance.randint(2, 10)))
         keys = chance.sample(KEYS, chance.randint(2, 8))
-        choices: list[tuple[str, dict[str, Any]]] = [
+        calls: list[tuple[str, dict[str, Any]]] = [
             ("complete_jobs", {"job_ids": some[:2]}),
             ("permanently_fail_jobs", {"job_ids": some}),
             ("reschedule_jobs", {"job_ids": some, "attempts": 0}),
@@ -82,7 +82,7 @@ def test_a_crowd_of_calls_meets_no_deadlock(session: Callable[[], WorkerSql]) ->
             ("lock", {"ids": some}),
             *[("add_jobs", {"keys": keys})] * 3,
         ]
-        name, arguments = chance.choice(choices)
+        name, arguments = chance.choice(calls)
         try:
             _call(worker, name, arguments)
         except psycopg.errors.DeadlockDetected as error:

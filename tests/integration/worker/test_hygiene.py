@@ -197,7 +197,8 @@ def function_in_database(
         admin.execute(statement)
 
     yield create
-    admin.execute("drop table if exists public.leaky_table; drop function if exists public.leaky, public.leaky_trigger")
+    admin.execute("drop table if exists public.leaky_table")
+    admin.execute("drop function if exists public.leaky, public.leaky_too, public.leaky_trigger")
 
 
 @pytest.mark.usefixtures("persistent")
@@ -208,12 +209,16 @@ def function_in_database(
         ("set statement_timeout = 12345;", "setting statement_timeout = 12345"),
         ("perform set_config('shop.tenant', '7', false);", "setting shop.tenant = 7"),
         ("perform pg_advisory_lock(7);", "advisory lock 0/7/1"),
+        ("execute 'set work_mem = ''1MB''';", "setting work_mem = 1024"),
+        ("perform public.leaky_too();", "setting shop.tenant = 8"),
     ],
 )
 def test_session_changed_inside_a_function__is_noticed(
     slot: Slot, function_in_database: Callable[[str], None], leftovers: list[str], body: str, reason: str
 ) -> None:
     function_in_database(
+        "create function public.leaky_too() returns void language sql as "
+        "$$ select set_config('shop.tenant', '8', false) $$;"
         f"create function public.leaky() returns int language plpgsql as $$ begin {body} return 1; end $$"
     )
     pids = Pids()
@@ -239,8 +244,21 @@ def test_session_changed_by_a_trigger__is_noticed(
 
 
 @pytest.mark.usefixtures("persistent")
-def test_jobs_that_call_nothing_of_the_site__cost_no_statement_more(slot: Slot) -> None:
+def test_jobs_that_call_nothing_that_changes_sessions__cost_no_statement_more(
+    slot: Slot, function_in_database: Callable[[str], None]
+) -> None:
+    function_in_database(
+        "create table public.leaky_table (a int);"
+        "create function public.leaky() returns int language plpgsql as $$ declare n int; begin "
+        "update public.leaky_table set a = 1; select count(*) into n from public.leaky_table; return n; end $$;"
+        "create function public.leaky_trigger() returns trigger language plpgsql as "
+        "$$ begin new.a = new.a + public.leaky(); set local work_mem = '1MB'; return new; end $$;"
+        "create trigger leaky before insert on public.leaky_table for each row execute function public.leaky_trigger()"
+    )
+
     def usual(payload: Any) -> None:
+        execute("SELECT public.leaky()")
+        execute("INSERT INTO public.leaky_table VALUES (1)")
         execute("SELECT count(*), lower('A'), (SELECT max(oid) FROM pg_class WHERE relname IN ('a')) FROM pg_class")
         execute("SELECT jsonb_build_object('a', 1)")
 
@@ -251,7 +269,7 @@ def test_jobs_that_call_nothing_of_the_site__cost_no_statement_more(slot: Slot) 
         return [query["sql"] for query in captured.captured_queries]
 
     slot.run(usual)
-    assert len(slot.call(statements)) == 2
+    assert len(slot.call(statements)) == 4
 
 
 @pytest.mark.usefixtures("persistent")

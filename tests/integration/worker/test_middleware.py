@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from django.core.exceptions import MiddlewareNotUsed
 from django.db import connection
 from django.utils.decorators import async_only_middleware, sync_and_async_middleware, sync_only_middleware
 
-from django_graphile_worker.exceptions import ConfigurationError, PermanentFailure
+from django_graphile_worker.exceptions import BatchFailure, ConfigurationError, PermanentFailure
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Succeeded
 from tests.slot import make_task, open_slot
@@ -146,9 +147,17 @@ def forgiving(get_result: GetResult) -> GetResult:
     def middleware(job: Job) -> Any:
         try:
             return get_result(job)
-        except ValueError:
+        except (ValueError, BatchFailure):
             EVENTS.append("forgiven")
             return None
+
+    return middleware
+
+
+def returning(get_result: GetResult) -> GetResult:
+    def middleware(job: Job) -> Any:
+        get_result(job)
+        return [ValueError("from middleware")]
 
     return middleware
 
@@ -265,7 +274,7 @@ def test_rewriting__gives_the_task_another_payload_and_helpers_the_same() -> Non
 def test_rewritten_payload_of_another_shape__never_takes_the_rows_place(payload: str) -> None:
     with through("decrypting") as slot:
         outcome = slot.failure(lambda payload: [None, ValueError("two")], payload)
-    assert outcome.error.startswith("Batch failures: 1 of 2 items failed.")
+    assert outcome.error.startswith("ValueError: two (1 of 2 items failed)")
     assert outcome.payload_text is None
 
 
@@ -316,6 +325,29 @@ def test_payload_that_python_cannot_read__fails_before_middleware() -> None:
     with through("plain") as slot:
         assert "JSONDecodeError" in slot.failure(sync_task, "{").error
     assert EVENTS == []
+
+
+@pytest.mark.parametrize("kind", ["plain", "async_only", "ClassBased"])
+def test_batch_failure__is_raised_through_middleware(kind: str) -> None:
+    async def half(payload: Any) -> list[Any]:
+        return [None, ValueError("two")]
+
+    with through(kind) as slot:
+        assert slot.failure(half, "[1, 2]").payload_text == "[2]"
+    assert [event[0] for event in EVENTS if "out" in event[0]] == []
+
+
+def test_batch_failure__can_be_handled() -> None:
+    with through("forgiving") as slot:
+        assert isinstance(slot.run(lambda payload: [None, ValueError("two")], "[1, 2]"), Succeeded)
+    assert EVENTS == ["forgiven"]
+
+
+def test_exceptions_that_middleware_returns__fail_the_job(caplog: pytest.LogCaptureFixture) -> None:
+    with through("returning") as slot, caplog.at_level(logging.WARNING, "django_graphile_worker"):
+        assert slot.failure(lambda payload: ["one"], "[1, 2]").error.startswith("ValueError: from middleware")
+    # The task's own result was judged before, and is not judged twice.
+    assert caplog.text.count("returned 1 results for 2 items") == 1
 
 
 def test_batch_results__pass_through() -> None:

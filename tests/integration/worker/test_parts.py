@@ -8,14 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from django.test import override_settings
 
-from django_graphile_worker import add_job, signals
-from django_graphile_worker.exceptions import SchemaError, WorkerDiedError
+from django_graphile_worker import add_job, probe, signals
+from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError, WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import indexes, workers
 from django_graphile_worker.sql.claims import Claimed
@@ -23,6 +24,7 @@ from django_graphile_worker.worker import fetcher as fetching
 from django_graphile_worker.worker import pace
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.deadline import Watchdog
+from django_graphile_worker.worker.healthfile import HealthFile, kept_up
 from django_graphile_worker.worker.listener import Listener, announces_jobs
 from django_graphile_worker.worker.runner import never
 from tests.conftest import PATIENCE
@@ -102,8 +104,61 @@ class TestFetcher:
     def test_large_payloads_are_not_hoarded(self, runner: Build) -> None:
         worker = runner()
         worker.slots._finished[0], worker.slots._busy_seconds[0] = 1000, 0.01
-        worker.fetcher._pace._characters = pace.CHARACTERS_AHEAD // 10
+        worker.fetcher._pace._size = pace.BYTES_AHEAD // 10
         assert worker.fetcher._pace.ahead(1000) == 10
+
+    @pytest.mark.parametrize("queue_name", [None, "q"])
+    def test_large_payloads_behind_small_ones_are_not_hoarded(
+        self, runner: Build, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, queue_name: str | None
+    ) -> None:
+        monkeypatch.setattr(pace, "BYTES_AHEAD", 20_000)
+        worker = runner(concurrency=2, local_queue_size=500)
+        for number in range(10):
+            make_job("quick", {"n": number})
+        run_all(worker, wait_until)
+        assert worker.fetcher._pace.ahead(500) > 100
+        assert worker.fetcher._pace.stretch(500) > 100
+        for _ in range(40):
+            make_job("slow", {"x": "y" * 4000}, queue_name=queue_name)
+        worker.fetcher.step()
+        assert 0 < worker.slots.waiting_size <= 20_000 + 2 * 5000
+        held = Job.objects.filter(locked_by__startswith=worker.worker_id).count()
+        assert held <= 4 + 2
+
+    def test_resumes_behind_the_last_job_without_a_queue(self, runner: Build) -> None:
+        """Where the claimed jobs of a queue end says nothing of the jobs without one."""
+        worker = runner()
+        queued = [make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 20)]
+        plain = [make_job("quick", run_at=minutes_ago(minute)) for minute in (50, 40, 30)]
+        other = make_job("quick", flags={"f": True}, run_at=minutes_ago(30))
+        claimed = worker.claimer(max_jobs=3, max_queues=3, stretch=3)
+        assert [claim.id for claim in claimed.claims] == [queued[0], *plain[:2]]
+        assert claimed.has_more
+        resume_after = worker.claimer._resume_after()
+        assert resume_after is not None
+        assert resume_after.id == plain[1]
+        claimed = worker.claimer(max_jobs=4, max_queues=4, stretch=3)
+        assert [claim.id for claim in claimed.claims] == [plain[2], other]
+
+    def test_resumes_nowhere_behind_the_last_job_of_a_queue(self, runner: Build) -> None:
+        worker = runner()
+        first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 1))
+        claimed = worker.claimer(max_jobs=2, max_queues=2, stretch=2)
+        assert [claim.id for claim in claimed.claims] == [first, second]
+        older = make_job("quick", run_at=minutes_ago(30))
+        assert [claim.id for claim in worker.claimer(max_jobs=2, max_queues=2, stretch=2).claims] == [older]
+
+    def test_learns_at_a_glance_when_the_next_job_falls_due(self, runner: Build, wait_until: Wait) -> None:
+        worker = runner(poll_interval=600)
+        worker.fetcher._poll_interval = 600.0
+        run_all(worker, wait_until)
+        make_job("quick", {"n": 1})
+        make_job("quick", {"n": 2}, run_at=minutes_ago(-2))
+        worker.claimer._glancer._is_promising = True
+        worker.fetcher.wake()
+        worker.fetcher.round()
+        wait_until(lambda: ran == [1])
+        assert worker.fetcher.round() <= 120
 
     def test_sleeps_until_the_next_job_is_due(self, runner: Build) -> None:
         worker = runner(poll_interval=80)
@@ -370,7 +425,7 @@ class TestHeartbeat:
         if way == "_glancer":
             take_and_lose.learn_from = take.learn_from  # type: ignore[attr-defined]
             monkeypatch.setattr(
-                worker.claimer, "_claim", lambda *arguments: Claimed(claims=[], seconds_until_next=None, was_full=False)
+                worker.claimer, "_claim", lambda **limits: Claimed(claims=[], seconds_until_next=None, has_more=False)
             )
         worker.fetcher.step()
         wait_until(lambda: worker.slots.is_idle)
@@ -390,7 +445,7 @@ class TestRecovery:
         make_job("quick", queue_name="q", locked_by=dead, attempts=1)
         make_queue("q", locked_by=dead)
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         job = Job.objects.get()
         assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
@@ -400,7 +455,7 @@ class TestRecovery:
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         dead = f"{workers.WORKER_PREFIX}dead"
-        job_id = make_job("quick", locked_by=dead, attempts=1, max_attempts=1, updated_at=minutes_ago(1))
+        job_id = make_job("quick", locked_by=dead, attempts=1, max_attempts=1, last_error="It died.")
         with raw_connection().cursor() as cursor:
             workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
             cursor.execute(
@@ -408,7 +463,7 @@ class TestRecovery:
                 [job_id],
             )
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         heard: list[dict[str, Any]] = []
 
         def hear(**kwargs: Any) -> None:
@@ -437,11 +492,11 @@ class TestRecovery:
             updated_at=minutes_ago(300),
         )
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         worker.announcer.step()
         (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 144")
+        assert line.getMessage().startswith(f"quick #{job_id} permanently failed after 4 h 1 min ")
         assert "WorkerDiedError: The worker worker-node had held this job for 4.0 hours" in line.getMessage()
 
     @pytest.fixture
@@ -457,7 +512,7 @@ class TestRecovery:
         self, runner: Build, lost_index: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
 
         def sweep() -> list[str]:
             caplog.clear()
@@ -469,12 +524,12 @@ class TestRecovery:
         assert sweep() == []
         (line,) = sweep()
         assert f"(missing: {lost_index}; incomplete: none)" in line
-        assert 'run "manage.py migrate graphile_worker"' in line
+        assert 'run "manage.py graphile_worker repair"' in line
         assert sweep() == []
 
     def test_is_silent_where_all_indexes_are_there(self, runner: Build, caplog: pytest.LogCaptureFixture) -> None:
         worker = runner()
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         for _ in range(3):
             worker.recovery.step()
         worker.announcer.step()
@@ -491,7 +546,7 @@ class TestRecovery:
         with raw_connection().cursor() as cursor:
             workers.register_worker(cursor, living, {}, schema=worker_schema)
             workers.register_worker(cursor, dead, {}, schema=worker_schema, now=minutes_ago(10))
-        worker.heartbeat._steady_since -= worker.settings.heartbeat_interval
+        worker.recovery.judges_at_once = True
         worker.recovery.step()
         rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
         assert {row[0] for row in rows} == {living, worker.worker_id}
@@ -678,3 +733,46 @@ class TestStarting:
             with pytest.raises(SchemaError, match=r"manage\.py migrate graphile_worker"):
                 worker.prepare()
             worker.close()
+
+
+def test_tasks_that_no_live_worker_has__are_told_once_by_name(runner: Build) -> None:
+    told: list[tuple[str, ...]] = []
+
+    def remember(identifiers: tuple[str, ...], **kwargs: Any) -> None:
+        told.append(identifiers)
+
+    signals.tasks_unserved.connect(remember)
+    try:
+        worker = runner()
+        make_job("quick")
+        make_job("typo")
+        assert worker.unserved.step() == 15.0, "workers that start together have registered by then"
+        for name in ("other", None, None):
+            worker.unserved.step()
+            worker.announcer.step()
+            if name:
+                make_job(name)
+        assert told == [("typo",), ("other",)]
+    finally:
+        signals.tasks_unserved.disconnect(remember)
+
+
+def test_a_part_whose_thread_died__makes_the_health_file_old(runner: Build, tmp_path: Path) -> None:
+    worker = runner()
+    health = HealthFile(tmp_path / "health", [worker])
+    assert health.step() == 5.0
+    assert probe.problems(str(tmp_path / "health"), must_be_ready=True) == []
+    (tmp_path / "health").unlink()
+    worker.heartbeat._thread = threading.Thread()
+    assert worker.dead_parts() == ["heartbeat"]
+    health.step()
+    assert not (tmp_path / "health").exists()
+    worker.heartbeat._thread = None
+
+
+def test_a_health_file_that_cannot_be_written__is_told_at_the_start(runner: Build, tmp_path: Path) -> None:
+    with pytest.raises(
+        GraphileWorkerError, match=r"^--health-file: expected a file that can be written, got '.*/no/h'"
+    ):
+        with kept_up(tmp_path / "no" / "h", [runner()]):
+            raise AssertionError("it must not begin")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.exceptions import PermanentFailure, RetryLater
-from django_graphile_worker.worker.batch import BatchFailure, remaining
+from django_graphile_worker import signals
+from django_graphile_worker.exceptions import BatchFailure, PermanentFailure, RetryLater
+from django_graphile_worker.worker.batch import remaining
 from django_graphile_worker.worker.outcome import Interrupted, Succeeded
 from tests.slot import Slot
 
@@ -32,7 +34,47 @@ def test_failed_items__stay_as_they_were_written(slot: Slot) -> None:
 
 def test_error__lists_each_failed_item(slot: Slot) -> None:
     error = slot.failure(second_and_last_fail, ITEMS).error
-    assert error == "Batch failures: 2 of 4 items failed.\n[1] ValueError: two\n[3] KeyError: 'four'"
+    summary = "BatchFailure: 2 of 4 items failed: [1] ValueError: two; [3] KeyError: 'four'"
+    assert error == f"{summary}\n[1] ValueError: two\n[3] KeyError: 'four'"
+
+
+def test_error__begins_with_the_class_that_all_failures_have__so_that_errors_are_grouped_by_it(slot: Slot) -> None:
+    def two_fail(payload: list[Any]) -> list[Any]:
+        return [None, ValueError("two\nlines"), ValueError("three")]
+
+    first, *_ = slot.failure(two_fail, "[1, 2, 3]").error.splitlines()
+    assert first == "ValueError: two (2 of 3 items failed)"
+
+
+def test_log_line_and_signal__tell_the_causes(slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[BaseException] = []
+
+    def remember(error: BaseException, **kwargs: Any) -> None:
+        told.append(error)
+
+    signals.job_failed.connect(remember)
+    try:
+        with caplog.at_level(logging.WARNING, "django_graphile_worker"):
+            slot.failure(lambda payload: [ValueError("no such customer")], '["Ada"]')
+    finally:
+        signals.job_failed.disconnect(remember)
+    (error,) = told
+    assert str(error) == "1 of 1 items failed: [0] ValueError: no such customer"
+    assert isinstance(error, BatchFailure)
+    assert error.__cause__ is error.failures[0]
+    assert caplog.messages[-1].endswith("BatchFailure: 1 of 1 items failed: [0] ValueError: no such customer")
+
+
+def test_text_of_many_failures__names_the_first_and_counts_the_rest() -> None:
+    class Mute(Exception):  # noqa: N818 - a name for the text
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    failure = BatchFailure({0: KeyError(), 2: Mute(), 3: ValueError("a\nb"), 4: OSError(), 5: OSError()}, 9)
+    assert str(failure) == (
+        "5 of 9 items failed: [0] KeyError; [2] Mute: <its text could not be read>; [3] ValueError: a b; and 2 more"
+    )
+    assert str(pickle.loads(pickle.dumps(BatchFailure({0: KeyError()}, 2)))) == "1 of 2 items failed: [0] KeyError"
 
 
 def test_error__has_the_tracebacks_of_items_that_were_raised(slot: Slot) -> None:
@@ -43,7 +85,7 @@ def test_error__has_the_tracebacks_of_items_that_were_raised(slot: Slot) -> None
         return [one(item) for item in payload]
 
     first, second, third = slot.failure(each_by_itself, "[1,2]").error.split("\n\n")
-    assert first == "Batch failures: 2 of 2 items failed.\n[0] ValueError: no 1\n[1] ValueError: no 2"
+    assert first == "ValueError: no 1 (2 of 2 items failed)\n[0] ValueError: no 1\n[1] ValueError: no 2"
     assert second.startswith("[0] Traceback (most recent call last):\n")
     assert second.endswith("\nValueError: no 1")
     assert third.startswith("[1] Traceback")

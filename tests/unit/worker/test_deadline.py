@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from django_graphile_worker.worker.deadline import watchdog
+import pytest
+
+from django_graphile_worker.worker import deadline
+from django_graphile_worker.worker.deadline import Watchdog, watchdog
 
 
 def test_a_child_of_a_fork_has_a_watchdog_of_its_own_and_leaves_the_parents_connections_alone() -> None:
@@ -19,3 +23,42 @@ def test_a_child_of_a_fork_has_a_watchdog_of_its_own_and_leaves_the_parents_conn
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         watchdog.end(token)
+
+
+def test_a_watchdog_that_failed_goes_on(monkeypatch: pytest.MonkeyPatch, wait_until: Any) -> None:
+    """No statement would have a deadline any more."""
+    monkeypatch.setattr(deadline, "TICK", 0.01)
+    ticks: list[int] = []
+
+    class Failing(Watchdog):
+        def bark(self) -> None:
+            ticks.append(1)
+            raise RuntimeError("dictionary changed size during iteration")
+
+    failing = Failing()
+    failing.begin(object(), 600.0)
+    wait_until(lambda: len(ticks) > 2)
+    assert failing._thread is not None
+    assert failing._thread.is_alive()
+    failing.end(0)
+    monkeypatch.setattr(Failing, "bark", lambda self: None)
+
+
+def test_a_connection_that_is_to_be_cut_at_once_is_not_asked_first() -> None:
+    asked: list[str] = []
+
+    class Connection:
+        def cancel_safe(self, timeout: float) -> None:
+            asked.append("cancel")
+
+        @property
+        def pgconn(self) -> Any:
+            asked.append("cut")
+            raise OSError("no socket")
+
+    now = 0.0
+    dog = Watchdog(lambda: now)
+    with dog.watch(Connection(), 1.0, cuts_at_once=True), dog.watch(Connection(), 1.0):
+        now = 2.0
+        dog.bark()
+    assert asked == ["cut", "cancel"]

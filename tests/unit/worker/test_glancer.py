@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.glance import Glance
 from django_graphile_worker.worker import glancer as glancing
 from django_graphile_worker.worker.glancer import LONGEST_GLANCE, REST, Glancer
 
@@ -28,13 +29,13 @@ class Rehearsal:
         self.is_possible = True
         self.glancer = Glancer(None, schema="s", clock=lambda: self.now)  # type: ignore[arg-type]
 
-    def take_few(self, statement: Any, **options: Any) -> list[Claim]:
+    def take_few(self, statement: Any, **options: Any) -> Glance:
         self.looks += 1
         self.now += self.takes
-        return self.finds
+        return Glance(self.finds, None)
 
     def look(self) -> list[Claim]:
-        return self.glancer(10, holder="w", task_ids=b"{}", forbidden_flags=(), now=None)
+        return self.glancer(10, holder="w", task_ids=b"{}", forbidden_flags=(), now=None).claims
 
 
 @pytest.fixture
@@ -53,10 +54,10 @@ def test_in_vain_once_is_enough_until_it_would_have_done(rehearsal: Rehearsal) -
     rehearsal.look()
     rehearsal.look()
     assert rehearsal.looks == 1
-    rehearsal.glancer.learn_from(Claimed(claims=[], seconds_until_next=None, was_full=False))
+    rehearsal.glancer.learn_from(Claimed(claims=[], seconds_until_next=None, has_more=False))
     rehearsal.look()
     assert rehearsal.looks == 1
-    rehearsal.glancer.learn_from(Claimed(claims=[claim()], seconds_until_next=None, was_full=False))
+    rehearsal.glancer.learn_from(Claimed(claims=[claim()], seconds_until_next=None, has_more=False))
     rehearsal.look()
     assert rehearsal.looks == 2
 
@@ -64,8 +65,8 @@ def test_in_vain_once_is_enough_until_it_would_have_done(rehearsal: Rehearsal) -
 @pytest.mark.parametrize(
     "claimed",
     [
-        Claimed(claims=[claim(1), claim(2, queue_id=3)], seconds_until_next=None, was_full=False),
-        Claimed(claims=[claim()], seconds_until_next=None, was_full=True),
+        Claimed(claims=[claim(1), claim(2, queue_id=3)], seconds_until_next=None, has_more=False),
+        Claimed(claims=[claim()], seconds_until_next=None, has_more=True),
     ],
     ids=["queues", "more than there was room for"],
 )

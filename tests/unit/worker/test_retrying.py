@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from django_graphile_worker.exceptions import PermanentFailure, RetryLater
+from django_graphile_worker.attempts import attempts_made
+from django_graphile_worker.exceptions import PayloadError, PermanentFailure, RetryLater
 from django_graphile_worker.worker.retrying import LONGEST_DELAY
 from tests.slot import Slot, make_task
 
@@ -108,3 +110,37 @@ def test_permanent_failure__asks_no_backoff(slot: Slot) -> None:
     outcome = slot.failure(make_task(never, backoff=backoff))
     assert outcome.permanent
     assert "asked" not in outcome.error
+
+
+def test_permanent_failure__says_after_which_attempt(slot: Slot) -> None:
+    def gives_up(payload: Any) -> None:
+        raise PermanentFailure("stolen")
+
+    error = slot.failure(gives_up, attempts=2).error
+    assert "\n\nNot tried again after attempt 2 of 25.\n\n" in error
+    assert attempts_made(25, 25, error) == 2
+    assert "Not tried again" not in slot.failure(breaks, attempts=2).error
+
+
+@dataclass
+class Receipt:
+    order: int
+
+
+def test_payload_that_does_not_fit_its_type__is_not_tried_again(slot: Slot) -> None:
+    def typed(payload: Receipt) -> None: ...
+
+    def typed_batch(payload: list[Receipt]) -> None: ...
+
+    outcome = slot.failure(typed, '{"order": "x"}')
+    assert outcome.permanent
+    assert outcome.error.startswith("django_graphile_worker.exceptions.PayloadError: payload: expected a whole number")
+    assert "Not tried again after attempt 1 of 25." in outcome.error
+    assert slot.failure(typed_batch, '[{"order": 1}, {}]').permanent
+
+
+def test_payload_error_of_a_job_that_the_task_adds__is_tried_again(slot: Slot) -> None:
+    def adds(payload: Any) -> None:
+        raise PayloadError("payload: expected a finite number, got nan at $.price.")
+
+    assert not slot.failure(adds).permanent

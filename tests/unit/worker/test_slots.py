@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcome import Outcome, Succeeded
+from django_graphile_worker.worker.outcome import Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.slots import Slots
 from django_graphile_worker.worker.stretches import Stretch
 from tests.conftest import PATIENCE
@@ -114,9 +115,61 @@ def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., 
     for number in range(1, 6):
         here.keep(number)
         wait_until(lambda number=number: here.slots.totals()[0] == number and here.slots.is_idle)
-        wait_until(lambda: sum(here.slots._is_resting) == len(here.slots._threads) - 1)
+        wait_until(lambda: here.slots._resting == len(here.slots._threads) - 1)
     assert len(here.slots._threads) == 2
     assert len(here.fetchers) == 6
+
+
+class SlowQueue:
+    """Who takes from it gets nothing before the gate opens."""
+
+    def __init__(self, queue: SimpleQueue[bool]) -> None:
+        self._queue = queue
+        self.gate = threading.Event()
+        self.put = queue.put
+        self.qsize = queue.qsize
+
+    def get(self) -> bool:
+        item = self._queue.get()
+        assert self.gate.wait(PATIENCE)
+        return item
+
+
+def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_duty(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site(3)
+    calls = SlowQueue(here.slots._calls)
+    here.slots._calls = calls  # type: ignore[assignment]
+    calls.gate.set()
+    here.slots.assign(here.fetch)
+    # Two threads: one fetches, the other rests.
+    here.submit(1)
+    wait_until(lambda: 1 in here.began)
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle and here.slots._resting == len(here.slots._threads) - 1)
+    here.may_end.clear()
+
+    def submit_and_keep() -> bool:
+        calls.gate.clear()
+        here.slots.submit([stretch(2)], callers=1)
+        assert here.slots.keep(stretch(3))
+        calls.gate.set()
+        wait_until(lambda: 2 in here.began)
+        return False
+
+    here.order(submit_and_keep)
+    wait_until(lambda: 3 in here.began)
+    wait_until(lambda: len(here.fetchers) == 2)
+
+
+def test_waiting_size__is_of_jobs_that_have_not_begun(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    here.slots.submit([stretch(1), stretch(2), stretch(3)], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.slots.waiting_size == 2 * len("{}")
+    here.slots.take_back()
+    assert here.slots.waiting_size == 0
 
 
 def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) -> None:
@@ -198,3 +251,34 @@ def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], 
         here.keep(number + 2)
     wait_until(lambda: here.slots.totals()[0] == 300)
     assert here.slots.is_idle
+
+
+def test_stretch__is_given_back_from_the_job_on_that_may_not_begin() -> None:
+    """The lease ran out while the first job ran: what was claimed with it may be another worker's."""
+    outcomes: list[Outcome] = []
+    queues: list[HeldQueue] = []
+    has_ended = threading.Event()
+    answers = iter([True, False, False])
+
+    def note_queue(queue: HeldQueue) -> None:
+        queues.append(queue)
+        has_ended.set()
+
+    slots = Slots(
+        1,
+        run=lambda claim: Succeeded(claim, 0.0),
+        on_outcome=outcomes.append,
+        on_queue_done=note_queue,
+        on_hungry=lambda: None,
+        may_begin=lambda claim: next(answers),
+    )
+    claims = [claim(number) for number in (3, 2, 1)]
+    slots.submit([Stretch(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
+    assert has_ended.wait(PATIENCE)
+    slots.stop()
+    assert [(type(outcome), outcome.claim.id) for outcome in outcomes] == [
+        (Succeeded, 1),
+        (Interrupted, 2),
+        (Interrupted, 3),
+    ]
+    assert queues == [HeldQueue(7, "w/1")]

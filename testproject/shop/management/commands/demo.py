@@ -15,6 +15,8 @@ from django.db import connection
 from django.db.models import Min
 from django.utils import timezone
 
+from django_graphile_worker.attempts import attempts_made
+from django_graphile_worker.management.operator.tables import brief_error
 from django_graphile_worker.models import Job
 from testproject import databases, embedded, terminal
 from testproject.shop import processes, scenes
@@ -135,8 +137,8 @@ def _jobs_left() -> list[str]:
             str(job.pk),
             job.task.identifier,
             job.job_queue.queue_name if job.job_queue else "",
-            f"{job.attempts} of {job.max_attempts}",
-            (job.last_error or "waiting").splitlines()[0],
+            f"{attempts_made(job.attempts, job.max_attempts, job.last_error)} of {job.max_attempts}",
+            brief_error(job.last_error) or "waiting",
         )
         for job in left
     ]

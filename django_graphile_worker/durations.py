@@ -1,0 +1,31 @@
+"""Durations as people read them."""
+
+from __future__ import annotations
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+
+
+def spoken(seconds: float) -> str:
+    """``<0.1 ms``, ``0.4 ms``, ``12 ms``, ``2.4 s``, ``55 s``, ``18 min``, ``2 h 5 min``, ``3 d 4 h``."""
+    seconds = max(0.0, seconds)
+    if seconds < 0.9995:
+        milliseconds = seconds * 1_000
+        if milliseconds < 0.05:
+            return "<0.1 ms"
+        return f"{milliseconds:.1f} ms" if milliseconds < 0.95 else f"{milliseconds:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = round(seconds)
+    if whole < 2 * MINUTE:
+        return f"{whole} s"
+    if whole < HOUR - MINUTE / 2:
+        return f"{round(whole / MINUTE)} min"
+    if whole < DAY:
+        return _two(round(whole / MINUTE), HOUR // MINUTE, "h", "min")
+    return _two(round(whole / HOUR), DAY // HOUR, "d", "h")
+
+
+def _two(number: int, size: int, large: str, small: str) -> str:
+    """``2 h 5 min``, and ``2 h`` where nothing is left."""
+    whole, rest = divmod(number, size)
+    return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"

@@ -1,0 +1,148 @@
+"""Which tasks there are, and how their jobs fare: ``tasks``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from django.core.management.color import Style
+
+from django_graphile_worker import durations, registry
+from django_graphile_worker.management.operator import times
+from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.fleet import worker_state
+from django_graphile_worker.management.operator.tables import Cell, Column
+from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.inspection import overview
+from django_graphile_worker.sql.inspection.holders import Holder, holders
+from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog
+from django_graphile_worker.sql.statistics import TEN_MINUTES, Row
+
+HOURS = 1
+
+
+class TaskFacts(NamedTuple):
+    """A task: what waits for it, who can run it, and how its runs went lately."""
+
+    identifier: str
+    backlog: TaskBacklog | None
+    workers: int
+    is_here: bool
+    succeeded: int
+    failed: int
+    seconds: float
+
+    @property
+    def mean_seconds(self) -> float | None:
+        runs = self.succeeded + self.failed
+        return self.seconds / runs if runs else None
+
+    @property
+    def waiting(self) -> int:
+        backlog = self.backlog
+        return 0 if backlog is None else backlog.ready + backlog.retrying
+
+
+class Tasks(Verb):
+    name = "tasks"
+    summary = "List tasks: what waits for them, who has them, and how their runs went."
+    description = (
+        "Lists the tasks of this project and those that jobs are waiting for. WORKERS is how many live workers have "
+        f"the task. The runs are those of the last hour. Jobs are counted up to {MOST_COUNTED} a task."
+    )
+    examples = ("", "--json")
+
+    def run(self, desk: Desk, options: Options) -> None:
+        with desk.reading() as (cursor, schema, now):
+            backlogs = overview.task_backlogs(cursor, schema=schema)
+            found = holders(cursor, schema=schema)
+            since = times.aware(now) - timedelta(hours=HOURS)
+            rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)
+        facts = _facts(backlogs, found, rows)
+        if desk.is_json:
+            desk.dump([_as_dict(each) for each in facts])
+        elif facts:
+            desk.table(_COLUMNS, [_row(each, desk.style) for each in facts])
+        else:
+            desk.note("No tasks. Write functions with @task in an app's tasks.py.")
+
+
+def _facts(backlogs: Iterable[TaskBacklog], found: Iterable[Holder], rows: Iterable[Row]) -> list[TaskFacts]:
+    known = {backlog.task_identifier: backlog for backlog in backlogs}
+    busy = {name for name, each in known.items() if each.ready or each.retrying or each.failed}
+    by_task: dict[str, list[Row]] = {}
+    for row in rows:
+        by_task.setdefault(row.task_identifier, []).append(row)
+    served = [_tasks_of(holder) for holder in found if worker_state(holder) == "alive"]
+    names = sorted({*registry.tasks.identifiers(), *busy, *by_task})
+    return [
+        TaskFacts(
+            identifier=name,
+            backlog=known.get(name),
+            workers=sum(name in tasks for tasks in served),
+            is_here=name in registry.tasks,
+            succeeded=sum(row.succeeded for row in by_task.get(name, ())),
+            failed=sum(row.failed + row.permanently_failed for row in by_task.get(name, ())),
+            seconds=sum(row.duration_seconds for row in by_task.get(name, ())),
+        )
+        for name in names
+    ]
+
+
+def _tasks_of(holder: Holder) -> frozenset[str]:
+    tasks = holder.metadata.get("tasks")
+    return frozenset(filter(lambda task: isinstance(task, str), tasks)) if isinstance(tasks, list) else frozenset()
+
+
+_COLUMNS = (
+    Column("TASK", gives_way=True),
+    Column("WORKERS", is_number=True),
+    Column("READY", is_number=True),
+    Column("OLDEST"),
+    Column("RETRYING", is_number=True),
+    Column("FAILED", is_number=True),
+    Column("RUNS/H", is_number=True),
+    Column("FAILURES", is_number=True),
+    Column("MEAN"),
+)
+
+
+def _row(task: TaskFacts, style: Style) -> list[Cell | str]:
+    backlog = task.backlog
+    oldest = backlog.oldest_seconds if backlog else None
+    is_missed = bool(task.waiting) and not task.workers
+    return [
+        task.identifier,
+        Cell(str(task.workers), style.ERROR if is_missed else None),
+        _capped(backlog.ready if backlog else 0),
+        "" if oldest is None else times.span(oldest),
+        Cell(_capped(backlog.retrying), style.WARNING) if backlog and backlog.retrying else "",
+        Cell(_capped(backlog.failed), style.ERROR) if backlog and backlog.failed else "",
+        str(task.succeeded + task.failed),
+        str(task.failed) if task.failed else "",
+        "" if task.mean_seconds is None else durations.spoken(task.mean_seconds),
+    ]
+
+
+def _capped(number: int) -> str:
+    return f"{MOST_COUNTED}+" if number > MOST_COUNTED else str(number)
+
+
+def _as_dict(task: TaskFacts) -> dict[str, Any]:
+    backlog = task.backlog
+    return {
+        "task_identifier": task.identifier,
+        "is_in_this_project": task.is_here,
+        "live_workers": task.workers,
+        "ready": min(backlog.ready, MOST_COUNTED) if backlog else 0,
+        "oldest_ready_seconds": backlog.oldest_seconds if backlog else None,
+        "retrying": min(backlog.retrying, MOST_COUNTED) if backlog else 0,
+        "failed": min(backlog.failed, MOST_COUNTED) if backlog else 0,
+        "counted_up_to": MOST_COUNTED,
+        "hours": HOURS,
+        "succeeded": task.succeeded,
+        "failures": task.failed,
+        "mean_seconds": task.mean_seconds,
+    }

@@ -1,0 +1,88 @@
+"""Puts back what another program has changed in the worker schema, where migrate has nothing to do."""
+
+from __future__ import annotations
+
+from django.db import DatabaseError, connections, transaction
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.operations.indexes import BuildIndexes
+from django_graphile_worker.operations.operation import all_or_nothing
+from django_graphile_worker.sql import indexes, installation, installer
+from django_graphile_worker.sql.errors import sqlstate
+from django_graphile_worker.sql.ledger import refuse_breaking_migration
+from django_graphile_worker.values import Value
+
+# Another's function has the same arguments under other names, or returns something else.
+INVALID_FUNCTION_DEFINITION = "42P13"
+DEPENDENT_OBJECTS_STILL_EXIST = "2BP01"
+
+
+class Repaired(Value):
+    """What was not as it should be, and is now."""
+
+    # Public functions that were replaced or missing, and are ours again.
+    restored: tuple[str, ...]
+    # Functions of the same names with other arguments, which made calls ambiguous.
+    dropped: tuple[str, ...]
+    # Indexes that were missing or incomplete.
+    built: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.restored or self.dropped or self.built)
+
+
+def repair(alias: str, schema: str) -> Repaired:
+    """Put our functions back and build the indexes that are missing; jobs can be added and run meanwhile."""
+    connection = connections[alias]
+    with connection.schema_editor(atomic=False) as schema_editor:
+        with all_or_nothing(connection, schema):
+            with connection.cursor() as cursor:
+                installation.check_usable(cursor, schema=schema)
+                refuse_breaking_migration(cursor, schema=schema)
+            restored, dropped = _repair_functions(schema_editor, schema)
+        built = _repair_indexes(schema_editor, schema)
+    return Repaired(restored=restored, dropped=dropped, built=built)
+
+
+def _repair_functions(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    with schema_editor.connection.cursor() as cursor:
+        missing = installer.missing_functions(cursor, schema=schema)
+        foreign = installer.foreign_functions(cursor, schema=schema)
+        if not missing and not foreign:
+            return (), ()
+        # Those in the place of ours are what migrating an adopted schema back to zero is to leave.
+        replaced = {function.name: function.definition for function in foreign if function.name in missing}
+        installation.add_found_functions(schema_editor.execute, installer.WORKER_SCHEMA, replaced, schema=schema)
+        try:
+            with transaction.atomic(using=schema_editor.connection.alias):
+                installer.restore_functions(schema_editor.execute, cursor, schema=schema)
+        except DatabaseError as error:
+            if sqlstate(error) != INVALID_FUNCTION_DEFINITION:
+                raise
+            _drop(schema_editor, foreign, schema)
+            installer.restore_functions(schema_editor.execute, cursor, schema=schema)
+        beside = installer.foreign_functions(cursor, schema=schema)
+        _drop(schema_editor, beside, schema)
+    return tuple(missing), tuple(f"{function.name}({function.arguments})" for function in beside)
+
+
+def _drop(schema_editor: BaseDatabaseSchemaEditor, functions: list[installation.Function], schema: str) -> None:
+    try:
+        installer.drop_functions(schema_editor.execute, functions, schema=schema)
+    except DatabaseError as error:
+        if sqlstate(error) != DEPENDENT_OBJECTS_STILL_EXIST:
+            raise
+        names = ", ".join(sorted({function.name for function in functions}))
+        raise SchemaError(
+            f"Expected that {names} of another program in the schema {schema!r} can be dropped, got: "
+            f"{' '.join(str(error).split())} Drop what depends on them first. Nothing was changed."
+        ) from error
+
+
+def _repair_indexes(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> tuple[str, ...]:
+    with schema_editor.connection.cursor() as cursor:
+        lack = indexes.lacking_indexes(cursor, schema=schema)
+    if any(lack):
+        BuildIndexes(*indexes.FILES).run_install(schema_editor, schema)
+    return (*lack.missing, *lack.incomplete)

@@ -1,0 +1,133 @@
+"""What the settings take: each function checks one kind of value, and returns it as the code uses it."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+LONGEST_DURATION = timedelta(days=3650).total_seconds()
+LARGEST_NUMBER = 2**31 - 1
+
+ForbiddenFlags = tuple[str, ...] | Callable[[], Iterable[str]] | str
+Convert = Callable[[Any], Any]
+
+
+class ExpectationError(Exception):
+    """A converter's complaint: what was expected."""
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ExpectationError("a non-empty string")
+    return value
+
+
+def schema_name(value: Any) -> str:
+    expected = (
+        "a schema name of letters, digits and underscores that does not begin with a digit (at most 63 characters)"
+    )
+    if not isinstance(value, str) or not (value.isascii() and value.isidentifier() and len(value) <= 63):
+        raise ExpectationError(expected)
+    if value.lower().startswith("pg_") or value in {"information_schema", "public"}:
+        raise ExpectationError("a schema of its own; PostgreSQL's own schemas and public are not")
+    return value
+
+
+def boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ExpectationError("True or False")
+    return value
+
+
+def whole_number(smallest: int) -> Convert:
+    def convert(value: Any) -> int:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or not smallest <= value <= LARGEST_NUMBER:
+            raise ExpectationError(f"a whole number of at least {smallest}")
+        return int(value)
+
+    return convert
+
+
+def duration(smallest: float = 0.0) -> Convert:
+    """Seconds or a timedelta; seconds inside."""
+
+    def convert(value: Any) -> float:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else value
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not math.isfinite(seconds) or not smallest <= seconds <= LONGEST_DURATION:
+            least = f"of at least {smallest:g} seconds" if smallest else "of zero or more"
+            raise ExpectationError(f"a number of seconds or a timedelta, {least} and at most ten years")
+        return float(seconds)
+
+    return convert
+
+
+def strings(value: Any) -> tuple[str, ...]:
+    is_sequence = isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes)
+    if not is_sequence or not all(isinstance(item, str) and item for item in value):
+        raise ExpectationError("a list of non-empty strings")
+    return tuple(value)
+
+
+def dotted_paths(value: Any) -> tuple[str, ...]:
+    paths = strings(value)
+    if not all(_is_dotted_path(path) for path in paths):
+        raise ExpectationError("a list of dotted paths like 'shop.jobs.middleware'")
+    return paths
+
+
+def forbidden_flags(value: Any) -> ForbiddenFlags:
+    if callable(value):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, str) and _is_dotted_path(value):
+        return value
+    try:
+        return strings(value)
+    except ExpectationError:
+        raise ExpectationError("a list of flags, a callable, or the dotted path of a callable") from None
+
+
+def _is_dotted_path(value: str) -> bool:
+    parts = value.split(".")
+    return len(parts) > 1 and all(part.isidentifier() for part in parts)
+
+
+def crontab(value: Any) -> str | tuple[Any, ...]:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list | tuple):
+        raise ExpectationError("crontab text, or a list of crontab lines and CronItems")
+    return tuple(value)
+
+
+def path(value: Any) -> Path | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise ExpectationError("a path, or None")
+    return Path(value)
+
+
+def one_of(*choices: str) -> Convert:
+    def convert(value: Any) -> str:
+        if value not in choices:
+            raise ExpectationError(" or ".join(map(repr, choices)))
+        return str(value)
+
+    return convert
+
+
+def patterns(value: Any) -> tuple[re.Pattern[str], ...]:
+    expected = "a list of regular expressions"
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise ExpectationError(expected)
+    try:
+        return tuple(item if isinstance(item, re.Pattern) else re.compile(item, re.IGNORECASE) for item in value)
+    except (re.error, TypeError) as error:
+        raise ExpectationError(f"{expected} ({error})") from None

@@ -1,0 +1,322 @@
+/* gw:install */
+-- Leases of workers, and what becomes of the claims of dead workers.
+
+-- What a worker promises: to beat every heartbeat_seconds, and to be dead if it has not
+-- beaten for timeout_seconds. Null for a worker that promises nothing: whoever judges it
+-- uses its own settings.
+alter table :SCHEMA._private_workers
+    add column timeout_seconds float8,
+    add column heartbeat_seconds float8;
+
+-- Workers that are late: silent for half of what they promised, or with a beat that lies
+-- in the future because the server's clock was set back. Beats are written and read by
+-- the server's clock alone. Also the number of registered workers.
+create function :SCHEMA._private_late_workers_v2(
+    own_timeout float8, own_heartbeat float8, moment timestamptz default null
+) returns table (
+    worker_id text, beaten_at float8, silent_seconds float8, timeout_seconds float8, heartbeat_seconds float8,
+    workers bigint)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    this_moment constant float8 := date_part('epoch', coalesce(moment, now()));
+begin
+    return query
+    with worker as materialized (
+        select each.id, date_part('epoch', each.last_heartbeat_at) as beaten_at,
+            this_moment - date_part('epoch', each.last_heartbeat_at) as silent_seconds,
+            coalesce(each.timeout_seconds, own_timeout) as timeout_seconds,
+            coalesce(each.heartbeat_seconds, own_heartbeat) as heartbeat_seconds
+        from only :SCHEMA._private_workers as each
+    )
+    select late.id, late.beaten_at, late.silent_seconds, late.timeout_seconds, late.heartbeat_seconds, counted.number
+    from (select count(*) as number from worker) as counted
+    left join worker as late
+        on late.silent_seconds > late.timeout_seconds / 2 or late.silent_seconds < -late.heartbeat_seconds;
+end
+$$;
+
+-- Removes workers from the register, those that have not beaten since; returns their ids.
+-- After this a beat of such a worker finds no row, and its worker knows that its lease is lost.
+create function :SCHEMA._private_bury_workers_v2(worker_ids text[], beats float8[])
+returns setof text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return query
+    delete from only :SCHEMA._private_workers as worker
+    where worker.ctid = any (array(
+        select each.ctid
+        from unnest(worker_ids, beats) as silent(id, beaten_at)
+        join only :SCHEMA._private_workers as each on each.id = silent.id
+        where date_part('epoch', each.last_heartbeat_at) = silent.beaten_at
+        for update of each skip locked))
+    returning worker.id;
+end
+$$;
+
+-- Workers of this package that hold locks and are not registered, so dead: claims that
+-- were committed after their worker was removed from the register, and what an earlier
+-- recovery left over. Only locks that are older than the given seconds, oldest first from
+-- a moment on, about as many as asked for; "reached" is where the next look should go on,
+-- null after the last lock.
+create function :SCHEMA._private_orphans_v2(
+    older_than float8, looked_at timestamptz default null, go_on_at float8 default null, most int default 1000
+) returns table (worker_ids text[], reached float8)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    since constant timestamptz := coalesce(to_timestamp(go_on_at), '-infinity');
+    until timestamptz := coalesce(looked_at, now()) - interval '1 second' * older_than;
+    names text[];
+    last_seen timestamptz;
+    seen bigint;
+begin
+    select array_agg(distinct job.locked_by), max(job.locked_at), count(*)
+    into names, last_seen, seen
+    from (
+        select each.locked_by, each.locked_at
+        from only :SCHEMA._private_jobs as each
+        where each.locked_at is not null and each.locked_at >= since and each.locked_at < until
+        order by each.locked_at
+        fetch first (most) rows with ties
+    ) as job;
+    reached := null;
+    if seen >= most then
+        -- All rows of that moment were read. The next look begins a microsecond later.
+        reached := date_part('epoch', last_seen + interval '1 microsecond');
+        until := last_seen + interval '1 microsecond';
+    end if;
+    select array_agg(distinct holder.worker_id)
+    into worker_ids
+    from (
+        select :SCHEMA._private_worker_of(name) as worker_id from unnest(names) as name
+        union
+        select :SCHEMA._private_worker_of(queue.locked_by)
+        from only :SCHEMA._private_job_queues as queue
+        where queue.locked_at is not null and queue.locked_at >= since and queue.locked_at < until
+    ) as holder
+    where starts_with(holder.worker_id, 'django-worker-') and not exists (
+        select from only :SCHEMA._private_workers as worker where worker.id = holder.worker_id);
+    return next;
+end
+$$;
+
+-- Gives the jobs of dead workers back. The first time a job keeps its place, as if it had
+-- not begun. After that it waits, each job for another while: one that kills its worker
+-- must not take the same neighbours along every time. From the given number of deaths on
+-- the attempt counts. A job that was replaced under its key since the last recovery has
+-- no error text any more: it is another job now, and the deaths of its predecessor do not count.
+create function :SCHEMA._private_recover_jobs_v2(
+    dead_workers text[], most int, poison_limit int, recovered_at timestamptz default null
+) returns table (job_id bigint, is_exhausted boolean, worker_id text, held_since timestamptz, held_seconds float8)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+    this_moment constant timestamptz := coalesce(recovered_at, now());
+begin
+    return query
+    with orphan as materialized (
+        select job.ctid as tid, job.id, :SCHEMA._private_worker_of(job.locked_by) as worker_id, job.locked_at,
+            case when job.last_error is null then 0 else coalesce(earlier.recoveries, 0) end + 1 as recoveries,
+            marker.attempts, :SCHEMA._private_is_dropped(marker.kind, job.payload) as is_dropped
+        from only :SCHEMA._private_jobs as job
+        left join :SCHEMA._private_job_recoveries as earlier on earlier.job_id = job.id
+        left join :SCHEMA._private_cancellations as marker
+            on marker.job_id = job.id and marker.locked_by = job.locked_by
+        where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = any (dead_workers)
+        limit most
+        for update of job skip locked
+    ), dropped as (
+        delete from only :SCHEMA._private_jobs as job
+        where job.ctid = any (array(select orphan.tid from orphan where orphan.is_dropped))
+        returning job.id, job.locked_at, :SCHEMA._private_worker_of(job.locked_by) as worker_id
+    ), remembered as (
+        insert into :SCHEMA._private_job_recoveries as known (job_id, recoveries, last_recovered_at)
+        select orphan.id, orphan.recoveries, this_moment from orphan where not orphan.is_dropped
+        on conflict on constraint job_recoveries_pkey do update
+        set recoveries = excluded.recoveries, last_recovered_at = excluded.last_recovered_at
+    ), freed as (
+        update only :SCHEMA._private_jobs as job
+        set attempts = greatest(coalesce(orphan.attempts, job.attempts)
+                - case when orphan.recoveries >= poison_limit then 0 else 1 end, 0),
+            run_at = case
+                when orphan.recoveries = 1 then job.run_at
+                else greatest(job.run_at, this_moment)
+                    + interval '1 second' * exp(least(orphan.recoveries, 10)) * (0.5 + random()) end,
+            last_error = format(
+                'The worker %s died while it held this job (%s).', orphan.worker_id,
+                case when orphan.recoveries = 1 then 'the first time'
+                else orphan.recoveries || ' times; from ' || poison_limit || ' on the attempt counts' end),
+            locked_by = null,
+            locked_at = null
+        from orphan
+        where job.ctid = orphan.tid and not orphan.is_dropped
+        returning job.id, job.attempts >= job.max_attempts as is_exhausted, orphan.worker_id, orphan.locked_at
+    )
+    select freed.id, freed.is_exhausted, freed.worker_id, freed.locked_at,
+        date_part('epoch', this_moment - freed.locked_at)
+    from freed
+    union all
+    select dropped.id, false, dropped.worker_id, dropped.locked_at,
+        date_part('epoch', this_moment - dropped.locked_at)
+    from dropped;
+end
+$$;
+
+-- Releases the queues of dead workers, each only when none of its jobs is locked by such
+-- a worker any more: otherwise a later job of the queue could start before an earlier one.
+create function :SCHEMA._private_recover_queues_v2(dead_workers text[])
+returns setof int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+    return query
+    with unfinished as materialized (
+        select distinct job.job_queue_id as id
+        from only :SCHEMA._private_jobs as job
+        where job.locked_at is not null and job.job_queue_id is not null
+            and :SCHEMA._private_worker_of(job.locked_by) = any (dead_workers)
+    )
+    update only :SCHEMA._private_job_queues as queue
+    set locked_by = null, locked_at = null
+    where queue.ctid = any (array(
+        select each.ctid
+        from only :SCHEMA._private_job_queues as each
+        where each.locked_at is not null and :SCHEMA._private_worker_of(each.locked_by) = any (dead_workers)
+            and not exists (select from unfinished where unfinished.id = each.id)
+        for update of each skip locked))
+    returning queue.id;
+end
+$$;
+
+-- Releases the jobs of workers that are not registered here and have held them for so
+-- many seconds: such workers tell nothing of themselves. The attempt counts. Their locked_by
+-- may repeat, so a marker counts only if it is younger than the lock.
+create function :SCHEMA._private_release_stale_jobs_v2(older_than float8, released_at timestamptz default null)
+returns table (job_id bigint, is_exhausted boolean, worker_id text, held_since timestamptz, held_seconds float8)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+    this_moment constant timestamptz := coalesce(released_at, now());
+begin
+    return query
+    with stale as materialized (
+        select job.ctid as tid, :SCHEMA._private_worker_of(job.locked_by) as worker_id, job.locked_at,
+            date_part('epoch', this_moment - job.locked_at) as seconds, marker.attempts,
+            :SCHEMA._private_is_dropped(marker.kind, job.payload) as is_dropped
+        from only :SCHEMA._private_jobs as job
+        left join :SCHEMA._private_cancellations as marker
+            on marker.job_id = job.id and marker.locked_by = job.locked_by and marker.cancelled_at >= job.locked_at
+        where job.locked_at is not null and job.locked_at < this_moment - interval '1 second' * older_than
+            and not exists (
+                select from only :SCHEMA._private_workers as worker
+                where worker.id = :SCHEMA._private_worker_of(job.locked_by))
+        for update of job skip locked
+    ), dropped as (
+        delete from only :SCHEMA._private_jobs as job
+        where job.ctid = any (array(select stale.tid from stale where stale.is_dropped))
+        returning job.id, job.locked_at, :SCHEMA._private_worker_of(job.locked_by) as worker_id
+    ), freed as (
+        update only :SCHEMA._private_jobs as job
+        set locked_by = null,
+            locked_at = null,
+            run_at = greatest(job.run_at, this_moment),
+            attempts = greatest(coalesce(stale.attempts - 1, job.attempts), 0),
+            last_error = format(
+                'The worker %s had held this job for %s hours and was taken for dead.',
+                stale.worker_id, round(stale.seconds::numeric / 3600, 1))
+        from stale
+        where job.ctid = stale.tid and not stale.is_dropped
+        returning job.id, job.attempts >= job.max_attempts as is_exhausted, stale.worker_id, stale.locked_at,
+            stale.seconds
+    )
+    select freed.id, freed.is_exhausted, freed.worker_id, freed.locked_at, freed.seconds from freed
+    union all
+    select dropped.id, false, dropped.worker_id, dropped.locked_at,
+        date_part('epoch', this_moment - dropped.locked_at)
+    from dropped;
+end
+$$;
+
+create function :SCHEMA._private_release_stale_queues_v2(older_than float8, released_at timestamptz default null)
+returns setof int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+    return query
+    update only :SCHEMA._private_job_queues as queue
+    set locked_by = null, locked_at = null
+    where queue.ctid = any (array(
+        select each.ctid
+        from only :SCHEMA._private_job_queues as each
+        where each.locked_at is not null
+            and each.locked_at < coalesce(released_at, now()) - interval '1 second' * older_than
+            and not exists (
+                select from only :SCHEMA._private_workers as worker
+                where worker.id = :SCHEMA._private_worker_of(each.locked_by))
+        for update of each skip locked))
+    returning queue.id;
+end
+$$;
+
+-- Forgets deaths of jobs that are gone, and cancellations of claims that have ended.
+create function :SCHEMA._private_forget_ended_v2()
+returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    delete from :SCHEMA._private_job_recoveries as known
+    where not exists (select from only :SCHEMA._private_jobs as job where job.id = known.job_id);
+    delete from :SCHEMA._private_cancellations as marker
+    where not exists (
+        select from only :SCHEMA._private_jobs as job
+        where job.id = marker.job_id and job.locked_by = marker.locked_by);
+end
+$$;
+
+-- Makes the old locks of a living worker young again: workers of Node.js take what is four
+-- hours old. A row that another transaction is changing is left for the next time. Jobs
+-- of atomic tasks are spared: at REPEATABLE READ their transaction could not delete a row
+-- that has changed since it began.
+create function :SCHEMA._private_renew_claims_v2(worker_id text, older_than float8, spared bigint[] default '{}')
+returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+    limit_of_age constant timestamptz := now() - interval '1 second' * older_than;
+begin
+    update only :SCHEMA._private_job_queues as queue
+    set locked_at = now()
+    where queue.ctid = any (array(
+        select each.ctid
+        from only :SCHEMA._private_job_queues as each
+        where each.locked_at is not null and each.locked_at < limit_of_age
+            and :SCHEMA._private_worker_of(each.locked_by) = worker_id
+        for update of each skip locked));
+    update only :SCHEMA._private_jobs as job
+    set locked_at = now()
+    where job.ctid = any (array(
+        select each.ctid
+        from only :SCHEMA._private_jobs as each
+        where each.locked_at is not null and each.locked_at < limit_of_age
+            and :SCHEMA._private_worker_of(each.locked_by) = worker_id
+            and each.id <> all (spared)
+        for update of each skip locked));
+end
+$$;

@@ -1,0 +1,79 @@
+"""What a mistyped name probably means, and what other job queues call the things that we have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+# Options of @task: those of Celery, Dramatiq, Huey, RQ and Procrastinate, and the way to the same here.
+TASK_OPTIONS = {
+    "name": "Did you mean 'identifier'?",
+    "queue": "Did you mean 'queue_name'?",
+    "max_retries": "Did you mean 'max_attempts'?",
+    "retries": "Did you mean 'max_attempts'?",
+    "schedule": "Did you mean 'cron'?",
+    "default_retry_delay": "Did you mean 'backoff'?",
+    "retry_backoff": "Did you mean 'backoff'?",
+    "retry_delay": "Did you mean 'backoff'?",
+    "autoretry_for": "Every exception is tried again; raise PermanentFailure for those that should not be.",
+    "bind": "A task that takes (payload, helpers) gets its job as helpers.job.",
+    "rate_limit": "There is no rate limit; the guide to recipes shows what can be done.",
+    "time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
+    "soft_time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
+    "ignore_result": "Results are not kept: leave it out.",
+}
+
+# Options of add_job.
+JOB_OPTIONS = {
+    "countdown": "Did you mean run_at=timedelta(seconds=...)?",
+    "delay": "Did you mean run_at=timedelta(seconds=...)?",
+    "schedule_in": "Did you mean run_at=timedelta(seconds=...)?",
+    "eta": "Did you mean 'run_at'?",
+    "schedule_at": "Did you mean 'run_at'?",
+    "run_after": "Did you mean 'run_at'?",
+    "queue": "Did you mean 'queue_name'?",
+    "lock": "Did you mean 'queue_name'?",
+    "key": "Did you mean 'job_key'?",
+    "task_id": "Did you mean 'job_key'?",
+    "queueing_lock": "Did you mean 'job_key'?",
+    "max_retries": "Did you mean 'max_attempts'?",
+    "retries": "Did you mean 'max_attempts'?",
+    "retry": "Did you mean 'max_attempts'?",
+    "database": "Did you mean 'using'?",
+    "args": 'A job has one payload: add_job(task, {"order": 1}).',
+    "kwargs": 'A job has one payload: add_job(task, {"order": 1}).',
+    "expires": "Jobs do not expire: let the task compare the time, or remove the job by its job_key.",
+    "link": "Add the next job at the end of the task.",
+}
+
+# Attributes of a task.
+TASK_ATTRIBUTES = {
+    "delay": "Did you mean add_job({...})?",
+    "enqueue": "Did you mean add_job({...})?",
+    "defer": "Did you mean add_job({...})?",
+    "send": "Did you mean add_job({...})?",
+    "apply_async": "Did you mean add_job({...}, run_at=..., queue_name=...)?",
+    "send_with_options": "Did you mean add_job({...}, run_at=..., queue_name=...)?",
+    "configure": "Did you mean add_job({...}, run_at=..., queue_name=...)?",
+    "using": "Did you mean add_job({...}, run_at=..., queue_name=...)?",
+    "schedule": "Did you mean add_job({...}, run_at=...)?",
+    "aenqueue": "Did you mean aadd_job({...})?",
+    "adelay": "Did you mean aadd_job({...})?",
+    "defer_async": "Did you mean aadd_job({...})?",
+    "apply": "Call the task itself to run it here and now.",
+    "s": "Did you mean JobSpec(task, {...})? A chain is made by adding the next job at the end of the task.",
+    "si": "Did you mean JobSpec(task, {...})? A chain is made by adding the next job at the end of the task.",
+    "signature": "Did you mean JobSpec(task, {...})? A chain is made by adding the next job at the end of the task.",
+    "retry": "Did you mean 'raise RetryLater(seconds)'?",
+    "request": "A task that takes (payload, helpers) gets its job as helpers.job.",
+}
+
+
+def did_you_mean(name: str, known: Iterable[str], elsewhere: Mapping[str, str] | None = None) -> str:
+    """The way out of a name that is not known; empty when there is none to be guessed."""
+    if elsewhere and name in elsewhere:
+        return elsewhere[name]
+    # Here, as a process without mistakes needs none of it.
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,173 @@
+"""The class of tasks, and what a type checker knows about adding a task's jobs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from importlib import import_module
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from asgiref.sync import markcoroutinefunction
+
+from django_graphile_worker.jobs import Job, JobDefaults
+from django_graphile_worker.signatures import innermost, is_async_function, source_of
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import ClassVar, Concatenate, Protocol, Unpack
+
+    import typing_extensions
+
+    from django_graphile_worker.jobs import JobOptions
+
+    # The type of the first parameter: Task[[Receipt], None] leaves it out.
+    Payload = typing_extensions.TypeVar("Payload", default=Any)
+
+    class _Dataclass(Protocol):
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    class _PydanticModel(Protocol):
+        def model_dump_json(self) -> str: ...
+
+    class _MsgspecStruct(Protocol):
+        __struct_fields__: ClassVar[tuple[str, ...]]
+
+    # What a task's annotation can make of a JSON object: it may be given as a dict, too.
+    Model = TypeVar("Model", bound=_Dataclass | _PydanticModel | _MsgspecStruct)
+
+    class TaskDecorator(Protocol):
+        @overload
+        def __call__(
+            self, function: Callable[Concatenate[Payload, Q], R], /
+        ) -> Task[Concatenate[Payload, Q], R, Payload]: ...
+        @overload
+        def __call__(self, function: Callable[Q, R], /) -> Task[Q, R, None]: ...
+else:
+    Payload = TypeVar("Payload")
+
+
+class Task(Generic[P, R, Payload]):
+    """A function that jobs can name. Calling it just calls the function."""
+
+    __name__: str
+    __qualname__: str
+
+    if not TYPE_CHECKING:
+        # The default of a type variable is for type checkers: Python 3.11 asks for all three.
+        def __class_getitem__(cls, arguments: Any) -> GenericAlias:
+            return GenericAlias(cls, arguments)
+
+        def __getattr__(self, name: str) -> Any:
+            from django_graphile_worker.suggestions import TASK_ATTRIBUTES, did_you_mean
+
+            own = [known for known in dir(type(self)) if not known.startswith("_")]
+            way_out = did_you_mean(name, own, TASK_ATTRIBUTES) if not name.startswith("_") else ""
+            message = f"The task {vars(self).get('identifier', '?')!r} has no attribute {name!r}. {way_out}".rstrip()
+            raise AttributeError(message, name=name, obj=self)
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        identifier: str,
+        *,
+        defaults: JobDefaults,
+        atomic: bool = False,
+        backoff: timedelta | Callable[..., Any] | None = None,
+        cron: tuple[str, ...] = (),
+    ) -> None:
+        self.function = function
+        self.identifier = identifier
+        self.defaults = defaults
+        self.is_async = is_async_function(function)
+        self.atomic = atomic
+        self.backoff = backoff
+        self.cron = cron
+        functools.update_wrapper(self, function)
+        if self.is_async:
+            markcoroutinefunction(self)
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, *, payload: Payload, **kwargs: Any) -> R: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        return self.function(*args, **kwargs)
+
+    @overload
+    def add_job(self, payload: Payload | None = None, **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    def add_job(self: Task[P, R, Model], payload: Mapping[str, Any], **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    def add_job(self: Task[P, R, Model | None], payload: Mapping[str, Any], **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    def add_job(
+        self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
+    ) -> Job: ...
+    def add_job(self, payload: Any = None, **options: Any) -> Job:
+        """Add a job for this task, with the task's defaults; options as for ``add_job``."""
+        add_job, _ = _bound_adders()
+        return add_job(self, payload, **options)
+
+    @overload
+    async def aadd_job(self, payload: Payload | None = None, **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    async def aadd_job(self: Task[P, R, Model], payload: Mapping[str, Any], **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    async def aadd_job(
+        self: Task[P, R, Model | None], payload: Mapping[str, Any], **options: Unpack[JobOptions]
+    ) -> Job: ...
+    @overload
+    async def aadd_job(
+        self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
+    ) -> Job: ...
+    async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
+        """Add a job for this task from asynchronous code."""
+        _, aadd_job = _bound_adders()
+        return await aadd_job(self, payload, **options)
+
+    @property
+    def place(self) -> str:
+        """Where the function is, for people: ``module:qualname (file:line)``."""
+        module, qualified_name = self.origin
+        filename, line = source_of(self.function)
+        return f"{module}:{qualified_name} ({filename}:{line})"
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        function = innermost(self.function)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return str(getattr(function, "__module__", "")), str(name)
+
+    def __reduce__(self) -> str:
+        # Pickled and copied by name, as functions are.
+        return str(getattr(self, "__qualname__", self.identifier))
+
+    def __repr__(self) -> str:
+        return f"<Task {self.identifier!r}: {':'.join(self.origin)}>"
+
+
+AddJob = Callable[..., Job]
+AAddJob = Callable[..., Coroutine[Any, Any, Job]]
+
+# How tasks reach ``api.add_job``, which lives above this module.
+_adders: tuple[AddJob, AAddJob] | None = None
+
+
+def bind_adder(add_job: AddJob, aadd_job: AAddJob) -> None:
+    """Called once by the API, so that imports only go down."""
+    global _adders
+    _adders = add_job, aadd_job
+
+
+def _bound_adders() -> tuple[AddJob, AAddJob]:
+    """The API binds itself when it is loaded; a process that adds no jobs does without it."""
+    if _adders is None:
+        import_module("django_graphile_worker.api")
+        assert _adders is not None
+    return _adders

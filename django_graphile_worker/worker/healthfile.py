@@ -1,0 +1,89 @@
+"""``runworker --health-file``: a file that is young as long as this process is sound, for a container's probe.
+
+It is written by a thread of its own. A database that is away does not make it old: the worker waits for the
+database by itself, and a restart would only interrupt the jobs that run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import time
+
+from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.worker.runner import Runner
+from django_graphile_worker.worker.service import Service
+
+INTERVAL = 5.0
+INTERVAL_UNTIL_READY = 0.5
+
+logger = logging.getLogger("django_graphile_worker.worker")
+
+
+class HealthFile(Service):
+    """Writes the file again and again while no part of the worker has died."""
+
+    name = "health-file"
+
+    def __init__(self, path: Path, runners: Sequence[Runner]) -> None:
+        super().__init__(on_trouble=self._tell_trouble)
+        self._path = path
+        self._runners = runners
+        self._has_told = False
+
+    def step(self) -> float:
+        if any(runner.dead_parts() for runner in self._runners):
+            return INTERVAL
+        self.write()
+        return INTERVAL if self._is_ready else INTERVAL_UNTIL_READY
+
+    @property
+    def _is_ready(self) -> bool:
+        return all(runner.heartbeat.holds_lease for runner in self._runners)
+
+    def write(self) -> None:
+        """Write the file in one piece: who reads it never sees half of it."""
+        content = {
+            "pid": os.getpid(),
+            "worker_ids": [runner.worker_id for runner in self._runners],
+            "is_ready": self._is_ready,
+            "written_at": time(),
+            "valid_seconds": max(runner.settings.worker_timeout for runner in self._runners),
+        }
+        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        draft.write_text(json.dumps(content), encoding="utf-8")
+        draft.replace(self._path)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._path.unlink()
+
+    def _tell_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
+        if not self._has_told:
+            logger.warning("the health file %s cannot be written: %s", self._path, error)
+        self._has_told = True
+
+
+@contextmanager
+def kept_up(path: Path | None, runners: Sequence[Runner]) -> Iterator[None]:
+    """Keep the file young inside the block, and remove it at the end. Raises GraphileWorkerError when it cannot be."""
+    if path is None:
+        yield
+        return
+    health = HealthFile(path, runners)
+    try:
+        health.write()
+    except OSError as error:
+        raise GraphileWorkerError(
+            f"--health-file: expected a file that can be written, got {str(path)!r}: {error.strerror or error}."
+        ) from error
+    health.start()
+    try:
+        yield
+    finally:
+        health.stop()
+        health.join(1.0)

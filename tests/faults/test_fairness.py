@@ -1,0 +1,25 @@
+"""Whose turn it is under a long backlog: that of the job with the best priority, in a queue or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.processes import Fleet
+from tests.faults.world import World
+
+BACKLOG = 6_000
+
+
+@pytest.mark.parametrize("queue_name", [None, "urgent"])
+def test_urgent_job__starts_while_a_backlog_of_short_jobs_is_deep(
+    world: World, fleet: Fleet, queue_name: str | None
+) -> None:
+    world.add_many(BACKLOG, "brief")
+    world.job_ids.clear()
+    fleet.start("-j", "10", "--poll-interval", "600")
+    world.wait_until(lambda: world.count() < BACKLOG - 1_000)
+    before = world.count()
+    world.add("until", {"word": "go"}, priority=-100, queue_name=queue_name)
+    world.wait_for("start")
+    assert world.count() > before / 2
+    world.go("go")

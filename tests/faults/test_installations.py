@@ -1,0 +1,37 @@
+"""Real workers on installations that the settings name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait
+from tests.faults.world import World
+
+NAMED = {"FAULT_INSTALLATIONS": json.dumps({"reports": {"SCHEMA": "reports_worker"}})}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_one_command__serves_several_installations(
+    world: World, fleet: Fleet, wait_until: Wait, processes: int
+) -> None:
+    migrate = [sys.executable, MANAGE, "migrate", "-v0"]
+    subprocess.run(migrate, cwd=CHECKOUT, env=fleet.environment | NAMED, check=True, timeout=100)
+    try:
+        worker = fleet.start(
+            "--installation", "default", "--installation", "reports", "--processes", str(processes), environment=NAMED
+        )
+        world.add("quick")
+        world.query("select reports_worker.add_job('quick')")
+        world.wait_for("end", 2)
+        world.wait_until_empty()
+        wait_until(lambda: not world.value("select count(*) from reports_worker._private_jobs"))
+        worker.wait_for(r"\[reports\] quick #\d+ succeeded")
+        worker.wait_for(r"\[default\] quick #\d+ succeeded")
+        assert worker.stop() == 0
+        assert world.value("select count(*) from reports_worker._private_workers") == 0
+    finally:
+        world.query("drop schema if exists reports_worker cascade")

@@ -1,0 +1,90 @@
+"""A newer graphile-worker changes the schema while workers run: what they do about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.processes import Fleet, Wait
+from tests.faults.world import World
+
+SENTENCE = r"belongs to a newer graphile-worker: expected no breaking migration after 20, got 21\. Upgrade"
+REFUSED = 57
+
+
+@pytest.fixture(autouse=True)
+def _ledger_as_it_was(world: World) -> Iterator[None]:
+    yield
+    world.query("delete from {schema}.migrations where id > 20")
+
+
+def migrate(world: World, *, breaking: bool, notify: bool = True) -> None:
+    """As graphile-worker does it: the row and the notification in one transaction."""
+    world.query("insert into {schema}.migrations (id, breaking) values (21, %s)", breaking)
+    if notify:
+        say(world, breaking=breaking)
+
+
+def say(world: World, *, breaking: bool) -> None:
+    world.query("select pg_notify('worker:migrate', %s)", json.dumps({"migrationNumber": 21, "breaking": breaking}))
+
+
+def test_worker__that_hears_of_a_breaking_migration_lets_its_job_end_and_stops(world: World, fleet: Fleet) -> None:
+    worker = fleet.start()
+    job = world.add("until", {"word": "go"})
+    world.wait_for("start", 1)
+    migrate(world, breaking=True)
+    worker.wait_for(rf"stops: BreakingMigrationError: .*{SENTENCE}")
+    worker.wait_for("is stopping: the schema is too new")
+    waiting = world.add("quick")
+    world.go("go")
+    assert worker.wait() == REFUSED
+    assert [row.id for row in world.query("select id from {schema}._private_jobs")] == [waiting]
+    assert job != waiting
+    assert world.workers() == []
+
+
+def test_worker__that_does_not_listen_finds_out_by_itself(world: World, fleet: Fleet) -> None:
+    worker = fleet.start("--no-listen", settings={"HEARTBEAT_INTERVAL": 0.2, "WORKER_TIMEOUT": 2})
+    migrate(world, breaking=True, notify=False)
+    worker.wait_for(SENTENCE)
+    assert worker.wait() == REFUSED
+
+
+def test_worker__goes_on_after_a_migration_that_breaks_nothing(world: World, fleet: Fleet) -> None:
+    worker = fleet.start()
+    migrate(world, breaking=False)
+    world.add("quick")
+    world.wait_for("end", 1)
+    assert worker.stop() == 0
+    assert fleet.start().stop() == 0
+
+
+def test_worker__does_not_believe_a_notification_alone(world: World, fleet: Fleet) -> None:
+    """Every role that can connect may notify."""
+    worker = fleet.start()
+    say(world, breaking=True)
+    world.add("quick")
+    world.wait_for("end", 1)
+    assert worker.stop() == 0
+
+
+def test_worker__does_not_start_on_such_a_schema(world: World, fleet: Fleet) -> None:
+    migrate(world, breaking=True)
+    for options in ((), ("--once",)):
+        worker = fleet.start(*options, is_ready=False)
+        assert worker.wait() == REFUSED
+        assert worker.says(rf"CommandError: .*{SENTENCE}")
+
+
+def test_supervisor__stops_with_all_its_children_and_starts_none(world: World, fleet: Fleet, wait_until: Wait) -> None:
+    supervisor = fleet.start("--processes", "2", is_forked=False, is_ready=False)
+    wait_until(lambda: supervisor.says_times("worker django-worker-.* started") == 2)
+    migrate(world, breaking=True)
+    assert supervisor.wait() == REFUSED
+    assert not supervisor.says("replacing it")
+    refused = fleet.start("--processes", "2", is_forked=False, is_ready=False)
+    assert refused.wait() == REFUSED
+    assert refused.says(SENTENCE)

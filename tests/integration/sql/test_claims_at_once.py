@@ -1,0 +1,170 @@
+"""Claims beside other transactions: other claims, open changes of jobs, and changes that commit in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from django_graphile_worker.sql import claims, glance
+from django_graphile_worker.sql.arrays import int_array
+from django_graphile_worker.sql.claims import Claimed
+from tests.conftest import RawConnection
+from tests.factories import make_job, make_task, minutes_ago
+
+Connect = Callable[..., RawConnection]
+Claim = Callable[..., Claimed]
+
+
+@pytest.fixture
+def claim(transactional_db: None, worker_schema: str) -> Claim:
+    task_ids = [make_task("task")]
+
+    def claim(connection: RawConnection, holder: str = "w/1", **options: Any) -> Claimed:
+        limits = {"max_jobs": 10, "max_queues": 10, "stretch": 10} | options
+        return claims.claim_jobs(
+            connection.cursor(binary=True), schema=worker_schema, holder=holder, task_ids=task_ids, **limits
+        )
+
+    return claim
+
+
+def ids(claimed: Claimed) -> list[int]:
+    return [each.id for each in claimed.claims]
+
+
+def lock(connection: RawConnection, job_id: int, schema: str) -> None:
+    connection.execute(f'select from "{schema}"._private_jobs where id = {job_id} for update'.encode())
+
+
+@pytest.mark.parametrize("workers", [2, 5])
+def test_claims_of_queues_at_once__all_come_back_with_work(claim: Claim, raw_connection: Connect, workers: int) -> None:
+    jobs = [make_job(queue_name=f"q{number}", run_at=minutes_ago(60 - number)) for number in range(50)]
+    # None of them commits before the last has claimed.
+    connections = [raw_connection(autocommit=False) for _ in range(workers)]
+    claimed = [ids(claim(connection, f"w/{number}")) for number, connection in enumerate(connections)]
+    assert claimed == [jobs[number * 10 : number * 10 + 10] for number in range(workers)]
+
+
+def test_head_of_a_queue_that_is_locked__stops_the_queue(
+    claim: Claim, raw_connection: Connect, worker_schema: str
+) -> None:
+    first, second = make_job(queue_name="q", run_at=minutes_ago(2)), make_job(queue_name="q", run_at=minutes_ago(1))
+    other = make_job(queue_name="other")
+    site, worker = raw_connection(autocommit=False), raw_connection()
+    lock(site, first, worker_schema)
+    claimed = claim(worker)
+    assert ids(claimed) == [other]
+    # Nobody will tell that the transaction is over: the worker looks again soon.
+    assert not claimed.has_more
+    assert claimed.seconds_until_next is not None
+    assert claimed.seconds_until_next <= 0.1
+    site.rollback()
+    assert ids(claim(worker)) == [first, second]
+
+
+def test_job_of_a_queue_that_is_locked__ends_the_stretch(
+    claim: Claim, raw_connection: Connect, worker_schema: str
+) -> None:
+    jobs = [make_job(queue_name="q", run_at=minutes_ago(9 - number)) for number in range(5)]
+    site, worker = raw_connection(autocommit=False), raw_connection()
+    lock(site, jobs[2], worker_schema)
+    assert ids(claim(worker)) == jobs[:2]
+
+
+def test_head_of_a_queue_that_is_put_off__lets_the_next_one_start(
+    claim: Claim, raw_connection: Connect, worker_schema: str
+) -> None:
+    first, second = make_job(queue_name="q", run_at=minutes_ago(2)), make_job(queue_name="q", run_at=minutes_ago(1))
+    site, worker = raw_connection(autocommit=False), raw_connection()
+    site.execute(
+        f"""update "{worker_schema}"._private_jobs set run_at = now() + interval '1 day' where id = {first}""".encode()
+    )
+    assert ids(claim(worker)) == []
+    site.commit()
+    assert ids(claim(worker)) == [second]
+
+
+@pytest.fixture
+def gated_role(raw_connection: Connect, worker_schema: str) -> Iterator[Callable[[], RawConnection]]:
+    """Sessions of a role for which looking at a job waits for an advisory lock on the job's id."""
+    owner = raw_connection()
+    owner.execute("create role gated")
+    owner.execute(f'grant usage on schema "{worker_schema}" to gated'.encode())
+    owner.execute(f'grant all on all tables in schema "{worker_schema}" to gated'.encode())
+    owner.execute(f'grant execute on all functions in schema "{worker_schema}" to gated'.encode())
+    owner.execute(
+        "create function public.gate(id bigint) returns boolean language plpgsql as"
+        " $$ begin perform pg_advisory_xact_lock_shared(4712, id::int); return true; end $$"
+    )
+    owner.execute(f'create policy gate on "{worker_schema}"._private_jobs to gated using (public.gate(id))'.encode())
+
+    def connect() -> RawConnection:
+        connection = raw_connection()
+        connection.execute("set role gated")
+        return connection
+
+    yield connect
+    owner.execute(f'drop policy gate on "{worker_schema}"._private_jobs'.encode())
+    owner.execute("drop function public.gate(bigint)")
+    owner.execute("drop owned by gated")
+    owner.execute("drop role gated")
+
+
+def test_job_that_is_changed_between_look_and_lock__is_claimed_as_it_is_now(
+    claim: Claim,
+    gated_role: Callable[[], RawConnection],
+    raw_connection: Connect,
+    worker_schema: str,
+    wait_until: Callable[..., None],
+) -> None:
+    jobs = [make_job(run_at=minutes_ago(9 - number)) for number in range(4)]
+    site, worker = raw_connection(), gated_role()
+    site.execute(f"select pg_advisory_lock(4712, {jobs[1]})".encode())
+    with ThreadPoolExecutor() as threads:
+        under_way = threads.submit(claim, worker, max_jobs=3)
+        wait_until(
+            lambda: (
+                site.execute("select count(*) from pg_locks where classid = 4712 and not granted").fetchone() == (1,)
+            )
+        )
+        site.execute(
+            f'update "{worker_schema}"._private_jobs set max_attempts = 7 where id = any (%s)'.encode(), [jobs[1:3]]
+        )
+        site.execute(f"select pg_advisory_unlock(4712, {jobs[1]})".encode())
+        claimed = under_way.result(60)
+    assert ids(claimed) == jobs[:3]
+    assert [each.max_attempts for each in claimed.claims] == [25, 7, 7]
+    assert claimed.has_more
+
+
+def test_child_table__is_not_claimed_from(claim: Claim, raw_connection: Connect, worker_schema: str) -> None:
+    """An archive that inherits from the table of jobs has rows at the same places."""
+    jobs, connection = f'"{worker_schema}"._private_jobs', raw_connection()
+    ready = [make_job() for _ in range(3)]
+    queued = make_job(queue_name="q")
+    connection.execute(f'create table "{worker_schema}".archive () inherits ({jobs})'.encode())
+    try:
+        columns = "id, task_id, job_queue_id"
+        connection.execute(
+            f'insert into "{worker_schema}".archive ({columns}) select {columns} from only {jobs}'.encode()
+        )
+        assert ids(claim(connection)) == [*ready, queued]
+        connection.execute(f"update only {jobs} set locked_at = null, locked_by = null, attempts = 0".encode())
+        connection.execute(f"update only {jobs} set job_queue_id = null".encode())
+        found = take_few(connection, worker_schema)
+        assert [each.id for each in found.claims] == [*ready, queued]
+        locked = f'select count(*) from "{worker_schema}".archive where locked_by is not null'
+        assert connection.execute(locked.encode()).fetchone() == (0,)
+    finally:
+        connection.execute(f'drop table "{worker_schema}".archive'.encode())
+
+
+def take_few(connection: RawConnection, schema: str) -> glance.Glance:
+    def execute(parameters: Any) -> Any:
+        return connection.pgconn.exec_params(glance.glance_statement(schema).encode(), parameters)
+
+    task_ids = int_array([make_task("task")]).encode()
+    return glance.take_few(execute, holder="w/1", task_ids=task_ids, max_jobs=10)

@@ -1,0 +1,235 @@
+"""How claims end, and whom each end concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_graphile_worker.sql import claims, releases
+from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.releases import Failure, HeldQueue
+from django_graphile_worker.sql.remains import Remains, return_remains
+from tests.factories import cancel_claimed, make_job, make_task
+
+pytestmark = pytest.mark.django_db
+
+WORKER_ID = "django-worker-1"
+WORKER, OTHER = f"{WORKER_ID}/1", "django-worker-2/1"
+
+
+@pytest.fixture
+def cursor() -> Any:
+    with connection.cursor() as cursor:
+        yield cursor
+
+
+@pytest.fixture
+def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
+    def claim(**options: Any) -> Claimed:
+        parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
+
+    return claim
+
+
+def row(cursor: Any, job_id: int, schema: str) -> dict[str, Any] | None:
+    cursor.execute(f'select * from "{schema}"._private_jobs where id = %s', [job_id])
+    values = cursor.fetchone()
+    return None if values is None else dict(zip([column[0] for column in cursor.description], values, strict=True))
+
+
+@pytest.fixture
+def claimed(claim: Callable[..., Claimed]) -> Claim:
+    make_job(payload=[1, 2])
+    return claim().claims[0]
+
+
+def test_completing_deletes(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    done = releases.complete_jobs(cursor, [claimed], schema=worker_schema)
+    assert done == {claimed.id}
+    assert row(cursor, claimed.id, worker_schema) is None
+
+
+def test_failing_keeps_the_error_and_backs_off(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    failed = releases.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], schema=worker_schema)
+    assert failed == {claimed.id: pytest.approx(2.718, abs=0.01)}
+    stored = row(cursor, claimed.id, worker_schema)
+    assert stored is not None
+    assert (stored["last_error"], stored["attempts"], stored["locked_by"]) == ("Oh no", 1, None)
+
+
+def test_failing_tells_when(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    releases.fail_jobs(cursor, [Failure(claim=claimed, error="oh")], schema=worker_schema, now=moment)
+    failed = row(cursor, claimed.id, worker_schema)
+    assert failed is not None
+    assert failed["updated_at"] == moment
+    assert failed["run_at"] > moment
+
+
+def test_failing_obeys_delay_permanence_and_payload(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    failure = Failure(claim=claimed, error="Oh no", delay=60.0, payload_text="[2]")
+    assert releases.fail_jobs(cursor, [failure], schema=worker_schema) == {claimed.id: pytest.approx(60, abs=0.01)}
+    cursor.execute(f'select payload::text from "{worker_schema}"._private_jobs where id = %s', [claimed.id])
+    assert cursor.fetchone() == ("[2]",)
+
+
+def test_failing_for_good_leaves_no_attempt(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    failure = Failure(claim=claimed, error="Oh no", permanent=True)
+    assert releases.fail_jobs(cursor, [failure], schema=worker_schema) == {claimed.id: None}
+    stored = row(cursor, claimed.id, worker_schema)
+    assert stored is not None
+    assert stored["attempts"] == stored["max_attempts"] == 25
+
+
+def test_returning_gives_the_attempt_back(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    assert releases.return_jobs(cursor, [claimed], schema=worker_schema) == {claimed.id}
+    stored = row(cursor, claimed.id, worker_schema)
+    assert stored is not None
+    assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
+
+
+def test_returning_what_remains_gives_the_attempt_back(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    ended = [Remains(claimed, "[2]")]
+    assert return_remains(cursor, ended, schema=worker_schema) == {claimed.id}
+    stored = row(cursor, claimed.id, worker_schema)
+    assert stored is not None
+    assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
+    cursor.execute(f'select payload::text from "{worker_schema}"._private_jobs where id = %s', [claimed.id])
+    assert cursor.fetchone() == ("[2]",)
+
+
+@pytest.mark.parametrize("stale", ["another worker", "another claim", "nobody"])
+def test_a_lost_claim_changes_nothing(claimed: Claim, cursor: Any, worker_schema: str, stale: str) -> None:
+    change = {
+        "another worker": "locked_by = 'django-worker-2/1'",
+        "another claim": "locked_by = 'django-worker-1/2'",
+        "nobody": "locked_by = null, locked_at = null",
+    }[stale]
+    cursor.execute(f'update "{worker_schema}"._private_jobs set {change}')
+    before = row(cursor, claimed.id, worker_schema)
+    shared: dict[str, Any] = {"schema": worker_schema}
+    assert releases.complete_jobs(cursor, [claimed], **shared) == set()
+    assert releases.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], **shared) == {}
+    assert releases.return_jobs(cursor, [claimed], **shared) == set()
+    assert return_remains(cursor, [Remains(claimed, "[2]")], **shared) == set()
+    assert releases.still_claimed(cursor, [claimed], **shared) == set()
+    assert not releases.complete_in_transaction(cursor, claimed, **shared)
+    assert row(cursor, claimed.id, worker_schema) == before
+
+
+@pytest.mark.parametrize("kind", ["removed", "replaced"])
+def test_a_job_that_is_cancelled_while_it_runs_may_still_be_completed(
+    claimed: Claim, cursor: Any, worker_schema: str, kind: str
+) -> None:
+    cancel_claimed(claimed.id, kind)
+    assert releases.still_claimed(cursor, [claimed], schema=worker_schema) == {claimed.id}
+    assert releases.complete_jobs(cursor, [claimed], schema=worker_schema) == {claimed.id}
+
+
+@pytest.mark.parametrize("kind", ["removed", "replaced"])
+def test_a_job_that_is_cancelled_while_it_runs_and_fails_is_not_tried_again(
+    claimed: Claim, cursor: Any, worker_schema: str, kind: str
+) -> None:
+    cancel_claimed(claimed.id, kind)
+    failed = releases.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], schema=worker_schema)
+    assert failed == {claimed.id: None}
+    stored = row(cursor, claimed.id, worker_schema)
+    assert stored is not None
+    assert (stored["attempts"], stored["last_error"]) == (25, "Oh no")
+
+
+@pytest.mark.parametrize("payload_text", [None, "[2]"], ids=["whole", "remains"])
+@pytest.mark.parametrize(
+    ("kind", "payload", "is_kept"),
+    [
+        ("removed", {"a": 1}, False),
+        ("removed", [1, 2], False),
+        ("replaced", {"a": 1}, False),
+        ("replaced", [1, 2], True),
+    ],
+)
+def test_a_cancelled_job_that_is_returned_runs_again_only_if_its_payload_is_nowhere_else(
+    claim: Callable[..., Claimed],
+    cursor: Any,
+    worker_schema: str,
+    kind: str,
+    payload: Any,
+    is_kept: bool,
+    payload_text: str | None,
+) -> None:
+    if payload_text and not isinstance(payload, list):
+        pytest.skip("only an array is done in parts")
+    job_id = make_job(payload=payload, key="k", attempts=2)
+    (claimed,) = claim().claims
+    cancel_claimed(job_id, kind)
+    if payload_text is None:
+        assert releases.return_jobs(cursor, [claimed], schema=worker_schema) == {job_id}
+    else:
+        assert return_remains(cursor, [Remains(claimed, payload_text)], schema=worker_schema) == {job_id}
+    stored = row(cursor, job_id, worker_schema)
+    assert (stored is not None) == is_kept
+    if stored is not None:
+        assert (stored["attempts"], stored["key"], stored["is_available"]) == (2, None, True)
+        cursor.execute(f'select payload::text from "{worker_schema}"._private_jobs where id = %s', [job_id])
+        assert cursor.fetchone() == (payload_text or "[1, 2]",)
+
+
+def test_a_marker_of_an_earlier_claim_has_no_effect(
+    claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+) -> None:
+    """Somebody has made a cancelled job available again: its next claim is not cancelled."""
+    job_id = make_job(max_attempts=1)
+    claim()
+    cancel_claimed(job_id, "removed")
+    cursor.execute(f'update "{worker_schema}"._private_jobs set attempts = 0, locked_at = null, locked_by = null')
+    (again,) = claim(holder=f"{WORKER_ID}/2").claims
+    assert releases.return_jobs(cursor, [again], schema=worker_schema) == {job_id}
+    stored = row(cursor, job_id, worker_schema)
+    assert stored is not None
+    assert (stored["attempts"], stored["is_available"]) == (0, True)
+
+
+def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker(
+    claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+) -> None:
+    """The job went back with its attempt and was claimed again: only the number of the claim tells them apart."""
+    make_job(queue_name="q", payload=[1])
+    (first,) = claim().claims
+    assert first.queue_id is not None
+    releases.return_jobs(cursor, [first], schema=worker_schema)
+    releases.release_queues(cursor, [HeldQueue(first.queue_id, first.holder)], schema=worker_schema)
+    (second,) = claim(holder=f"{WORKER_ID}/2").claims
+    assert (second.id, second.attempts) == (first.id, first.attempts)
+    before = row(cursor, first.id, worker_schema)
+    shared: dict[str, Any] = {"schema": worker_schema}
+    assert releases.complete_jobs(cursor, [first], **shared) == set()
+    assert releases.fail_jobs(cursor, [Failure(claim=first, error="Oh no")], **shared) == {}
+    assert releases.return_jobs(cursor, [first], **shared) == set()
+    assert return_remains(cursor, [Remains(first, "[]")], **shared) == set()
+    assert not releases.complete_in_transaction(cursor, first, **shared)
+    assert releases.release_queues(cursor, [HeldQueue(first.queue_id, first.holder)], **shared) == set()
+    assert row(cursor, first.id, worker_schema) == before
+    assert releases.complete_jobs(cursor, [second], **shared) == {second.id}
+
+
+def test_a_queue_is_let_go_by_its_claim_only(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
+    make_job(queue_name="q")
+    waiting = make_job(queue_name="q")
+    (claimed,) = claim(stretch=1).claims
+    queue_id = claimed.queue_id or 0
+
+    def release(holder: str) -> set[int]:
+        return releases.release_queues(cursor, [HeldQueue(queue_id, holder)], schema=worker_schema)
+
+    def waits() -> set[int]:
+        return releases.waiting_queues(cursor, [queue_id], schema=worker_schema, notify=True)
+
+    assert (release(OTHER), waits()) == (set(), set())
+    assert claim().claims == []
+    assert (release(WORKER), waits()) == ({queue_id}, {queue_id})
+    assert [each.id for each in claim().claims] == [waiting]

@@ -1,0 +1,156 @@
+"""A queue that is adopted, and given back, while graphile-worker works on it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connections
+
+from django_graphile_worker.operations import BuildIndexes, ReplaceFunctions, RunSchemaFile
+from django_graphile_worker.sql import indexes, installer
+from tests.migration.conftest import Site
+from tests.migration.foreign import make_foreign_schema
+from tests.migration.test_install import MIGRATIONS
+from tests.worker_sql import WorkerSql
+
+Wait = Callable[..., None]
+
+# What graphile-worker sends to take a job and to complete it: each locks both tables.
+FETCH = """with chosen as (
+  select jobs.job_queue_id, jobs.id from {schema}._private_jobs as jobs
+  where jobs.is_available and jobs.run_at <= now() and (jobs.job_queue_id is null or jobs.job_queue_id in (
+    select id from {schema}._private_job_queues as queues where queues.is_available for update skip locked))
+  order by priority, run_at limit 1 for update skip locked
+), taken as (
+  update {schema}._private_job_queues as queues set locked_by = 'node', locked_at = now()
+  from chosen where queues.id = chosen.job_queue_id
+)
+update {schema}._private_jobs as jobs set attempts = jobs.attempts + 1, locked_by = 'node', locked_at = now()
+from chosen where jobs.id = chosen.id returning jobs.id"""
+COMPLETE = """with done as (
+  delete from {schema}._private_jobs as jobs where jobs.id = %s returning jobs.job_queue_id
+)
+update {schema}._private_job_queues as queues set locked_by = null, locked_at = null
+from done where queues.id = done.job_queue_id and queues.locked_by = 'node'"""
+TOUCH = {
+    "jobs": "update {schema}._private_jobs set revision = revision",
+    "queues": "update {schema}._private_job_queues set locked_at = null",
+}
+
+
+@pytest.fixture
+def foreign(worker: WorkerSql) -> WorkerSql:
+    """A schema that somebody else made, with jobs in queues and without."""
+    make_foreign_schema(worker)
+    worker.query(
+        "insert into {schema}._private_job_queues (queue_name) select 'q' || n from generate_series(1, 20) as n"
+    )
+    worker.query(
+        "insert into {schema}._private_jobs (task_id, job_queue_id)"
+        " select 1, case when n % 2 = 0 then 1 + n % 20 end from generate_series(1, 4000) as n"
+    )
+    return worker
+
+
+@contextmanager
+def migrating(site: Site, *target: str) -> Iterator[Future[None]]:
+    """A migrate in a thread of its own."""
+
+    def migrate() -> None:
+        try:
+            site.migrate(*target)
+        finally:
+            connections[site.alias].close()
+
+    with ThreadPoolExecutor() as threads:
+        yield threads.submit(migrate)
+
+
+def deadlocks(worker: WorkerSql) -> int:
+    worker.query("select pg_stat_clear_snapshot()")
+    return int(worker.value("select deadlocks from pg_stat_database where datname = current_database()"))
+
+
+@pytest.mark.parametrize("order", [("queues", "jobs"), ("jobs", "queues")], ids=" then ".join)
+@pytest.mark.parametrize("target", [(), ("zero",)], ids=["adopt", "give back"])
+def test_no_transaction_holds_one_table_and_waits_for_the_other(
+    site: Site, foreign: WorkerSql, wait_until: Wait, order: tuple[str, str], target: tuple[str, ...]
+) -> None:
+    if target:
+        site.migrate()
+    with site.connect(autocommit=False) as holder, holder.cursor() as cursor:
+        holding = WorkerSql(holder, site.schema)
+        cursor.execute("set lock_timeout = '30s'")
+        holding.query(TOUCH[order[0]])
+        waits = "select exists (select from pg_stat_activity where %s = any(pg_blocking_pids(pid)))"
+        with migrating(site, *target) as under_way:
+            wait_until(lambda: foreign.value(waits, holder.info.backend_pid) or under_way.done())
+            assert not under_way.done()
+            holding.query(TOUCH[order[1]])
+            holder.commit()
+            under_way.result(60)
+
+
+class NodeLike:
+    """A worker that takes jobs and completes them, one after the other."""
+
+    def __init__(self, site: Site, stop: threading.Event) -> None:
+        self.site = site
+        self.stop = stop
+        self.errors: list[Exception] = []
+        self.completed = 0
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self) -> None:
+        with self.site.connect(options="-c deadlock_timeout=50ms") as connection:
+            worker = WorkerSql(connection, self.site.schema)
+            while not self.stop.is_set():
+                try:
+                    for row in worker.query(FETCH):
+                        worker.query(COMPLETE, row["id"])
+                        self.completed += 1
+                except psycopg.Error as error:
+                    self.errors.append(error)
+
+
+def test_a_queue_under_load_is_adopted_and_given_back_without_a_deadlock(
+    site: Site, foreign: WorkerSql, wait_until: Wait
+) -> None:
+    stop = threading.Event()
+    before = deadlocks(foreign)
+    workers = [NodeLike(site, stop) for _ in range(3)]
+    for each in workers:
+        each.thread.start()
+    try:
+        wait_until(lambda: all(each.completed for each in workers))
+        for target in ((), ("zero",), (), ("zero",)):
+            site.migrate(*target)
+    finally:
+        stop.set()
+        for each in workers:
+            each.thread.join(60)
+
+    assert [error for each in workers for error in each.errors] == []
+    assert deadlocks(foreign) == before
+
+
+def test_what_is_repaired_and_built_later_is_what_the_migrations_say() -> None:
+    """An adopted queue gets its indexes there alone."""
+    operations: list[Any] = [
+        operation
+        for name in MIGRATIONS
+        for operation in import_module(f"django_graphile_worker.migrations.{name}").Migration.operations
+    ]
+    files = {operation.forwards for operation in operations if isinstance(operation, RunSchemaFile)}
+    built = {name for operation in operations if isinstance(operation, BuildIndexes) for name in operation.filenames}
+    replaced = [(each.name, each.forwards) for each in operations if isinstance(each, ReplaceFunctions)]
+    assert [(installer.WORKER_SCHEMA, installer.FUNCTION_FILES), *replaced] == list(installer.FUNCTION_SETS)
+    described = {name for name in files if indexes.indexes_of([name], schema="any")}
+    assert described <= built == set(indexes.FILES)

@@ -1,0 +1,86 @@
+"""What everybody may do with the schema: nothing, after each way in which it comes to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.migration.conftest import Site
+from tests.migration.foreign import make_foreign_schema
+from tests.worker_sql import WorkerSql
+
+FUNCTIONS = """
+select p.oid::regprocedure::text as name, p.prosecdef as is_definer, has_function_privilege(%s, p.oid, 'execute') as may
+from pg_proc as p where p.pronamespace = %s::regnamespace"""
+RELATIONS = """
+select c.oid::regclass::text as name
+from pg_class as c
+where c.relnamespace = %s::regnamespace and c.relkind in ('r', 'v', 'S')
+    and (c.relkind <> 'S' and has_table_privilege(%s, c.oid, 'select, insert, update, delete, truncate')
+        or c.relkind = 'S' and has_sequence_privilege(%s, c.oid, 'usage, select, update'))"""
+
+
+# Behind the schema's name, and without a row: whoever may add jobs locks the one and advances the other.
+OPEN = {"_private_names_lock", "_private_moved_jobs"}
+
+
+def install(site: Site, worker: WorkerSql) -> None:
+    site.migrate()
+
+
+def adopt(site: Site, worker: WorkerSql) -> None:
+    make_foreign_schema(worker)
+    site.migrate()
+
+
+def install_again(site: Site, worker: WorkerSql) -> None:
+    site.migrate()
+    site.migrate("zero")
+    site.migrate()
+
+
+def upgrade(site: Site, worker: WorkerSql) -> None:
+    """From the first version of the schema, with everything that came later."""
+    site.migrate("0004")
+    site.migrate()
+
+
+@pytest.fixture
+def stranger(worker: WorkerSql) -> Iterator[str]:
+    """A role that may connect, and was never given anything."""
+    name = f"gw_stranger_{worker.connection.info.backend_pid}"
+    worker.query(f"create role {name}")
+    yield name
+    worker.query(f"drop owned by {name}")
+    worker.query(f"drop role {name}")
+
+
+@pytest.mark.parametrize("way", [install, adopt, install_again, upgrade])
+def test_role_without_rights__can_neither_call_nor_read_anything(
+    site: Site, worker: WorkerSql, stranger: str, way: Callable[[Site, WorkerSql], None]
+) -> None:
+    way(site, worker)
+    schema = f'"{site.schema}"'
+    functions = worker.query(FUNCTIONS, stranger, schema)
+    assert len(functions) > 20
+    may_use = worker.value("select has_schema_privilege(%s, %s, 'usage, create')", stranger, site.schema)
+    assert not may_use, "the schema's name is the gate before every function in it"
+    readable = {
+        str(relation["name"]).split(".")[-1] for relation in worker.query(RELATIONS, schema, stranger, stranger)
+    }
+    assert readable <= OPEN
+    # Behind the gate: what has its owner's rights is closed by itself, whoever is let in for something else.
+    open_to_all = [function["name"] for function in functions if function["is_definer"] and function["may"]]
+    assert open_to_all == []
+
+
+def test_role_without_rights__is_refused_by_each_function(site: Site, worker: WorkerSql, stranger: str) -> None:
+    site.migrate()
+    for function in worker.query(FUNCTIONS, stranger, f'"{site.schema}"'):
+        name = str(function["name"]).split("(")[0]
+        with site.connect(autocommit=True) as connection:
+            connection.execute(f"set role {stranger}".encode())
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f"select {name}()".encode())

@@ -1,0 +1,84 @@
+"""python -m django_graphile_worker.probe: a container's look at its worker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import probe
+
+
+def write(path: Path, *, age: float = 0.0, **content: Any) -> str:
+    facts = {"written_at": time.time() - age, "valid_seconds": 60.0, "is_ready": True}
+    path.write_text(json.dumps(facts | content))
+    return str(path)
+
+
+def test_young_file__is_a_sound_worker(tmp_path: Path) -> None:
+    path = write(tmp_path / "health")
+    assert probe.main([path]) == 0
+    assert probe.main(["--ready", path]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ({"age": 3600.0}, "expected one younger than 60 s, got 3600 s: the worker hangs, or is gone"),
+        ({"is_ready": False}, "expected a worker whose database answers, got one that waits for it"),
+        ({"written_at": None}, "expected a health file, got TypeError"),
+    ],
+)
+def test_any_other_file__is_a_complaint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: dict[str, Any], complaint: str
+) -> None:
+    path = write(tmp_path / "health", **content)
+    assert probe.main(["--ready", path]) == 1
+    assert f"{path}: {complaint}" in capsys.readouterr().err
+
+
+def test_no_file__is_a_complaint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert probe.main([str(tmp_path / "health")]) == 1
+    assert "no worker runs with --health-file" in capsys.readouterr().err
+
+
+def test_half_a_file__is_a_complaint(tmp_path: Path) -> None:
+    (tmp_path / "health").write_text('{"written_at": 17')
+    assert probe.main([str(tmp_path / "health")]) == 1
+
+
+def test_of_several_processes__each_must_be_sound(tmp_path: Path) -> None:
+    path = str(tmp_path / "health")
+    write(tmp_path / "health.0")
+    write(tmp_path / "health.1")
+    assert probe.main([path]) == 0
+    write(tmp_path / "health.1", age=61.0)
+    assert probe.main([path]) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--help"]])
+def test_other_arguments__are_told_how_it_is_used(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert probe.main(arguments) == 2
+    assert capsys.readouterr().err == f"{probe.USAGE}\n"
+
+
+def test_probe__loads_neither_django_nor_the_worker(tmp_path: Path) -> None:
+    path = write(tmp_path / "health")
+    code = (
+        "import runpy, sys; sys.argv = ['probe', sys.argv[1]]\n"
+        "try: runpy.run_module('django_graphile_worker.probe', run_name='__main__')\n"
+        "except SystemExit as end: print(end.code, sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}", path],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said.startswith("0 ")
+    assert not {"django", "psycopg", "asyncio", "logging"} & set(said.replace("'", "").strip("0 []\n").split(", "))

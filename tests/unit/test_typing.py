@@ -1,0 +1,110 @@
+"""What a type checker says about code that adds jobs: one call of mypy for all of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mypy", reason="mypy belongs to the lint group, which is not installed")
+
+# Each line is right, or ends with the kind of mistake that it is.
+CODE = """
+from __future__ import annotations
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypedDict, assert_type
+from django_graphile_worker import Helpers, Job, JobSpec, Task, add_job, task
+
+@dataclass
+class Receipt:
+    order: int
+
+class Greeting(TypedDict):
+    name: str
+
+@task
+def untyped(payload: Any) -> None: ...
+@task
+def send(payload: Receipt) -> None: ...
+@task("mail:send", priority=5, backoff=5)
+def named(payload: Receipt, helpers: Helpers) -> str: return ""
+@task
+async def greet(payload: Greeting) -> None: ...
+@task(queue_name="tidy")
+def tidy() -> None: ...
+@task
+def optional(payload: Receipt | None = None) -> None: ...
+@task
+def batch(payload: list[Receipt], *, helpers: Helpers) -> None: ...
+
+untyped.add_job()
+untyped.add_job({"a": 1}, run_at=timedelta(1), queue_name="mail", job_key="k", flags={"slow"}, using="default")
+assert_type(send.add_job(Receipt(1), max_attempts=3), Job)
+send.add_job({"order": 1})
+send(Receipt(1))
+send(payload=Receipt(1))
+named.add_job(Receipt(1))
+named.add_job({"order": 1})
+tidy.add_job(priority=1)
+optional.add_job()
+optional.add_job({"order": 1})
+batch.add_job([Receipt(1), {"order": 2}])
+greet.add_job({"name": "Ada"})
+add_job(send, {"order": 1})
+JobSpec(send, {"order": 1})
+
+async def later() -> None:
+    assert_type(await greet.aadd_job({"name": "Ada"}), Job)
+    await send.aadd_job("wrong")  # call-overload
+
+def takes(any_task: Task[Any, Any]) -> None:
+    any_task.add_job({})
+
+takes(send)
+send.add_job("wrong type")  # call-overload
+send("wrong type")  # call-overload
+send.add_job(Receipt(1), queue="mail")  # call-overload
+send.add_job({}, countdown=3)  # call-overload
+send.add_job(Receipt(1), priority="high")  # call-overload
+send.delay({"order": 1})  # attr-defined
+untyped.add_job({}, queue="mail", countdown=3)  # call-overload
+named.add_job(5)  # call-overload
+batch.add_job("x")  # arg-type
+greet.add_job({"nam": "Ada"})  # arg-type
+add_job(send, {}, countdown=3)  # arg-type
+JobSpec(send, {}, queue="mail")  # arg-type
+task(max_retries=3)  # call-overload
+"""
+
+
+def _expected() -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(CODE.splitlines(), start=1):
+        _, comment, kind = line.partition("  # ")
+        if comment:
+            yield number, kind
+
+
+def test_wrong_payloads_and_options__are_found_and_right_ones_are_not(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    (tmp_path / "shop.py").write_text(CODE)
+    checked = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", "--hide-error-context"),
+            *("--cache-dir", str(pytestconfig.rootpath / ".mypy_cache" / "typing"), "--follow-imports=silent"),
+            "shop.py",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(r"^shop\.py:(\d+): error: .*\[([a-z-]+)\]$", checked.stdout, flags=re.MULTILINE)
+    assert sorted({(int(number), kind) for number, kind in found}) == sorted(_expected()), (
+        checked.stdout + checked.stderr
+    )
