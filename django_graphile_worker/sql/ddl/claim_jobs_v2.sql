@@ -61,6 +61,8 @@ as $$
 declare
     this_moment constant timestamptz := coalesce(claimed_at, now());
     has_few_tasks constant boolean := cardinality(known_tasks) <= 8;
+    -- To look at so many jobs of a queue for its tasks costs less than to look for each task.
+    most_entries constant int := greatest(100, cardinality(known_tasks));
     -- Kinds of walks in the order in which they are made on a priority.
     flagged_walk constant int := 1; queue_walk constant int := 2; queued_walk constant int := 3;
     remaining int := max_jobs;
@@ -482,12 +484,12 @@ begin
                                             select j.task_id from only :SCHEMA._private_jobs as j
                                             where j.is_available and j.job_queue_id is not null
                                                 and j.job_queue_id = held.id and j.run_at <= this_moment
-                                            order by j.run_at limit 100
+                                            order by j.run_at limit most_entries
                                         ) as entry
                                         where not has_few_tasks
                                     ) as queue
                                     cross join lateral unnest(
-                                        case when queue.entries < 100 then queue.tasks else known_tasks end
+                                        case when queue.entries < most_entries then queue.tasks else known_tasks end
                                     ) as present(id)
                                     where known_ranges @> present.id
                                 ) as task
