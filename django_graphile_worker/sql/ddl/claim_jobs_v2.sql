@@ -90,6 +90,8 @@ declare
     per_task int; per_queue int; candidates int; bound_run_at timestamptz; bound_id bigint; last_run_at timestamptz; last_id bigint;
     chosen_jobs tid[]; chosen_run_ats timestamptz[]; chosen_ids bigint[]; chosen_queues int[]; locked_jobs tid[]; kept_jobs tid[]; held_queues int[]; kept_queues int[];
     line_tids tid[]; line_queues int[]; line_places int[]; sorted_tids tid[];
+    -- Queues with a job that another transaction has locked, and whether the round met one.
+    stuck_queues int[] := '{}'; is_stuck boolean; is_filled boolean;
     bytes bigint; taken int; is_found boolean;
     -- The place of the walk.
     steps_left int := max_steps;
@@ -350,6 +352,8 @@ begin
             end if;
 
             loop
+                is_stuck := false;
+                is_filled := false;
                 if cardinality(unqueued_tasks) = 1 and flagged_tasks = '{}' and picked_queues = '{}' then
                     -- One task, no flags, no queues: what nearly every claim is. The scan of the index
                     -- itself passes over what others are claiming.
@@ -430,6 +434,7 @@ begin
                             select null, pick.queue_id, pick.run_at, pick.id
                             from unnest(picked_queues, picked_run_ats, picked_ids) as pick(queue_id, run_at, id)
                             where picked_queues <> '{}' and (pick.run_at, pick.id) > (merged_run_at, merged_id)
+                                and pick.queue_id <> all (stuck_queues)
                         ) as source
                         where not exists (select from bound where (source.run_at, source.id) > (bound.run_at, bound.id))
                         order by source.run_at, source.id
@@ -561,7 +566,7 @@ begin
                                 coalesce(max(ranked.rank), 0)
                             into line_tids, line_queues, line_places, chosen_jobs, taken
                             from ranked where ranked.rank <= remaining;
-                            has_more := has_more or taken = remaining;
+                            is_filled := taken = remaining;
                         end if;
                     end if;
 
@@ -620,7 +625,14 @@ begin
                         for update skip locked
                     ) as locked;
                     select array_agg(line.tid order by line.tid) into sorted_tids from unnest(line_tids) as line(tid);
-                    if locked_jobs is distinct from sorted_tids or bytes > bytes_left then
+                    is_stuck := locked_jobs is distinct from sorted_tids;
+                    if is_stuck then
+                        must_wait := true;
+                        stuck_queues := stuck_queues || array(
+                            select distinct line.queue_id from unnest(line_tids, line_queues) as line(tid, queue_id)
+                            where line.tid <> all (coalesce(locked_jobs, '{}')));
+                    end if;
+                    if is_stuck or bytes > bytes_left then
                         select coalesce(array_agg(line.tid) filter (where line.total <= bytes_left), '{}'),
                             coalesce(array_agg(line.queue_id) filter (where line.total <= bytes_left), '{}'),
                             coalesce(max(line.total) filter (where line.total <= bytes_left), 0),
@@ -645,7 +657,6 @@ begin
                             join only :SCHEMA._private_jobs as j on j.ctid = each.tid
                             where each.first_missing is null or each.place < each.first_missing
                         ) as line;
-                        must_wait := must_wait or cardinality(kept_jobs) < coalesce(cardinality(line_tids), 0);
                         line_tids := kept_jobs;
                         line_queues := kept_queues;
                     end if;
@@ -673,8 +684,12 @@ begin
                         has_more := has_more or queues_left < 1;
                     end if;
                 end if;
+                exit when remaining < 1 or is_heavy;
+                -- The jobs of such a queue may have taken the place of others: the round is made again without it.
+                continue when is_stuck;
+                has_more := has_more or is_filled;
                 -- Less than was wanted, and no task has more: every source was seen to its end.
-                exit when remaining < 1 or is_heavy or last_run_at is null;
+                exit when last_run_at is null;
                 merged_run_at := last_run_at;
                 merged_id := last_id;
                 if (last_run_at, last_id) > (passed_run_at, passed_id) then

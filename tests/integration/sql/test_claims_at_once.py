@@ -65,6 +65,23 @@ def test_head_of_a_queue_that_is_locked__stops_the_queue(
     assert ids(claim(worker)) == [first, second]
 
 
+@pytest.mark.parametrize("max_jobs", [1, 3])
+def test_head_of_a_queue_that_is_locked__costs_no_other_job_its_turn(
+    claim: Claim, raw_connection: Connect, worker_schema: str, max_jobs: int
+) -> None:
+    """The jobs of such a queue fill the claim, and none of them can be claimed."""
+    stuck = [make_job(queue_name="q", run_at=minutes_ago(60 - number)) for number in range(5)]
+    others = [make_job(run_at=minutes_ago(9 - number)) for number in range(2)]
+    site, worker = raw_connection(autocommit=False), raw_connection()
+    lock(site, stuck[0], worker_schema)
+    assert ids(claim(worker, max_jobs=max_jobs)) == others[:max_jobs]
+    claim(worker)
+    # Nothing else is left: claims that follow each other at once would find nothing for as long as it is locked.
+    claimed = claim(worker, max_jobs=max_jobs)
+    assert not claimed.claims
+    assert not claimed.has_more
+
+
 def test_job_of_a_queue_that_is_locked__ends_the_stretch(
     claim: Claim, raw_connection: Connect, worker_schema: str
 ) -> None:
