@@ -471,6 +471,9 @@ begin
                             limit queues_left
                             for no key update of q skip locked
                         ) as held;
+                        -- Another claim may have locked more queues than it takes.
+                        must_wait := must_wait
+                            or coalesce(cardinality(held_queues), 0) < least(cardinality(chosen_queues), queues_left);
                         if held_queues is not null then
                             per_queue := least(stretch, greatest(1, ceil(2.0 * remaining / cardinality(held_queues))));
                             -- The first jobs of each queue: for each task of the queue a stair of priorities.

@@ -48,6 +48,22 @@ def test_claims_of_queues_at_once__all_come_back_with_work(claim: Claim, raw_con
     assert claimed == [jobs[number * 10 : number * 10 + 10] for number in range(workers)]
 
 
+def test_queues_that_another_claim_locks_and_does_not_take__are_looked_at_again_soon(
+    claim: Claim, raw_connection: Connect
+) -> None:
+    """It finds only after it has locked the queues that the first of them have enough jobs."""
+    jobs = [make_job(queue_name=f"q{number // 2}", run_at=minutes_ago(60 - number // 2)) for number in range(20)]
+    one, other = raw_connection(autocommit=False), raw_connection()
+    assert ids(claim(one, "w/1")) == jobs[:10]
+    claimed = claim(other, "w/2")
+    assert not claimed.claims
+    assert not claimed.has_more
+    assert claimed.seconds_until_next is not None
+    assert claimed.seconds_until_next <= 0.1
+    one.commit()
+    assert ids(claim(other, "w/2")) == jobs[10:]
+
+
 def test_head_of_a_queue_that_is_locked__stops_the_queue(
     claim: Claim, raw_connection: Connect, worker_schema: str
 ) -> None:
