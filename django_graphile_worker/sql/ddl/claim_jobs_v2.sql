@@ -76,6 +76,8 @@ declare
     unqueued_tasks int[]; flagged_tasks int[]; queued_tasks int[];
     present_unqueued int[]; present_flagged int[]; present_queued int[];
     most_seen int; seen int; claimable int;
+    -- Whether only the tasks of the first due jobs were looked at, and the priority on which that was not enough.
+    is_partial boolean := false; whole_level int;
     -- Jobs without a queue come after this place.
     passed_run_at timestamptz; passed_id bigint;
     -- Flagged jobs: sets of flags that are allowed, or jobs that a look found.
@@ -194,7 +196,8 @@ begin
                 left join only :SCHEMA._private_job_queues as queue
                     on queue.id = entry.job_queue_id and queues_left > 0;
             end if;
-            if seen = most_seen and claimable < remaining then
+            is_partial := seen = most_seen and claimable >= remaining and level is distinct from whole_level;
+            if seen = most_seen and not is_partial then
                 if present_unqueued is null then
                     present_unqueued := :SCHEMA._private_present_tasks_v2(known_tasks, known_ranges, 'unqueued');
                     present_flagged := :SCHEMA._private_present_tasks_v2(known_tasks, known_ranges, 'flagged');
@@ -703,6 +706,11 @@ begin
             -- Has a look not seen everything?
             exit when remaining < 1 or is_heavy or not (flagged_is_cut or queued_is_cut and queues_left > 0);
         end loop;
+        if is_partial and remaining > 0 then
+            -- Others have taken the first jobs meanwhile: the same priority again, with all tasks.
+            whole_level := level;
+            level := level - 1;
+        end if;
     end loop;
 
     has_more := has_more or is_heavy or remaining < 1 or walk_is_cut;

@@ -64,6 +64,28 @@ def test_queues_that_another_claim_locks_and_does_not_take__are_looked_at_again_
     assert ids(claim(other, "w/2")) == jobs[10:]
 
 
+def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
+    raw_connection: Connect, worker_schema: str
+) -> None:
+    """Of many tasks a claim looks at those of the first due jobs, if these are enough."""
+    task_ids = [make_task(f"task {number}") for number in range(12)]
+    for _ in range(130):
+        make_job("task 0", run_at=minutes_ago(2))
+    behind = make_job("task 1", run_at=minutes_ago(1))
+
+    def claim(connection: RawConnection, holder: str, most: int) -> list[int]:
+        limits = {"max_jobs": most, "max_queues": most, "stretch": 1}
+        return ids(
+            claims.claim_jobs(
+                connection.cursor(binary=True), schema=worker_schema, holder=holder, task_ids=task_ids, **limits
+            )
+        )
+
+    one, other = raw_connection(autocommit=False), raw_connection()
+    assert len(claim(one, "w/1", 130)) == 130
+    assert claim(other, "w/2", 10) == [behind]
+
+
 def test_head_of_a_queue_that_is_locked__stops_the_queue(
     claim: Claim, raw_connection: Connect, worker_schema: str
 ) -> None:
