@@ -103,6 +103,8 @@ declare
     walk_kind int := (walk->>'kind')::int;
     walk_is_cut boolean := false;
     walk_end json;
+    -- Whether this claim has walked, and whether it has passed over walks because the place lies behind them.
+    has_walked boolean := false; has_passed_walks boolean := false;
     walk_task int; walk_period float8; walk_queue int; walk_run_at timestamptz; walk_id bigint;
     next_run_at timestamptz;
 begin
@@ -284,7 +286,10 @@ begin
                 flagged_is_cut := false;
                 if steps_left < 1 or walk_is_cut then
                     is_hidden := true;
-                elsif walk_priority is null or (level, flagged_walk) >= (walk_priority, walk_kind) then
+                elsif (level, flagged_walk) < (walk_priority, walk_kind) then
+                    has_passed_walks := true;
+                else
+                    has_walked := true;
                     if (level, flagged_walk) = (walk_priority, walk_kind) then
                         flagged_end_run_at := to_timestamp((walk->>'run_at')::float8);
                         flagged_end_id := (walk->>'id')::bigint;
@@ -312,7 +317,10 @@ begin
                     queued_is_cut := forbidden_flags is not null;
                     if steps_left < 1 or walk_is_cut then
                         is_hidden := true;
-                    elsif walk_priority is null or (level, queue_walk) >= (walk_priority, walk_kind) then
+                    elsif (level, queue_walk) < (walk_priority, walk_kind) then
+                        has_passed_walks := true;
+                    else
+                        has_walked := true;
                         walk_task := null;
                         walk_period := null;
                         walk_queue := null;
@@ -339,7 +347,10 @@ begin
                     queued_is_cut := false;
                     if steps_left < 1 or walk_is_cut then
                         is_hidden := true;
-                    elsif walk_priority is null or (level, queued_walk) >= (walk_priority, walk_kind) then
+                    elsif (level, queued_walk) < (walk_priority, walk_kind) then
+                        has_passed_walks := true;
+                    else
+                        has_walked := true;
                         if (level, queued_walk) = (walk_priority, walk_kind) then
                             queued_end_run_at := to_timestamp((walk->>'run_at')::float8);
                             queued_end_id := (walk->>'id')::bigint;
@@ -772,7 +783,8 @@ begin
         'is_hidden', is_hidden,
         'seconds_until_next', case when isfinite(next_run_at) then greatest(
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0) end,
-        'walk', case when walk_is_cut then walk_end when has_more then walk end);
+        -- A claim that was full before it came to the place keeps it only where no other walk waits for that.
+        'walk', case when walk_is_cut then walk_end when has_more and not has_walked and not has_passed_walks then walk end);
     return next;
 end
 $$;
