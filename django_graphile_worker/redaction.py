@@ -11,9 +11,12 @@ from django_graphile_worker.payloads import RawPayload
 HIDDEN = "••••••"
 MOST_LEVELS = 200
 
-# `name = ` and `"name": ` inside a text, and the value that follows. Possessive, and only from the beginning of
-# a name: a text of any kind is read in one pass.
-_NAME = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]++)["']?\s*+[=:]\s*+""")
+# What stands between a name and its value, inside a text: few characters of an error are one of these, so that looking
+# back from them to the name is quicker than looking at each word.
+_SEPARATOR = re.compile(r"[=:]")
+_NAME_CHARACTERS = frozenset("_.-")
+# Possessive: a text of any kind is read in one pass.
+_SPACE = re.compile(r"\s*+")
 _VALUE = re.compile(r""""[^"\n]*+"|'[^'\n]*+'|[^\s,;&)}\]]++""")
 _EXCEPTION = re.compile(r"(?:Error|Exception|Warning|Failure|Interrupt)$")
 # user:password@host in an address.
@@ -40,14 +43,29 @@ def redact_text(text: str) -> str:
     """A text with what looks like `secret=value` hidden; the names of exceptions are no keys."""
     text = _LOGIN.sub(rf"\g<before>{HIDDEN}", text)
     parts: list[str] = []
-    done = 0
-    while found := _NAME.search(text, done):
-        name = found["name"]
-        parts.append(text[done : found.end()])
-        done = found.end()
+    done = kept = 0
+    for found in _SEPARATOR.finditer(text):
+        if found.start() < done:
+            continue
+        name, start = _name_before(text, found.start(), done), _SPACE.match(text, found.end()).end()  # type: ignore[union-attr]
+        if not name:
+            continue
+        done = start
         # The name of an exception is no key; what follows it may hold one: "ValueError: token=...".
-        value = _VALUE.match(text, done) if is_secret(name) and not _EXCEPTION.search(name) else None
+        value = _VALUE.match(text, start) if is_secret(name) and not _EXCEPTION.search(name) else None
         if value:
-            parts.append(HIDDEN)
-            done = value.end()
-    return "".join([*parts, text[done:]])
+            parts += [text[kept:start], HIDDEN]
+            done = kept = value.end()
+    return "".join([*parts, text[kept:]])
+
+
+def _name_before(text: str, end: int, start: int) -> str:
+    """The word, in quotes or not, that ends here; empty when there is none."""
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    if end > start and text[end - 1] in "\"'":
+        end -= 1
+    begin = end
+    while begin > start and (text[begin - 1].isalnum() or text[begin - 1] in _NAME_CHARACTERS):
+        begin -= 1
+    return text[begin:end]

@@ -129,7 +129,7 @@ def _about_database(health: Health) -> Iterator[Alarm]:
         yield Alarm(
             "error",
             _("The database's NOTIFY queue is %(share)s full.") % {"share": f"{health.notify_queue_usage:.0%}"},
-            _("When it is full, adding jobs fails. End the session that listens inside a long transaction."),
+            _("From 90% on, workers find jobs only by polling. End the session that listens in a long transaction."),
         )
     age = health.oldest_transaction_seconds or 0.0
     if age > LONG_TRANSACTION:

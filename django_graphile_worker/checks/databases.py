@@ -96,6 +96,11 @@ def check_psycopg(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     return []
 
 
+def told(messages: Sequence[CheckMessage]) -> str:
+    """Messages and their hints in one line, for commands that run no system checks."""
+    return " ".join(f"{message.msg} {message.hint}" for message in messages)
+
+
 def check_routers(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Where jobs are added, their schema may be migrated; the routers and the setting agree."""
     settings = readable_settings()

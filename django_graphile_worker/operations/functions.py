@@ -20,7 +20,7 @@ class ReplaceFunctions(SchemaOperation):
     """
 
     def __init__(self, name: str, forwards: Iterable[str], backwards: Iterable[str]) -> None:
-        self.name = name
+        self.name = self.part = name
         self.forwards = tuple(forwards)
         self.backwards = tuple(backwards)
 

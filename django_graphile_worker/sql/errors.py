@@ -13,6 +13,7 @@ NOT_INSTALLED = {"3F000", "42P01", "42704"}
 # undefined_function, ambiguous_function: nothing is installed, or another program has put its functions there
 FOREIGN_FUNCTIONS = {"42883", "42725"}
 INSUFFICIENT_PRIVILEGE = "42501"
+PROGRAM_LIMIT_EXCEEDED = "54000"
 
 
 def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWorkerError | None:
@@ -28,6 +29,8 @@ def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWork
         return SchemaError(not_installed(alias, schema))
     if code == INSUFFICIENT_PRIVILEGE:
         return SchemaError(not_permitted(alias, schema, f"got: {_first_line(error)}"))
+    if code == PROGRAM_LIMIT_EXCEEDED and "NOTIFY" in str(error):
+        return GraphileWorkerError(notify_queue_is_full(alias))
     return None
 
 
@@ -60,6 +63,14 @@ def not_permitted(alias: str, schema: str, got: str) -> str:
         f"Expected a role that may use the worker schema {schema!r} in the database {alias!r}, {got}. "
         "Row-level security hides its tables from every role but their owner: connect as the owner, or "
         "grant this role what it needs, policies included."
+    )
+
+
+def notify_queue_is_full(alias: str) -> str:
+    return (
+        f"Expected room in the NOTIFY queue of the server of the database {alias!r}, got none: nothing was committed. "
+        "A session that listens has not ended its transaction for long: find it with pg_stat_activity and end it. "
+        "add_job() sends no notification from 90% on; a NOTIFY of the site's own in the same transaction still fails."
     )
 
 

@@ -24,6 +24,7 @@ from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
 from django_graphile_worker.sql.glance import NOTHING, Glance
+from django_graphile_worker.worker import forking
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.glancer import Glancer
 from django_graphile_worker.worker.walking import Walking
@@ -212,6 +213,7 @@ class Claimer:
         """A callable is asked at every claim; an asynchronous one gets a loop for it."""
         if isinstance(self._forbidden, tuple):
             return self._forbidden
+        born_in = forking.generation
         try:
             flags: Any = self._forbidden() if callable(self._forbidden) else ()
             if inspect.isawaitable(flags):
@@ -225,6 +227,8 @@ class Claimer:
                 f"got {type(error).__name__}: {error}"
             ) from error
         finally:
+            # A process that it forked must not claim.
+            forking.end_child(born_in)
             # It may ask the database, on this thread: a connection that broke must not stay.
             close_old_connections()
 

@@ -16,42 +16,31 @@ left out, and looked at again until its tick is known to be fired.
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 import psycopg
 from django.conf import settings
 
 from django_graphile_worker import signals
-from django_graphile_worker.crontab import CronItem, Timetable, occurrences
+from django_graphile_worker.crontab import CronItem, Timetable
 from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
 from django_graphile_worker.sql.naive import naive
+from django_graphile_worker.worker.backlogs import MINUTE, YIELD_WAIT, Backlog, Backlogs, Ticks
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 from django_graphile_worker.worker.undecided import UndecidedTicks
 
-MINUTE = timedelta(minutes=1)
-MOMENT = timedelta(microseconds=1)
 # Ticks that one statement makes up: a few hundredths of a second.
 STRETCH = 200
-# Bytes of payload in one statement, for items whose payload is large.
-STRETCH_SIZE = 4_000_000
 # Items of one statement when many are due at once: a tenth of a second, for which their rows are locked.
 MOST_AT_ONCE = 2000
-# Minutes for which a callable is asked in one step.
-CALLABLE_SPAN = timedelta(days=1)
 # A machine that slept does not know it: nobody waits longer than this for the next minute.
 LONGEST_WAIT = 15.0
-# Another session is firing the same item; how long until the next look.
-YIELD_WAIT = 0.5
-
 
 Thing = TypeVar("Thing")
 
@@ -69,16 +58,6 @@ def utc_now() -> datetime:
 
 def _announce_nothing(signal: Any, **arguments: Any) -> None:
     """Without somebody to tell, nothing is told."""
-
-
-@dataclass(slots=True)
-class Backlog:
-    """The missed ticks of one item: those later than ``after``, up to now."""
-
-    item: CronItem
-    after: datetime
-    # The row's last_execution, as last read or written: the claim on the stretch.
-    seen: datetime | None
 
 
 class Cron(Service):
@@ -103,20 +82,23 @@ class Cron(Service):
         super().__init__(on_trouble=on_trouble)
         self.items = tuple(items)
         self._timetable = Timetable(self.items)
-        self._filling = [item for item in self.items if item.period]
         self._database = database
         self._schema = schema
         # What the statements take for the time; None is the database's own clock.
         self._statement_now = now if use_local_time else database_now
         self._notify = notify
         self._announce = announce
-        self._stretch = stretch
         self._is_registered = False
         # The last minute whose ticks were fired.
         self._minute: datetime | None = None
-        # By item with a backfill period: every tick up to here has been fired, by whomever.
-        self._done: dict[str, datetime] = {}
-        self._backlogs: deque[Backlog] = deque()
+        self._backlogs = Backlogs(
+            self.items,
+            known=self._known,
+            backfill=self._backfill,
+            on_backfilled=self._tell_backfilled,
+            on_trouble=self._tell_trouble,
+            stretch=stretch,
+        )
         self._undecided = UndecidedTicks()
 
     def step(self) -> float:
@@ -130,7 +112,7 @@ class Cron(Service):
             self._register()
         minute = now.replace(second=0, microsecond=0)
         is_over = minute == self._minute or self._fire(minute, now)
-        pause = min(self._decide(), self._make_up(minute))
+        pause = min(self._decide(), self._backlogs.make_up(minute))
         if not is_over:
             return 0.0
         rest = (minute + MINUTE - now).total_seconds() - (time.monotonic() - began)
@@ -146,8 +128,7 @@ class Cron(Service):
         if missing:
             self._make_known(missing)
             known = self._known(names)
-        for item in self._filling:
-            self._done[item.name] = _last_done(known[item.name])
+        self._backlogs.begin(known)
         self._is_registered = True
         self._announce(signals.cron_started, items=self.items)
 
@@ -169,8 +150,8 @@ class Cron(Service):
     def _fire(self, minute: datetime, now: datetime) -> bool:
         """Fire this minute's ticks of all items without a backlog; False if it is not that late yet."""
         self._undecided.begin(minute)
-        self._find_backlogs(minute, now)
-        behind = {backlog.item.name for backlog in self._backlogs}
+        self._backlogs.find(minute, now)
+        behind = self._backlogs.behind
         due = [item for item in self._timetable.due(minute, self._tell_trouble) if item.name not in behind]
         if self._undecided:
             self._undecided.add(minute, [item for item in due if item.name in self._undecided])
@@ -178,11 +159,7 @@ class Cron(Service):
         if due and not self._fire_all(due, minute):
             return False
         self._minute = minute
-        self._done.update(
-            (item.name, minute)
-            for item in self._filling
-            if item.name not in behind and not (self._undecided and item.name in self._undecided)
-        )
+        self._backlogs.note_minute(minute, self._undecided)
         return True
 
     def _fire_all(self, items: Sequence[CronItem], tick: datetime) -> bool:
@@ -226,64 +203,10 @@ class Cron(Service):
             except BaseException:
                 self._undecided.add(tick, items)
                 raise
-            fired = [item for item in items if item.period and item.name not in self._undecided]
-            self._done.update((item.name, max(self._done[item.name], tick)) for item in fired)
+            self._backlogs.note_tick([item for item in items if item.name not in self._undecided], tick)
         return jittered(YIELD_WAIT) if self._undecided else math.inf
 
-    def _find_backlogs(self, minute: datetime, now: datetime) -> None:
-        """Look for missed ticks, unless the last minute seen was the one before."""
-        behind = {backlog.item.name for backlog in self._backlogs}
-        late = [item for item in self._filling if item.name not in behind and self._may_be_late(item, minute)]
-        if not late:
-            return
-        known = self._known(item.name for item in late)
-        for item in late:
-            if item.name in known:
-                row = known[item.name]
-                oldest = _floor(now - item.period - MOMENT)
-                after = max(self._done[item.name], _last_done(row), oldest)
-                self._backlogs.append(Backlog(item, after, row.last_execution))
-
-    def _may_be_late(self, item: CronItem, minute: datetime) -> bool:
-        done = self._done[item.name]
-        if minute - done <= MINUTE:
-            return False
-        if not isinstance(item.match, str):
-            return True
-        return any(True for _ in occurrences(item, done, minute - MINUTE))
-
-    def _make_up(self, minute: datetime) -> float:
-        """Fire one stretch of the backlog whose turn it is; the seconds until the next."""
-        if not self._backlogs:
-            return math.inf
-        # First to the end of the line: one that the database refuses must not hold up the others.
-        self._backlogs.rotate(-1)
-        backlog = self._backlogs[-1]
-        ticks, until = self._next_stretch(backlog, minute)
-        if not ticks:
-            self._advance(backlog, until, minute)
-            return 0.0
-        if self._backfill(backlog, ticks, minute):
-            backlog.seen = ticks[-1]
-            self._advance(backlog, ticks[-1], minute)
-            self._announce(signals.cron_backfilled, identifier=backlog.item.name, ticks=tuple(map(_told, ticks)))
-            return 0.0
-        self._look_again(backlog, minute)
-        return jittered(YIELD_WAIT)
-
-    def _next_stretch(self, backlog: Backlog, minute: datetime) -> tuple[tuple[datetime, ...], datetime]:
-        """The oldest missed ticks, and how far the search went if there are none."""
-        item, until = backlog.item, minute
-        if not isinstance(item.match, str):
-            until = min(until, backlog.after + CALLABLE_SPAN)
-        limit = max(1, min(self._stretch, STRETCH_SIZE // len(repr(item.payload))))
-        try:
-            return tuple(itertools.islice(occurrences(item, backlog.after, until), limit)), until
-        except Exception as error:  # a callable is the user's code
-            self._tell_trouble(item, error)
-            return (), minute
-
-    def _backfill(self, backlog: Backlog, ticks: tuple[datetime, ...], minute: datetime) -> bool:
+    def _backfill(self, backlog: Backlog, ticks: Ticks, minute: datetime) -> bool:
         with self._database.cursor() as cursor:
             return crontabs.backfill(
                 cursor,
@@ -296,23 +219,8 @@ class Cron(Service):
                 now=self._statement_now(),
             )
 
-    def _advance(self, backlog: Backlog, after: datetime, minute: datetime) -> None:
-        """Note how far a backlog is made up; at the end its item is on time again."""
-        backlog.after = after
-        if after >= minute:
-            self._backlogs.remove(backlog)
-            self._done[backlog.item.name] = minute
-
-    def _look_again(self, backlog: Backlog, minute: datetime) -> None:
-        """Somebody else fired the item: go on from where they are."""
-        name = backlog.item.name
-        row = self._known([name]).get(name)
-        if row is None:
-            # Forgotten by hand, so it is new: nothing of it has been missed.
-            self._advance(backlog, minute, minute)
-        else:
-            backlog.seen = row.last_execution
-            self._advance(backlog, max(backlog.after, _last_done(row)), minute)
+    def _tell_backfilled(self, item: CronItem, ticks: Ticks) -> None:
+        self._announce(signals.cron_backfilled, identifier=item.name, ticks=tuple(map(_told, ticks)))
 
     def _tell_trouble(self, item: CronItem, error: Exception) -> None:
         if self._on_trouble is not None:
@@ -324,21 +232,6 @@ def halves(things: Sequence[Thing]) -> tuple[Sequence[Thing], Sequence[Thing]]:
     return things[:middle], things[middle:]
 
 
-def _floor(instant: datetime) -> datetime:
-    return instant.astimezone(UTC).replace(second=0, microsecond=0)
-
-
 def _told(tick: datetime) -> datetime:
     """As the site's receivers know times."""
     return tick if settings.USE_TZ else naive(tick)
-
-
-def _last_done(known: KnownCrontab) -> datetime:
-    """The last minute of which nothing is left to do: of a new item, the one before it became known.
-
-    An item that was resumed after a pause is known since then, and what it missed is not made up.
-    """
-    before_it_was_known = _floor(known.known_since - MOMENT)
-    if known.last_execution is None:
-        return before_it_was_known
-    return max(_floor(known.last_execution), before_it_was_known)

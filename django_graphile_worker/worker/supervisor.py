@@ -187,11 +187,18 @@ class Supervisor:
 
     def _tell_death(self, process: SpawnProcess, problem: str) -> None:
         why = f" ({problem})" if problem else ""
-        ended = f"Worker process {process.pid} ended with exit code {process.exitcode}{why}"
         if self._has_given_up:
-            logger.error("%s; one could not start %s times in a row: giving up.", ended, FAILED_START_LIMIT)
+            logger.error(
+                "Worker process %s ended with exit code %s%s; one could not start %s times in a row: giving up.",
+                process.pid,
+                process.exitcode,
+                why,
+                FAILED_START_LIMIT,
+            )
         else:
-            logger.warning("%s; replacing it.", ended)
+            logger.warning(
+                "Worker process %s ended with exit code %s%s; replacing it.", process.pid, process.exitcode, why
+            )
 
     def _start(self, child: Child) -> None:
         child.forget()

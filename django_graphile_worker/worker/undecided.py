@@ -23,7 +23,7 @@ class UndecidedTicks:
     def __len__(self) -> int:
         return len(self._items)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return any(name in items for items in self._items.values())
 
     def __iter__(self) -> Iterator[tuple[datetime, list[CronItem]]]:

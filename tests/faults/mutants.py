@@ -47,6 +47,21 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "queue.locked_by = ended.holder",
         "split_part(queue.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
+    "returns that do not look for a cancellation": (
+        "_private_return_claims_v2",
+        "on marker.job_id = job.id and marker.locked_by = job.locked_by",
+        "on false",
+    ),
+    "queues that are free before their jobs": (
+        "_private_recover_queues_v2",
+        "and not exists (select from unfinished where unfinished.id = each.id)",
+        "",
+    ),
+    "leases judged by the judge's own promise": (
+        "_private_late_workers_v2",
+        "coalesce(each.timeout_seconds, own_timeout)",
+        "own_timeout",
+    ),
 }
 
 
@@ -277,3 +292,36 @@ def _keeps_broken() -> None:
     from django_graphile_worker.worker import claimer
 
     setattr(claimer, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
+
+
+@mistake("claims that say that was all when they were cut short")
+def _hasty_claims() -> None:
+    from dataclasses import replace
+
+    from django_graphile_worker.sql import claims
+
+    original = claims.claim_jobs
+
+    def claim_jobs(*arguments: Any, **options: Any) -> claims.Claimed:
+        return replace(original(*arguments, **options), has_more=False)
+
+    claims.claim_jobs = claim_jobs
+
+
+@mistake("jobs begin after the lease has run out")
+def _begins_without_a_lease() -> None:
+    from django_graphile_worker.worker.slots import Slots
+
+    original = Slots.__init__
+
+    def init(self: Slots, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **{**options, "may_begin": lambda *claims: True})
+
+    Slots.__init__ = init  # type: ignore[method-assign]
+
+
+@mistake("leases that do not age while the machine is suspended")
+def _sleeping_clock() -> None:
+    from django_graphile_worker.worker import lease_clock
+
+    lease_clock._BOOTTIME = None

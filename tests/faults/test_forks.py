@@ -47,6 +47,18 @@ def test_forked_process_that_does_not_end_itself__never_becomes_a_worker(
     world.check_nothing_is_held()
 
 
+def test_process_forked_by_a_callable_of_the_settings__claims_nothing(
+    world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    worker = fleet.start(settings={"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_by_a_fork"})
+    world.add_many(20, "quick")
+    world.wait_until_empty()
+    wait_until(lambda: not _children(worker))
+    assert {event.pid for event in world.events()} == {worker.pid}
+    assert worker.says("forked by a job of process")
+    assert worker.stop() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
 def test_forked_process__dies_of_signals_as_any_other(world: World, fleet: Fleet, number: signal.Signals) -> None:
     worker = fleet.start()

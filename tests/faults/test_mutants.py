@@ -41,6 +41,12 @@ CAUGHT_BY = {
     "coroutines are never cancelled": "test_shutdown.py::test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt",
     "nobody tells running jobs": "test_shutdown.py::test_helpers_abort__is_set_at_the_first_signal",
     "callables keep their broken connections": "test_several.py::test_forbidden_flags__as_a_callable_are_asked_at_every_claim_and_may_lose_their_connection",
+    "returns that do not look for a cancellation": "test_queues.py::test_list__that_was_replaced_while_it_was_claimed_ahead__runs_when_it_is_given_back",
+    "queues that are free before their jobs": "test_queues.py::test_recovery_in_parts__keeps_a_queue_until_its_last_job_is_free",
+    "leases judged by the judge's own promise": "test_simulation.py::test_simulation__under_a_hardship",
+    "claims that say that was all when they were cut short": "test_queues.py::test_free_queue__behind_a_thousand_held_ones__is_found_without_a_poll",
+    "jobs begin after the lease has run out": "test_suspension.py::test_jobs_claimed_ahead__do_not_begin_after_the_lease_ran_out",
+    "leases that do not age while the machine is suspended": "test_suspension.py::test_jobs_claimed_ahead__do_not_begin_after_a_sleep_in_which_the_clock_stood_still",
     "recovered jobs go to the end": "test_death.py::test_kill__keeps_the_place_in_the_queue",
 }
 # fmt: on

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import claims
+from django_graphile_worker.sql import claims, rescue
 from tests.faults.processes import Fleet, Wait, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
@@ -134,6 +134,66 @@ def test_jobs_given_back_in_doubt__are_not_taken_from_their_next_claim(
     world.check()
 
 
+def test_list__that_was_replaced_while_it_was_claimed_ahead__runs_when_it_is_given_back(
+    world: World, fleet: Fleet
+) -> None:
+    """It counted as running, so its key went to the new job; but it never began, and its items are nowhere else.
+
+    One that was removed meanwhile does not run.
+    """
+    worker = fleet.start("-j", "1", environment={"FAULT_PATIENCE": "600"})
+    with world.at_once():
+        world.add_many(1500, "quiet")
+        world.add("until", {"word": "go"})
+        first = world.add("lists", [1, 2, 3], job_key="a list")
+        removed = world.add("lists", [5], job_key="removed")
+    world.wait_for("start")
+    world.wait_until(lambda: None not in (world.job(first).locked_by, world.job(removed).locked_by))
+    second = world.add("lists", [4], job_key="a list")
+    assert second != first
+    world.query("select {schema}.remove_job('removed')")
+    world.job_ids.remove(removed)
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    world.go("go")
+    assert worker.wait() == 0
+    fleet.start()
+    world.wait_until_empty()
+    assert sorted(event.note for event in world.events("item")) == ["1", "2", "3", "4"]
+    world.check()
+
+
+def test_recovery_in_parts__keeps_a_queue_until_its_last_job_is_free(world: World) -> None:
+    """Were the queue free before, a later job of it could start first."""
+    jobs = world.add_many(30, queue_name="q")
+    with psycopg.connect(world.url, autocommit=True) as connection:
+        held = claim(world, connection, "django-worker-dead/1", stretch=30)
+        assert held == jobs
+        for _ in range(3):
+            assert world.value("select locked_by from {schema}._private_job_queues") is not None
+            rescue.free(connection.cursor(), ["django-worker-dead"], schema=world.schema, limit=11)
+    assert world.value("select locked_by from {schema}._private_job_queues") is None
+    assert world.locked() == 0
+
+
+def test_free_queue__behind_a_thousand_held_ones__is_found_without_a_poll(world: World, fleet: Fleet) -> None:
+    """One claim does not come so far; it says so, and the next one goes on where it ended."""
+    free = world.add("quick", queue_name="free")
+    world.query(
+        "insert into {schema}._private_job_queues (queue_name, locked_at, locked_by)"
+        " select 'held' || n, now(), 'another' from generate_series(1, 1000) as n"
+    )
+    world.query(
+        "insert into {schema}._private_jobs (task_id, job_queue_id, run_at)"
+        " select job.task_id, queue.id, job.run_at - interval '1 hour' from {schema}._private_jobs as job"
+        " cross join {schema}._private_job_queues as queue cross join generate_series(1, 3)"
+        " where queue.locked_by = 'another'"
+    )
+    fleet.start("--poll-interval", "600", "--no-listen")
+    world.wait_for("end")
+    assert [run.job_id for run in world.executions()] == [free]
+
+
 def test_shutdown_with_queued_jobs__frees_the_queue(world: World, fleet: Fleet) -> None:
     worker = fleet.start("-j", "2")
     with world.at_once():
@@ -193,15 +253,15 @@ def test_queue__that_somebody_took_a_moment_ago__is_left_alone(world: World, slo
     assert world.job(second).locked_by is None
 
 
-def claim(world: World, connection: psycopg.Connection[Any], holder: str) -> list[int]:
+def claim(world: World, connection: psycopg.Connection[Any], holder: str, *, stretch: int = 1) -> list[int]:
     task_ids = [world.value("select id from {schema}._private_tasks where identifier = 'quick'")]
     claimed = claims.claim_jobs(
         connection.cursor(binary=True),
         schema=world.schema,
         holder=holder,
         task_ids=task_ids,
-        max_jobs=5,
+        max_jobs=max(5, stretch),
         max_queues=5,
-        stretch=1,
+        stretch=stretch,
     )
     return [job.id for job in claimed.claims]

@@ -243,6 +243,9 @@ def test_operator__looks_at_the_installation_that_is_named() -> None:
     operate("add", "note", "--installation", "reports")
     assert [job["task_identifier"] for job in operate("jobs", "--installation", "reports", "--json").json] == ["note"]
     assert operate("jobs", "--json").json == []
+    (job,) = operate("jobs", "--installation", "reports", "--json").json
+    permanently_fail_jobs([job["id"]], "no", installation="reports")
+    assert operate("retry", "--all", "--installation", "reports", "--json").json["jobs"] == 1
     assert REPORTS in operate("grants", "somebody", "--installation", "reports").out
     assert "0 4 * * *" in operate("crontab", "--installation", "reports").out
     assert "0 4 * * *" not in operate("crontab").out

@@ -11,6 +11,7 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError
 from django.db import connection
+from django.test import override_settings
 
 from django_graphile_worker.sql.inspection import counts, guard, holders, queue_depths, search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
@@ -128,11 +129,11 @@ def test_look__that_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(search, "list_jobs", sleep)
     with_little_time = settings.GRAPHILE_WORKER | {"ADMIN_STATEMENT_TIMEOUT": 0.1}
-    monkeypatch.setattr(settings, "GRAPHILE_WORKER", with_little_time)
-    monkeypatch.setattr("django_graphile_worker.conf._current", None)
-    with pytest.raises(CommandError, match=r"within 0.1 seconds.*--limit"):
+    with (
+        override_settings(GRAPHILE_WORKER=with_little_time),
+        pytest.raises(CommandError, match=r"within 0.1 seconds.*--limit"),
+    ):
         operate("jobs")
-    monkeypatch.undo()
 
 
 def test_look__leaves_the_session_as_it_was() -> None:

@@ -36,6 +36,14 @@ def quick(payload: Any, helpers: Helpers) -> None:
 
 
 @task
+def lists(payload: list[Any], helpers: Helpers) -> None:
+    """Tells each item of its payload."""
+    with history.told(helpers.job):
+        for item in payload:
+            history.tell("item", helpers.job, str(item))
+
+
+@task
 def quiet(payload: Any) -> None:
     """Tells nothing: for jobs by the thousand."""
 
@@ -231,6 +239,13 @@ async def forbidden_async() -> list[str]:
 
 def forbidden_wrongly() -> list[str]:
     raise SystemExit("a callable that wants to end the worker")
+
+
+def forbidden_by_a_fork(forks: list[int] = []) -> list[str]:  # noqa: B006 - it is to be remembered
+    """Makes a process at the first claim that returns, too."""
+    if not forks:
+        forks.append(os.fork())
+    return []
 
 
 @task

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.management.color import no_style
 from django.db import OperationalError
 
-from django_graphile_worker.checks.databases import check_psycopg
+from django_graphile_worker.checks.databases import check_psycopg, told
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.values import did_you_mean
@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
     if error.name != "psycopg":
         raise
     # Django loads the module before it could catch a CommandError.
-    raise SystemExit("\n".join(f"{message.msg} {message.hint}" for message in check_psycopg())) from None
+    raise SystemExit(f"CommandError: {told(check_psycopg())}") from None
 
 
 class HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -66,6 +66,8 @@ class Command(BaseCommand):
             parser.add_argument(*flags, default=absent, help=absent, **kwargs)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if problems := check_psycopg():
+            raise CommandError(told(problems))
         is_colored = options["force_color"] or (self.stdout.isatty() and not os.environ.get("NO_COLOR"))
         desk = Desk(
             out=self.stdout,

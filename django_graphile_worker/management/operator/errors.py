@@ -127,7 +127,7 @@ class Retry(ChangeByIds):
     def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
         if options["dry_run"]:
             raise CommandError("--dry-run: expected --task, --error or --all, got ids.")
-        return api.reschedule_jobs(job_ids, run_at=timedelta(0), attempts=0, using=desk.using)
+        return api.reschedule_jobs(job_ids, run_at=timedelta(0), attempts=0, **desk.place)
 
     def _criteria(self, desk: Desk, options: Options) -> Criteria | None:
         """What was chosen; None, after a note, when there is no such name."""
@@ -152,7 +152,7 @@ class Retry(ChangeByIds):
             if is_rehearsal:
                 yield len(found.ids)
             elif found.ids:
-                yield len(api.reschedule_jobs(found.ids, run_at=timedelta(0), attempts=0, using=desk.using))
+                yield len(api.reschedule_jobs(found.ids, run_at=timedelta(0), attempts=0, **desk.place))
             after = found.next_token
             if after is None:
                 return

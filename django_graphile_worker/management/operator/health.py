@@ -19,6 +19,8 @@ from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import State
 
+# Above this share of the NOTIFY queue something is wrong: it is mostly empty.
+FULL_NOTIFY_QUEUE = 0.1
 DEFAULT_AGE = timedelta(minutes=5)
 DEFAULT_WATCH = 2.0
 CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
@@ -120,6 +122,9 @@ def find_problems(status: Status, options: Options) -> list[str]:
     if holding:
         holds = "holds" if len(holding) == 1 else "hold"
         problems.append(f"{counted(len(holding), 'silent worker')} {holds} jobs (sweep takes them back)")
+    if status.notify_queue_usage > FULL_NOTIFY_QUEUE:
+        share = f"{status.notify_queue_usage:.0%}"
+        problems.append(f"the server's NOTIFY queue is {share} full (a session listens in a long transaction)")
     return problems
 
 

@@ -11,7 +11,7 @@ from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.fleet import running_jobs, worker_state
 from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.inspection import counts
+from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.holders import Holder, holders
@@ -40,6 +40,8 @@ class Status:
     recent: Sequence[Row]
     # What is wrong with the schema itself, None when nothing is.
     schema_problem: str | None
+    # How full the server's queue of notifications is, from 0 to 1.
+    notify_queue_usage: float = 0.0
 
     @property
     def waiting_seconds(self) -> float:
@@ -98,6 +100,7 @@ def read_status(desk: Desk, tasks: tuple[str, ...] = ()) -> Status:
                 for row in statistics.read(cursor, schema=schema, period=MINUTE, since=since, task=task)
             ],
             schema_problem=_schema_problem(cursor, schema),
+            notify_queue_usage=overview.notify_queue_usage(cursor),
         )
 
 

@@ -62,37 +62,74 @@ begin
 end
 $function$;
 
--- Ids follow the order of the specs, which is the order in which jobs of one priority and time run. Rows that are
--- there are locked first, by id, as the functions that manage jobs lock them: these calls wait for each other in a
--- row, never in a ring. Then new keys are inserted in sorted order and by one statement, so that two batches cannot
--- deadlock either. A row that cannot be replaced gives up its key when it is locked. A row that came between the two
--- statements and cannot be replaced is left as it is; the next round finds it. Returns how many of the jobs are due.
-create or replace function :SCHEMA._private_put_jobs(
+-- Ids follow the order of the specs, which is the order in which jobs of one priority and time run.
+--
+-- No two calls wait for each other in a ring. First, holding no row, new keys are inserted by one statement in sorted
+-- order: whoever waits for a key here holds nothing but keys that sort before it. Then the rows that other keys have are
+-- locked in the order of their ids, as the functions that manage jobs lock them; those never wait for rows that are not
+-- committed. A row that cannot be replaced (it runs, or its attempts are used up) gives up its key, and the next round
+-- inserts; nobody else can come between. But a row that has gone between the two steps leaves a key that others may be
+-- inserting, and to wait for it now would close a ring: then everything is given up and begun again, if the caller can.
+--
+-- Returns how many of the jobs are due.
+create function :SCHEMA._private_put_jobs_once(
   specs :SCHEMA.job_spec[],
   ids bigint[],
   fresh_keys text[],
   job_key_preserve_run_at boolean,
   task_ids jsonb,
-  job_queue_ids jsonb
+  job_queue_ids jsonb,
+  can_begin_again boolean
 ) returns bigint language plpgsql volatile set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $function$
-/* gw:put_jobs */
+/* gw:put_jobs_once */
 declare
   remaining :SCHEMA.job_spec[] := specs;
   remaining_ids bigint[] := ids;
-  locked bigint;
+  inserted bigint;
+  found_rows bigint;
+  waiting bigint;
   is_moved boolean;
-  late_keys text[];
   replaced bigint[];
+  replaced_keys jsonb;
   due bigint;
   all_due bigint := 0;
 begin
   loop
+    with written as (
+      insert into :SCHEMA._private_jobs as jobs (id, job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
+      overriding system value
+      select
+        spec.id, (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
+        coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
+        coalesce(spec.max_attempts, 25), case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end, spec.job_key
+      from rows from (unnest(remaining), unnest(remaining_ids)) as spec (
+        identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
+      )
+      order by spec.job_key collate "C", spec.id
+      on conflict (key) do nothing
+      returning jobs.run_at
+    )
+    select count(*), count(*) filter (where :SCHEMA._private_is_due(written.run_at)) into inserted, due from written;
+    all_due := all_due + due;
+    exit when inserted = cardinality(remaining);
+
+    select
+      array_agg(row(
+        spec.identifier, spec.payload, spec.queue_name, spec.run_at, spec.max_attempts, spec.job_key, spec.priority, spec.flags
+      ):::SCHEMA.job_spec),
+      array_agg(spec.id)
+    into remaining, remaining_ids
+    from rows from (unnest(remaining), unnest(remaining_ids)) as spec (
+      identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
+    )
+    where not exists (select from only :SCHEMA._private_jobs as jobs where jobs.id = spec.id);
+
     with taken as materialized (
       select jobs.id, jobs.key, jobs.locked_at, jobs.locked_by, jobs.attempts, jobs.is_available, jobs.task_id, jobs.job_queue_id
       from only :SCHEMA._private_jobs as jobs
-      where jobs.key = any(array(select spec.job_key from unnest(remaining) as spec where spec.job_key is not null))
+      where jobs.key = any(array(select spec.job_key from unnest(remaining) as spec))
       order by jobs.id
       for update
     ), marked as (
@@ -110,66 +147,62 @@ begin
       from taken
       where jobs.id = taken.id and not taken.is_available
     ), names as (
-      select jsonb_object_agg(spec.job_key, array[(task_ids ->> spec.identifier)::integer, (job_queue_ids ->> spec.queue_name)::integer]) as ids
+      select jsonb_object_agg(
+        spec.job_key, array[(task_ids ->> spec.identifier)::integer, (job_queue_ids ->> spec.queue_name)::integer]
+      ) as ids
       from unnest(remaining) as spec
-      where spec.job_key is not null
     )
     select
+      count(*),
       count(*) filter (where taken.is_available),
       coalesce(
-        bool_or(names.ids -> taken.key <> to_jsonb(array[taken.task_id, taken.job_queue_id])) filter (where taken.is_available), false
+        bool_or(names.ids -> taken.key <> to_jsonb(array[taken.task_id, taken.job_queue_id])) filter (where taken.is_available),
+        false
       )
-    into locked, is_moved
+    into found_rows, waiting, is_moved
     from taken
       cross join names;
+    if can_begin_again and found_rows < cardinality(remaining) then
+      raise exception using errcode = 'GWAGN', message = 'A job was removed meanwhile; the keys are tried again.';
+    end if;
 
     with written as (
-      insert into :SCHEMA._private_jobs as jobs (id, job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
-      overriding system value
-      select
-        spec.id, (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
-        coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
-        coalesce(spec.max_attempts, 25), case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end, spec.job_key
-      from rows from (unnest(remaining), unnest(remaining_ids)) as spec (
-        identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
-      )
-      order by spec.job_key collate "C", spec.id
-      on conflict (key) do update set
-        attempts = case when jobs.is_available then 0 else jobs.attempts end,
-        updated_at = case when jobs.is_available then now() else jobs.updated_at end,
-        job_queue_id = case when jobs.is_available then excluded.job_queue_id else jobs.job_queue_id end,
-        task_id = case when jobs.is_available then excluded.task_id else jobs.task_id end,
+      update only :SCHEMA._private_jobs as jobs set
+        attempts = 0,
+        updated_at = now(),
+        job_queue_id = (job_queue_ids ->> spec.queue_name)::integer,
+        task_id = (task_ids ->> spec.identifier)::integer,
         payload = case
-          when not jobs.is_available then jobs.payload
-          when excluded.key = any(fresh_keys) then excluded.payload
-          else :SCHEMA._private_merged_payload(jobs.payload, excluded.payload)
+          when spec.job_key = any(fresh_keys) then coalesce(spec.payload, '{}')
+          else :SCHEMA._private_merged_payload(jobs.payload, coalesce(spec.payload, '{}'))
         end,
-        priority = case when jobs.is_available then excluded.priority else jobs.priority end,
-        run_at = case
-          when not jobs.is_available or (job_key_preserve_run_at and jobs.attempts = 0) then jobs.run_at
-          else excluded.run_at
-        end,
-        max_attempts = case when jobs.is_available then excluded.max_attempts else jobs.max_attempts end,
-        last_error = case when jobs.is_available then null else jobs.last_error end,
-        flags = case when jobs.is_available then excluded.flags else jobs.flags end,
-        revision = case when jobs.is_available then jobs.revision % 2147483647 + 1 else jobs.revision end
-      returning jobs.id, jobs.key, jobs.is_available, jobs.run_at, jobs.revision
+        priority = coalesce(spec.priority, 0),
+        run_at = case when job_key_preserve_run_at and jobs.attempts = 0 then jobs.run_at else coalesce(spec.run_at, now()) end,
+        max_attempts = coalesce(spec.max_attempts, 25),
+        last_error = null,
+        flags = case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end,
+        revision = jobs.revision % 2147483647 + 1
+      from unnest(remaining) as spec
+      where jobs.key = spec.job_key and jobs.is_available
+      returning jobs.id, jobs.key, jobs.run_at
     )
     select
-      array_agg(written.key) filter (where not written.is_available),
-      array_agg(written.id) filter (where written.is_available and written.revision > 0),
-      count(*) filter (where written.is_available and :SCHEMA._private_is_due(written.run_at))
-    into late_keys, replaced, due
+      array_agg(written.id),
+      jsonb_object_agg(written.key, true),
+      count(*) filter (where :SCHEMA._private_is_due(written.run_at))
+    into replaced, replaced_keys, due
     from written;
-
-    if is_moved or cardinality(replaced) > locked then
-      perform nextval(':SCHEMA._private_moved_jobs');
-    end if;
-    if replaced is not null then
-      delete from only :SCHEMA._private_job_recoveries as recoveries where recoveries.job_id = any(replaced);
-    end if;
     all_due := all_due + due;
-    exit when late_keys is null;
+
+    if replaced is not null then
+      -- A row that was not among those that were locked may have had other names: see _private_moved_jobs.
+      if is_moved or cardinality(replaced) > waiting then
+        perform nextval(':SCHEMA._private_moved_jobs');
+      end if;
+      -- The deaths of workers that held the job before were not this one's.
+      delete from only :SCHEMA._private_job_recoveries as recoveries where recoveries.job_id = any(replaced);
+      exit when cardinality(replaced) = cardinality(remaining);
+    end if;
 
     select
       array_agg(row(
@@ -180,9 +213,37 @@ begin
     from rows from (unnest(remaining), unnest(remaining_ids)) as spec (
       identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
     )
-    where spec.job_key = any(late_keys);
+    where not coalesce(replaced_keys, '{}') ? spec.job_key;
   end loop;
   return all_due;
+end
+$function$;
+
+-- The subtransaction is what can be given up. Batches whose keys are all new, by far the most, go without one: a
+-- transaction of very many batches should not have very many subtransactions.
+create or replace function :SCHEMA._private_put_jobs(
+  specs :SCHEMA.job_spec[],
+  ids bigint[],
+  fresh_keys text[],
+  job_key_preserve_run_at boolean,
+  task_ids jsonb,
+  job_queue_ids jsonb
+) returns bigint language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $function$
+/* gw:put_jobs */
+begin
+  while exists (
+    select from only :SCHEMA._private_jobs as jobs
+    where jobs.key = any(array(select spec.job_key from unnest(specs) as spec where spec.job_key is not null))
+  ) loop
+    begin
+      return :SCHEMA._private_put_jobs_once(specs, ids, fresh_keys, job_key_preserve_run_at, task_ids, job_queue_ids, true);
+    exception when sqlstate 'GWAGN' then
+      null;
+    end;
+  end loop;
+  return :SCHEMA._private_put_jobs_once(specs, ids, fresh_keys, job_key_preserve_run_at, task_ids, job_queue_ids, false);
 end
 $function$;
 

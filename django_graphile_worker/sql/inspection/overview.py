@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.inspection.walks import MOST_LEVELS, MOST_TASKS, PARTS
+from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
 
 # Of each kind of jobs in each task.
@@ -99,6 +100,15 @@ left join lateral (
     where backend_xmin is not null and xact_start is not null and datname = current_database()
         and pid <> pg_backend_pid()
     order by xact_start limit 1) as oldest_transaction on true"""
+
+
+NOTIFY_QUEUE_USAGE = "/* gw:notify_queue_usage */ select pg_notification_queue_usage()"
+
+
+def notify_queue_usage(cursor: Any) -> float:
+    """How full the server's queue of notifications is, from 0 to 1."""
+    cursor.execute(qualified(NOTIFY_QUEUE_USAGE))
+    return float(cursor.fetchone()[0])
 
 
 class Health(NamedTuple):

@@ -524,7 +524,7 @@ class TestRecovery:
         assert sweep() == []
         (line,) = sweep()
         assert f"(missing: {lost_index}; incomplete: none)" in line
-        assert 'run "manage.py migrate graphile_worker"' in line
+        assert 'run "manage.py graphile_worker repair"' in line
         assert sweep() == []
 
     def test_is_silent_where_all_indexes_are_there(self, runner: Build, caplog: pytest.LogCaptureFixture) -> None:
