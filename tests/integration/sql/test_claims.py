@@ -244,7 +244,8 @@ class TestQueues:
         for number in range(150):
             make_job(queue_name=held[number % 5], run_at=minutes_ago(9))
         hidden = [make_job(queue_name=name, run_at=minutes_ago(8)) for name in free]
-        found, walk, has_more = [], None, True
+        found: list[int] = []
+        walk, has_more = None, True
         while has_more:
             claimed = claim(max_jobs=1, max_steps=4, walk=walk)
             found, walk, has_more = found + ids(claimed), claimed.walk, claimed.has_more
@@ -260,7 +261,8 @@ class TestQueues:
         for number in range(60):
             make_job(flags={"paused": True, f"customer {number}": True}, run_at=minutes_ago(9))
         hidden = [make_job(flags={"free": True}, run_at=minutes_ago(8)) for _ in range(3)]
-        found, walk, has_more = [], None, True
+        found: list[int] = []
+        walk, has_more = None, True
         while has_more:
             claimed = claim(max_jobs=1, max_steps=30, walk=walk, forbidden_flags=["paused"])
             found, walk, has_more = found + ids(claimed), claimed.walk, claimed.has_more

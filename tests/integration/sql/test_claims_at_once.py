@@ -74,12 +74,11 @@ def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
     behind = make_job("task 1", run_at=minutes_ago(1))
 
     def claim(connection: RawConnection, holder: str, most: int) -> list[int]:
-        limits = {"max_jobs": most, "max_queues": most, "stretch": 1}
-        return ids(
-            claims.claim_jobs(
-                connection.cursor(binary=True), schema=worker_schema, holder=holder, task_ids=task_ids, **limits
-            )
+        cursor = connection.cursor(binary=True)
+        claimed = claims.claim_jobs(
+            cursor, schema=worker_schema, holder=holder, task_ids=task_ids, stretch=1, max_jobs=most, max_queues=most
         )
+        return ids(claimed)
 
     one, other = raw_connection(autocommit=False), raw_connection()
     assert len(claim(one, "w/1", 130)) == 130
