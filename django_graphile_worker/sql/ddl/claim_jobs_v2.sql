@@ -105,7 +105,7 @@ declare
     walk_end json;
     -- Whether this claim has walked, and whether it has passed over walks because the place lies behind them.
     has_walked boolean := false; has_passed_walks boolean := false;
-    -- Whether the walk that was cut has found something, which a full claim may have left.
+    -- Whether a walk has found something, which a full claim may have left.
     has_finds boolean := false;
     walk_task int; walk_period float8; walk_queue int; walk_run_at timestamptz; walk_id bigint;
     next_run_at timestamptz;
@@ -300,8 +300,8 @@ begin
                     into flagged_tids, flagged_run_ats, flagged_ids, walk_run_at, walk_id, walk_is_cut
                     from :SCHEMA._private_look_at_flagged_v2(flagged_tasks, level, this_moment, forbidden_flags,
                         flagged_end_run_at, flagged_end_id, steps_left * 3) as found;
+                    has_finds := has_finds or flagged_tids <> '{}';
                     if walk_is_cut then
-                        has_finds := flagged_tids <> '{}';
                         walk_end := json_build_object('priority', level, 'kind', flagged_walk,
                             'run_at', date_part('epoch', walk_run_at), 'id', walk_id);
                     end if;
@@ -339,8 +339,8 @@ begin
                         from :SCHEMA._private_walk_queues_v2(queued_tasks, level, this_moment, forbidden_flags,
                             walk_task, walk_period, walk_queue,
                             case when forbidden_flags is null then steps_left else steps_left / 4 + 1 end) as found;
+                        has_finds := has_finds or picked_queues <> '{}';
                         if walk_is_cut then
-                            has_finds := picked_queues <> '{}';
                             walk_end := json_build_object('priority', level, 'kind', queue_walk,
                                 'task', walk_task, 'period', walk_period, 'queue', walk_queue);
                         end if;
@@ -363,8 +363,8 @@ begin
                         into picked_queues, picked_run_ats, picked_ids, walk_run_at, walk_id, walk_is_cut
                         from :SCHEMA._private_look_at_queued_v2(queued_tasks, level, this_moment, forbidden_flags,
                             queued_end_run_at, queued_end_id, steps_left * 3) as found;
+                        has_finds := has_finds or picked_queues <> '{}';
                         if walk_is_cut then
-                            has_finds := picked_queues <> '{}';
                             walk_end := json_build_object('priority', level, 'kind', queued_walk,
                                 'run_at', date_part('epoch', walk_run_at), 'id', walk_id);
                         end if;
