@@ -177,8 +177,8 @@ def unknown_option(name: str) -> InvalidTypeError:
     """Somebody writes what another queue calls it, or mistypes it."""
     from django_graphile_worker.suggestions import JOB_OPTIONS, did_you_mean
 
-    if name == "using":
-        return InvalidTypeError("JobSpec: expected a job alone, got 'using'. Give it to add_jobs(specs, using=...).")
+    if name in ("using", "installation"):
+        return InvalidTypeError(f"JobSpec: expected a job alone, got {name!r}. Give it to add_jobs(specs, {name}=...).")
     options = list(JobOptions.__annotations__)
     way_out = did_you_mean(name, options, JOB_OPTIONS) or f"There are {', '.join(options)}."
     return InvalidTypeError(f"add_job: expected an option that it knows, got {name!r}. {way_out}")

@@ -24,8 +24,9 @@ CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
 from :SCHEMA._private_claim_jobs_v2(
-    %(holder)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange, %(max_jobs)s::int,
-    %(max_queues)s::int, %(stretch)s::int, %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
+    %(holder)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
+    %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
+    %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint, %(walk)s::json)"""
 

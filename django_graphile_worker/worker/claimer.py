@@ -186,21 +186,22 @@ class Claimer:
             self._lost_queues.update(
                 releases.HeldQueue(job.queue_id, job.holder) for job in lost if job.queue_id is not None
             )
-            if lost:
-                releases.return_jobs(cursor, lost, schema=schema)
-        self._release_lost_queues()
-        interval = LOST_CLAIM_INTERVAL if self.is_in_doubt else math.inf
+            returned = releases.return_jobs(cursor, lost, schema=schema) if lost else set()
+        # A job that a transaction of the site has at the moment is still ours, and so is its queue.
+        busy = [job for job in lost if job.id not in returned]
+        self._release_lost_queues({releases.HeldQueue(job.queue_id, job.holder) for job in busy if job.queue_id})
+        interval = LOST_CLAIM_INTERVAL if busy or self.is_in_doubt else math.inf
         self._look_for_lost_at = time.monotonic() + interval
 
-    def _release_lost_queues(self) -> None:
-        if not self._lost_queues:
+    def _release_lost_queues(self, needed: set[releases.HeldQueue]) -> None:
+        queues, schema = list(self._lost_queues - needed), self._settings.schema
+        if not queues:
             return
-        queues, schema = list(self._lost_queues), self._settings.schema
         with self._database.cursor() as cursor:
             releases.release_queues(cursor, queues, schema=schema)
         with self._database.cursor() as cursor:
             releases.waiting_queues(cursor, [queue.id for queue in queues], schema=schema, notify=self._notify)
-        self._lost_queues.clear()
+        self._lost_queues.difference_update(queues)
 
     def task_of(self, task_id: int) -> Task[Any, Any] | None:
         return self._by_id.get(task_id)

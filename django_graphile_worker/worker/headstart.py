@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql import tasks, visibility
+from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.database import Database
 from django_graphile_worker.worker.glancer import Glancer
 
@@ -85,3 +86,6 @@ def _rehearse(database: Database) -> None:
         visibility.worker_tables(cursor, schema=database.schema)
         tasks.register_tasks(cursor, (), schema=database.schema)
     Glancer(database, schema=database.schema)(1, holder="", task_ids=b"{}", forbidden_flags=(), now=None)
+    # Last, as a role may have no right to it: then the others are done.
+    with database.cursor() as cursor:
+        breaking_migration(cursor, schema=database.schema)

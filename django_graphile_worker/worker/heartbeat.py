@@ -79,6 +79,8 @@ class Heartbeat(Service):
             self._note_beat(began)
             self._send_proof()
         else:
+            # Nothing is to be claimed under the new id before the register has it.
+            self._last_beat = -math.inf
             self._on_lost()
             self.register()
         return jittered(self._interval)

@@ -155,7 +155,7 @@ def test_starting__a_cut_ends_the_process_and_leaves_nothing(
     world.add("quick")
     # What is rehearsed is met twice, and the first time nobody is told.
     rule = proxy.on(tag, mode, times=2 if tag == "worker_tables" else 1)
-    worker = proxied_fleet.start("--no-prepared-statements", is_ready=False)
+    worker = proxied_fleet.start("--no-prepared-statements", "--no-wait", is_ready=False)
     assert worker.wait() == 1
     assert rule.fired.is_set()
     assert world.locked() == 0

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -146,3 +149,30 @@ def test_notifications__are_sent_by_functions_and_never_by_triggers(full_world: 
         f'"{full_world.schema}"',
     )
     assert triggers == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("clients", [1, 16, 64])
+def test_notifications__switched_off_never_cost_an_adder_anything(world: World, clients: int) -> None:
+    """NOTIFY takes a lock of the whole database until the commit is done: many adders wait for each other."""
+    rates = {switch: adds_per_second(world, clients, switch) for switch in ("on", "off")}
+    # Switched on they cost more, the more adders there are; how much is for benchmarks on a quiet machine.
+    assert rates["off"] > 0.7 * rates["on"], f"adds per second: {rates}"
+
+
+def adds_per_second(world: World, clients: int, switch: str, adds: int = 960) -> float:
+    def add(number: int) -> None:
+        with psycopg.connect(world.url, autocommit=True) as connection:
+            connection.execute(f"set graphile_worker.notify = {switch}".encode())
+            ready.wait()
+            for _ in range(adds // clients):
+                connection.execute(f"select from \"{world.schema}\".add_job('quiet')".encode())
+
+    ready = threading.Barrier(clients + 1)
+    with ThreadPoolExecutor(clients) as threads:
+        futures = [threads.submit(add, number) for number in range(clients)]
+        ready.wait()
+        began = time.monotonic()
+        for future in futures:
+            future.result()
+    return adds / (time.monotonic() - began)

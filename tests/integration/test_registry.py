@@ -70,7 +70,10 @@ def test_a_name_alone_brings_no_defaults() -> None:
         ("eta", "Did you mean 'run_at'?"),
         ("queue", "Did you mean 'queue_name'?"),
         ("args", 'A job has one payload: add_job(task, {"order": 1}).'),
-        ("x", "There are queue_name, run_at, max_attempts, job_key, job_key_mode, priority, flags, using."),
+        (
+            "x",
+            "There are queue_name, run_at, max_attempts, job_key, job_key_mode, priority, flags, using, installation.",
+        ),
     ],
 )
 def test_an_unknown_option_is_a_type_error__with_the_one_that_was_meant(option: str, way_out: str) -> None:

@@ -61,6 +61,8 @@ as $$
 declare
     this_moment constant timestamptz := coalesce(claimed_at, now());
     has_few_tasks constant boolean := cardinality(known_tasks) <= 8;
+    -- To look at so many jobs of a queue for its tasks costs less than to look for each task.
+    most_entries constant int := greatest(100, cardinality(known_tasks));
     -- Kinds of walks in the order in which they are made on a priority.
     flagged_walk constant int := 1; queue_walk constant int := 2; queued_walk constant int := 3;
     remaining int := max_jobs;
@@ -76,6 +78,8 @@ declare
     unqueued_tasks int[]; flagged_tasks int[]; queued_tasks int[];
     present_unqueued int[]; present_flagged int[]; present_queued int[];
     most_seen int; seen int; claimable int;
+    -- Whether only the tasks of the first due jobs were looked at, and the priority on which that was not enough.
+    is_partial boolean := false; whole_level int;
     -- Jobs without a queue come after this place.
     passed_run_at timestamptz; passed_id bigint;
     -- Flagged jobs: sets of flags that are allowed, or jobs that a look found.
@@ -90,6 +94,8 @@ declare
     per_task int; per_queue int; candidates int; bound_run_at timestamptz; bound_id bigint; last_run_at timestamptz; last_id bigint;
     chosen_jobs tid[]; chosen_run_ats timestamptz[]; chosen_ids bigint[]; chosen_queues int[]; locked_jobs tid[]; kept_jobs tid[]; held_queues int[]; kept_queues int[];
     line_tids tid[]; line_queues int[]; line_places int[]; sorted_tids tid[];
+    -- Queues with a job that another transaction has locked, and whether the round met one.
+    stuck_queues int[] := '{}'; is_stuck boolean; is_filled boolean;
     bytes bigint; taken int; is_found boolean;
     -- The place of the walk.
     steps_left int := max_steps;
@@ -97,6 +103,10 @@ declare
     walk_kind int := (walk->>'kind')::int;
     walk_is_cut boolean := false;
     walk_end json;
+    -- Whether this claim has walked, and whether it has passed over walks because the place lies behind them.
+    has_walked boolean := false; has_passed_walks boolean := false;
+    -- Whether the walk that was cut has found something, which a full claim may have left.
+    has_finds boolean := false;
     walk_task int; walk_period float8; walk_queue int; walk_run_at timestamptz; walk_id bigint;
     next_run_at timestamptz;
 begin
@@ -192,7 +202,8 @@ begin
                 left join only :SCHEMA._private_job_queues as queue
                     on queue.id = entry.job_queue_id and queues_left > 0;
             end if;
-            if seen = most_seen and claimable < remaining then
+            is_partial := seen = most_seen and claimable >= remaining and level is distinct from whole_level;
+            if seen = most_seen and not is_partial then
                 if present_unqueued is null then
                     present_unqueued := :SCHEMA._private_present_tasks_v2(known_tasks, known_ranges, 'unqueued');
                     present_flagged := :SCHEMA._private_present_tasks_v2(known_tasks, known_ranges, 'flagged');
@@ -277,7 +288,10 @@ begin
                 flagged_is_cut := false;
                 if steps_left < 1 or walk_is_cut then
                     is_hidden := true;
-                elsif walk_priority is null or (level, flagged_walk) >= (walk_priority, walk_kind) then
+                elsif (level, flagged_walk) < (walk_priority, walk_kind) then
+                    has_passed_walks := true;
+                else
+                    has_walked := true;
                     if (level, flagged_walk) = (walk_priority, walk_kind) then
                         flagged_end_run_at := to_timestamp((walk->>'run_at')::float8);
                         flagged_end_id := (walk->>'id')::bigint;
@@ -287,6 +301,7 @@ begin
                     from :SCHEMA._private_look_at_flagged_v2(flagged_tasks, level, this_moment, forbidden_flags,
                         flagged_end_run_at, flagged_end_id, steps_left * 3) as found;
                     if walk_is_cut then
+                        has_finds := flagged_tids <> '{}';
                         walk_end := json_build_object('priority', level, 'kind', flagged_walk,
                             'run_at', date_part('epoch', walk_run_at), 'id', walk_id);
                     end if;
@@ -305,7 +320,10 @@ begin
                     queued_is_cut := forbidden_flags is not null;
                     if steps_left < 1 or walk_is_cut then
                         is_hidden := true;
-                    elsif walk_priority is null or (level, queue_walk) >= (walk_priority, walk_kind) then
+                    elsif (level, queue_walk) < (walk_priority, walk_kind) then
+                        has_passed_walks := true;
+                    else
+                        has_walked := true;
                         walk_task := null;
                         walk_period := null;
                         walk_queue := null;
@@ -322,6 +340,7 @@ begin
                             walk_task, walk_period, walk_queue,
                             case when forbidden_flags is null then steps_left else steps_left / 4 + 1 end) as found;
                         if walk_is_cut then
+                            has_finds := picked_queues <> '{}';
                             walk_end := json_build_object('priority', level, 'kind', queue_walk,
                                 'task', walk_task, 'period', walk_period, 'queue', walk_queue);
                         end if;
@@ -332,7 +351,10 @@ begin
                     queued_is_cut := false;
                     if steps_left < 1 or walk_is_cut then
                         is_hidden := true;
-                    elsif walk_priority is null or (level, queued_walk) >= (walk_priority, walk_kind) then
+                    elsif (level, queued_walk) < (walk_priority, walk_kind) then
+                        has_passed_walks := true;
+                    else
+                        has_walked := true;
                         if (level, queued_walk) = (walk_priority, walk_kind) then
                             queued_end_run_at := to_timestamp((walk->>'run_at')::float8);
                             queued_end_id := (walk->>'id')::bigint;
@@ -342,6 +364,7 @@ begin
                         from :SCHEMA._private_look_at_queued_v2(queued_tasks, level, this_moment, forbidden_flags,
                             queued_end_run_at, queued_end_id, steps_left * 3) as found;
                         if walk_is_cut then
+                            has_finds := picked_queues <> '{}';
                             walk_end := json_build_object('priority', level, 'kind', queued_walk,
                                 'run_at', date_part('epoch', walk_run_at), 'id', walk_id);
                         end if;
@@ -350,6 +373,8 @@ begin
             end if;
 
             loop
+                is_stuck := false;
+                is_filled := false;
                 if cardinality(unqueued_tasks) = 1 and flagged_tasks = '{}' and picked_queues = '{}' then
                     -- One task, no flags, no queues: what nearly every claim is. The scan of the index
                     -- itself passes over what others are claiming.
@@ -430,6 +455,7 @@ begin
                             select null, pick.queue_id, pick.run_at, pick.id
                             from unnest(picked_queues, picked_run_ats, picked_ids) as pick(queue_id, run_at, id)
                             where picked_queues <> '{}' and (pick.run_at, pick.id) > (merged_run_at, merged_id)
+                                and pick.queue_id <> all (stuck_queues)
                         ) as source
                         where not exists (select from bound where (source.run_at, source.id) > (bound.run_at, bound.id))
                         order by source.run_at, source.id
@@ -466,6 +492,9 @@ begin
                             limit queues_left
                             for no key update of q skip locked
                         ) as held;
+                        -- Another claim may have locked more queues than it takes.
+                        must_wait := must_wait
+                            or coalesce(cardinality(held_queues), 0) < least(cardinality(chosen_queues), queues_left);
                         if held_queues is not null then
                             per_queue := least(stretch, greatest(1, ceil(2.0 * remaining / cardinality(held_queues))));
                             -- The first jobs of each queue: for each task of the queue a stair of priorities.
@@ -482,12 +511,12 @@ begin
                                             select j.task_id from only :SCHEMA._private_jobs as j
                                             where j.is_available and j.job_queue_id is not null
                                                 and j.job_queue_id = held.id and j.run_at <= this_moment
-                                            order by j.run_at limit 100
+                                            order by j.run_at limit most_entries
                                         ) as entry
                                         where not has_few_tasks
                                     ) as queue
                                     cross join lateral unnest(
-                                        case when queue.entries < 100 then queue.tasks else known_tasks end
+                                        case when queue.entries < most_entries then queue.tasks else known_tasks end
                                     ) as present(id)
                                     where known_ranges @> present.id
                                 ) as task
@@ -561,7 +590,7 @@ begin
                                 coalesce(max(ranked.rank), 0)
                             into line_tids, line_queues, line_places, chosen_jobs, taken
                             from ranked where ranked.rank <= remaining;
-                            has_more := has_more or taken = remaining;
+                            is_filled := taken = remaining;
                         end if;
                     end if;
 
@@ -620,7 +649,14 @@ begin
                         for update skip locked
                     ) as locked;
                     select array_agg(line.tid order by line.tid) into sorted_tids from unnest(line_tids) as line(tid);
-                    if locked_jobs is distinct from sorted_tids or bytes > bytes_left then
+                    is_stuck := locked_jobs is distinct from sorted_tids;
+                    if is_stuck then
+                        must_wait := true;
+                        stuck_queues := stuck_queues || array(
+                            select distinct line.queue_id from unnest(line_tids, line_queues) as line(tid, queue_id)
+                            where line.tid <> all (coalesce(locked_jobs, '{}')));
+                    end if;
+                    if is_stuck or bytes > bytes_left then
                         select coalesce(array_agg(line.tid) filter (where line.total <= bytes_left), '{}'),
                             coalesce(array_agg(line.queue_id) filter (where line.total <= bytes_left), '{}'),
                             coalesce(max(line.total) filter (where line.total <= bytes_left), 0),
@@ -645,7 +681,6 @@ begin
                             join only :SCHEMA._private_jobs as j on j.ctid = each.tid
                             where each.first_missing is null or each.place < each.first_missing
                         ) as line;
-                        must_wait := must_wait or cardinality(kept_jobs) < coalesce(cardinality(line_tids), 0);
                         line_tids := kept_jobs;
                         line_queues := kept_queues;
                     end if;
@@ -673,8 +708,12 @@ begin
                         has_more := has_more or queues_left < 1;
                     end if;
                 end if;
+                exit when remaining < 1 or is_heavy;
+                -- The jobs of such a queue may have taken the place of others: the round is made again without it.
+                continue when is_stuck;
+                has_more := has_more or is_filled;
                 -- Less than was wanted, and no task has more: every source was seen to its end.
-                exit when remaining < 1 or is_heavy or last_run_at is null;
+                exit when last_run_at is null;
                 merged_run_at := last_run_at;
                 merged_id := last_id;
                 if (last_run_at, last_id) > (passed_run_at, passed_id) then
@@ -685,6 +724,11 @@ begin
             -- Has a look not seen everything?
             exit when remaining < 1 or is_heavy or not (flagged_is_cut or queued_is_cut and queues_left > 0);
         end loop;
+        if is_partial and remaining > 0 then
+            -- Others have taken the first jobs meanwhile: the same priority again, with all tasks.
+            whole_level := level;
+            level := level - 1;
+        end if;
     end loop;
 
     has_more := has_more or is_heavy or remaining < 1 or walk_is_cut;
@@ -744,7 +788,11 @@ begin
         'is_hidden', is_hidden,
         'seconds_until_next', case when isfinite(next_run_at) then greatest(
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0) end,
-        'walk', case when walk_is_cut then walk_end when has_more then walk end);
+        -- A claim that was full before it came to the end of its walk leaves the place where it was, but only where
+        -- no other walk has to wait for that.
+        'walk', case
+            when walk_is_cut and not (has_finds and (remaining < 1 or queues_left < 1 or is_heavy)) then walk_end
+            when has_more and (walk_is_cut or not has_walked) and not has_passed_walks then walk end);
     return next;
 end
 $$;

@@ -234,6 +234,44 @@ class TestQueues:
         hidden = [make_job(queue_name=f"free{number}") for number in range(3)]
         assert sorted(ids(claim())) == hidden
 
+    def test_a_walk_does_not_leave_behind_what_a_full_claim_could_not_take(self, claim: Callable[..., Claimed]) -> None:
+        free = ["free 1", "free 2", "free 3"]
+        for name in free:
+            make_queue(name)
+        held = [f"held {number}" for number in range(5)]
+        for name in held:
+            make_queue(name, locked_by=OTHER)
+        for number in range(150):
+            make_job(queue_name=held[number % 5], run_at=minutes_ago(9))
+        hidden = [make_job(queue_name=name, run_at=minutes_ago(8)) for name in free]
+        found: list[int] = []
+        walk, has_more = None, True
+        while has_more:
+            claimed = claim(max_jobs=1, max_steps=4, walk=walk)
+            found, walk, has_more = found + ids(claimed), claimed.walk, claimed.has_more
+        assert found == hidden
+
+    def test_a_walk_among_less_urgent_jobs_does_not_keep_a_more_urgent_one_hidden(
+        self, claim: Callable[..., Claimed]
+    ) -> None:
+        """While claims are full, none comes to the place where that walk is to be continued."""
+        for number in range(3):
+            make_queue(f"held {number}", locked_by=OTHER)
+        for number in range(150):
+            make_job(queue_name=f"held {number % 3}", priority=5, run_at=minutes_ago(60))
+        walk = claim(max_jobs=1, max_steps=1).walk
+        assert walk["priority"] == 5
+        for _ in range(150):
+            make_job(queue_name="held 0", run_at=minutes_ago(9))
+        hidden = make_job(queue_name="free", run_at=minutes_ago(8))
+        for _ in range(5):
+            make_job(run_at=minutes_ago(1))
+        found: list[int] = []
+        for _ in range(3):
+            claimed = claim(max_jobs=1, walk=walk)
+            found, walk = found + ids(claimed), claimed.walk
+        assert hidden in found
+
     def test_jobs_of_unqueued_and_queued_backlogs_are_claimed_in_their_order(
         self, claim: Callable[..., Claimed]
     ) -> None:

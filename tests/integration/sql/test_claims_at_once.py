@@ -48,6 +48,41 @@ def test_claims_of_queues_at_once__all_come_back_with_work(claim: Claim, raw_con
     assert claimed == [jobs[number * 10 : number * 10 + 10] for number in range(workers)]
 
 
+def test_queues_that_another_claim_locks_and_does_not_take__are_looked_at_again_soon(
+    claim: Claim, raw_connection: Connect
+) -> None:
+    """It finds only after it has locked the queues that the first of them have enough jobs."""
+    jobs = [make_job(queue_name=f"q{number // 2}", run_at=minutes_ago(60 - number // 2)) for number in range(20)]
+    one, other = raw_connection(autocommit=False), raw_connection()
+    assert ids(claim(one, "w/1")) == jobs[:10]
+    claimed = claim(other, "w/2")
+    assert not claimed.claims
+    assert not claimed.has_more
+    assert claimed.seconds_until_next is not None
+    assert claimed.seconds_until_next <= 0.1
+    one.commit()
+    assert ids(claim(other, "w/2")) == jobs[10:]
+
+
+def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
+    raw_connection: Connect, worker_schema: str
+) -> None:
+    """Of many tasks a claim looks at those of the first due jobs, if these are enough."""
+    task_ids = [make_task(f"task {number}") for number in range(12)]
+    for _ in range(130):
+        make_job("task 0", run_at=minutes_ago(2))
+    behind = make_job("task 1", run_at=minutes_ago(1))
+
+    def claim(connection: RawConnection, holder: str, most: int) -> list[int]:
+        cursor = connection.cursor(binary=True)
+        about = {"schema": worker_schema, "holder": holder, "task_ids": task_ids}
+        return ids(claims.claim_jobs(cursor, **about, max_jobs=most, max_queues=most, stretch=1))  # type: ignore[arg-type]
+
+    one, other = raw_connection(autocommit=False), raw_connection()
+    assert len(claim(one, "w/1", 130)) == 130
+    assert claim(other, "w/2", 10) == [behind]
+
+
 def test_head_of_a_queue_that_is_locked__stops_the_queue(
     claim: Claim, raw_connection: Connect, worker_schema: str
 ) -> None:
@@ -63,6 +98,23 @@ def test_head_of_a_queue_that_is_locked__stops_the_queue(
     assert claimed.seconds_until_next <= 0.1
     site.rollback()
     assert ids(claim(worker)) == [first, second]
+
+
+@pytest.mark.parametrize("max_jobs", [1, 3])
+def test_head_of_a_queue_that_is_locked__costs_no_other_job_its_turn(
+    claim: Claim, raw_connection: Connect, worker_schema: str, max_jobs: int
+) -> None:
+    """The jobs of such a queue fill the claim, and none of them can be claimed."""
+    stuck = [make_job(queue_name="q", run_at=minutes_ago(60 - number)) for number in range(5)]
+    others = [make_job(run_at=minutes_ago(9 - number)) for number in range(2)]
+    site, worker = raw_connection(autocommit=False), raw_connection()
+    lock(site, stuck[0], worker_schema)
+    assert ids(claim(worker, max_jobs=max_jobs)) == others[:max_jobs]
+    claim(worker)
+    # Nothing else is left: claims that follow each other at once would find nothing for as long as it is locked.
+    claimed = claim(worker, max_jobs=max_jobs)
+    assert not claimed.claims
+    assert not claimed.has_more
 
 
 def test_job_of_a_queue_that_is_locked__ends_the_stretch(

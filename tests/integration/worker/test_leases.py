@@ -143,6 +143,25 @@ class TestALostLease:
 
 
 class TestBeats:
+    def test_a_worker_that_is_in_no_register_claims_nothing(
+        self, runner: Build, monkeypatch: pytest.MonkeyPatch, raw_connection: Callable[..., Any], worker_schema: str
+    ) -> None:
+        """Somebody has deleted its row, and the database fails just when it enters the register anew."""
+        worker = runner()
+        raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
+
+        def fail(*arguments: Any, **options: Any) -> None:
+            raise psycopg.OperationalError("the server went away")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(workers, "register_worker", fail)
+            worker.heartbeat.was_called = True
+            with pytest.raises(psycopg.OperationalError):
+                worker.heartbeat.step()
+        assert not worker.heartbeat.holds_lease
+        worker.heartbeat.step()
+        assert worker.heartbeat.holds_lease
+
     def test_the_register_knows_what_the_worker_promised(
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str
     ) -> None:

@@ -12,6 +12,7 @@ from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker import claimer
 from django_graphile_worker.worker.outcome import Interrupted, Succeeded
 from django_graphile_worker.worker.stretches import Stretch
 from tests.conftest import PATIENCE
@@ -136,3 +137,19 @@ def test_queue__is_not_let_go_by_a_look_for_lost_claims_that_saw_its_last_job_en
     worker.claimer.return_lost()
     assert not Job.objects.exists()
     assert JobQueue.objects.get().locked_by == worker.worker_id
+
+
+def test_queue_of_a_lost_claim__is_not_let_go_before_all_its_jobs_are_back(
+    runner: Build, monkeypatch: pytest.MonkeyPatch, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    """A transaction of the site has the first job, so it cannot be given back yet; nobody else would do it later."""
+    monkeypatch.setattr(claimer, "LOST_CLAIM_INTERVAL", 0.0)
+    worker, other, site = runner(), runner(), raw_connection(autocommit=False)
+    job_ids = [make_job("gated", queue_name="q") for _ in range(2)]
+    claim_all(worker)
+    worker.claimer.in_hand.clear()
+    site.execute(f'select from "{worker_schema}"._private_jobs where id = {job_ids[0]} for update')
+    worker.claimer.return_lost()
+    assert claim_all(other) == []
+    site.rollback()
+    assert [claim.id for claim in claim_all(worker)] == job_ids

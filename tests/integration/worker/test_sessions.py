@@ -100,13 +100,13 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
     wait_until(lambda: not sessions())
 
 
-def test_sweep__is_one_statement_when_nobody_is_dead(worker: SteppedRunner) -> None:
+def test_sweep__is_two_statements_when_nobody_is_dead(worker: SteppedRunner) -> None:
     # After those that look at other things, too.
     for _ in range(2):
         worker.recovery.step()
     said = overhear(worker.recovery._database)
     worker.recovery.step()
-    assert said == ["cursor", "look-at-fleet"]
+    assert said == ["cursor", "breaking-migration", "cursor", "look-at-fleet"]
 
 
 def test_beat__is_one_statement_beside_its_proof_whatever_was_done(worker: SteppedRunner, wait_until: Wait) -> None:
