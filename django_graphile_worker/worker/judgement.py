@@ -30,6 +30,7 @@ class Judge:
         self._looked_at = -math.inf
         # By worker id: the last beat, and since when it has been seen unchanged.
         self._watched: dict[str, tuple[float, float]] = {}
+        self._in_contact_since = -math.inf
         self._until_next = math.inf
 
     def look(self, late: Sequence[LateWorker], *, in_contact_since: float = -math.inf) -> list[LateWorker]:
@@ -38,7 +39,8 @@ class Judge:
         if now - self._looked_at > self._longest_gap:
             self.forget()
         self._looked_at = now
-        self._watched = {worker.id: (worker.beaten_at, self._since(worker, in_contact_since)) for worker in late}
+        self._in_contact_since = in_contact_since
+        self._watched = {worker.id: (worker.beaten_at, self._since(worker)) for worker in late}
         remaining = {worker.id: self._remaining(worker) for worker in late}
         self._until_next = min((seconds for seconds in remaining.values() if seconds > 0), default=math.inf)
         return [worker for worker in late if remaining[worker.id] <= 0]
@@ -52,13 +54,14 @@ class Judge:
         """Contact was lost: watch everybody anew."""
         self._watched.clear()
 
-    def _since(self, worker: LateWorker, in_contact_since: float) -> float:
+    def _since(self, worker: LateWorker) -> float:
         beaten_at, since = self._watched.get(worker.id, (None, self._looked_at))
-        return max(since if beaten_at == worker.beaten_at else self._looked_at, in_contact_since)
+        return since if beaten_at == worker.beaten_at else self._looked_at
 
     def _remaining(self, worker: LateWorker) -> float:
         """Seconds until it is dead, if it does not beat again."""
-        watched = self._looked_at - self._watched[worker.id][1]
+        # Without contact it is infinitely long until then; what was seen before counts again from the contact on.
+        watched = self._looked_at - max(self._watched[worker.id][1], self._in_contact_since)
         if worker.silent_seconds < 0:
             # Its beat lies in the future, so the database's clock was set back and says nothing of its age.
             return worker.timeout_seconds - watched

@@ -81,3 +81,14 @@ def test_nobody_late__nobody_to_wait_for() -> None:
     judge = Judge(lambda: 0.0)
     assert judge.look([]) == []
     assert judge.until_next == math.inf
+
+
+def test_worker__that_was_late_while_contact_was_lost_is_dead_when_it_was_watched_after_that() -> None:
+    watch = Watch()
+    assert not watch.look(500.0, in_contact_since=math.inf)
+    watch.now += 5
+    contact = watch.now
+    assert not watch.look(505.0, in_contact_since=contact)
+    assert watch.judge.until_next == 2 * BEAT
+    watch.now += 2 * BEAT
+    assert watch.look(525.0, in_contact_since=contact)
