@@ -329,8 +329,8 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "results_refused": _event(
         _worker,
         logging.ERROR,
-        "worker %(worker_id)s stops without the results of the jobs %(job_ids)s, which the database refuses to take: they "
-        "stay locked until the worker's lease is over, and run again then",
+        "worker %(worker_id)s stops without the results of the jobs %(job_ids)s, which the database refuses to take: "
+        "they stay locked until the worker's lease is over, and run again then",
     ),
     "jobs_recovered": _jobs_recovered,
     "tasks_unserved": _tasks_unserved,
