@@ -160,9 +160,12 @@ def _placed(template: str, about: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 def _place(about: Mapping[str, Any]) -> str | None:
     """Which database, or installation where these are named, a line is about, where that is a question."""
-    if not served_databases.are_several:
-        return None
-    return about.get("installation" if conf.are_installations_named() else "database")
+    return about.get(_place_key()) if served_databases.are_several else None
+
+
+def _place_key() -> str:
+    """What tells one queue of this project from another."""
+    return "installation" if conf.are_installations_named() else "database"
 
 
 def _facts(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
@@ -210,8 +213,9 @@ def _write(logger: logging.Logger, level: int, template: str, arguments: Mapping
     if logger.isEnabledFor(level):
         facts = {name: value for name, value in arguments.items() if name not in {"sender", "signal"}}
         told = _Lenient({name: _told(value) for name, value in facts.items()})
-        is_placed = served_databases.are_several and facts.get("database")
-        logger.log(level, f"[%(database)s] {template}" if is_placed else template, told, extra=_extra(facts))
+        key = _place_key()
+        is_placed = served_databases.are_several and facts.get(key)
+        logger.log(level, f"[%({key})s] {template}" if is_placed else template, told, extra=_extra(facts))
 
 
 def _repeated(logger: logging.Logger, template: str) -> Callable[..., None]:
@@ -232,6 +236,11 @@ def _kind(error: object) -> str:
     code = getattr(error, "sqlstate", None)
     is_connection = code is None and any(kind.__name__ == "OperationalError" for kind in type(error).__mro__)
     return "connection" if is_connection or str(code).startswith(("08", "57P")) else type(error).__name__
+
+
+def _worker_started(**arguments: Any) -> None:
+    line = f"worker %(worker_id)s started on %({_place_key()})s: %(concurrency)s at a time"
+    _write(_worker, logging.INFO, line, arguments)
 
 
 def _database_answered(*, worker_id: str = "", **arguments: Any) -> None:
@@ -306,9 +315,7 @@ _answered = _event(_database, logging.INFO, "the database answers again after %(
 _unserved = _event(_worker, logging.WARNING, "jobs wait for tasks that no live worker has: %(identifiers)s")
 
 _RECEIVERS: dict[str, Callable[..., None]] = {
-    "worker_started": _event(
-        _worker, logging.INFO, "worker %(worker_id)s started on %(database)s: %(concurrency)s at a time"
-    ),
+    "worker_started": _worker_started,
     "worker_stopping": _event(_worker, logging.INFO, "worker %(worker_id)s is stopping: %(reason)s"),
     "worker_stopped": _event(_worker, logging.INFO, "worker %(worker_id)s stopped: %(reason)s"),
     "worker_lost_lease": _event(

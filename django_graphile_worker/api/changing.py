@@ -31,14 +31,19 @@ def get_job(id_or_key: int | str, *, using: str | None = None, installation: str
 
     A job that was completed has no row any more.
     """
-    wanted = id_or_key
-    if not isinstance(wanted, str):
-        wanted = whole_number("id_or_key", wanted, 1, LARGEST_ID)
-    else:
-        wanted = valid_job_key(wanted) or ""
+    wanted = _valid_id_or_key(id_or_key)
     with open_queue(using, installation) as queue:
         job = sql_jobs.get_job(queue.cursor, wanted, schema=queue.schema)
         return next(iter(queue.found([job] if job else [])), None)
+
+
+def _valid_id_or_key(value: object) -> int | str:
+    if isinstance(value, str):
+        return valid_job_key(value) or ""
+    if isinstance(value, int):
+        return whole_number("id_or_key", value, 1, LARGEST_ID)
+    got = f"{value!r} ({type(value).__name__})"
+    raise InvalidTypeError(f"id_or_key: expected the id of a job (int) or its key (str), got {got}.")
 
 
 def remove_job(job_key: str, *, using: str | None = None, installation: str | None = None) -> RemovedJob | None:

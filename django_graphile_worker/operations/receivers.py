@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 from django.apps import AppConfig
 from django.db import connections
@@ -43,7 +44,9 @@ def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migrat
                 check_no_job_is_lost(installation.count_waiting_jobs(cursor, schema=schema), schema)
 
 
-def install_named_later(sender: AppConfig, using: str, **kwargs: Any) -> None:
+def install_named_later(
+    sender: AppConfig, using: str, verbosity: int = 1, stdout: IO[str] | None = None, **kwargs: Any
+) -> None:
     """Install what the applied migrations would have: a post_migrate receiver for installations named since.
 
     Django runs a migration once for each database. A schema that settings.GRAPHILE_WORKER names later would have none.
@@ -57,6 +60,9 @@ def install_named_later(sender: AppConfig, using: str, **kwargs: Any) -> None:
         if not _is_complete(connection, migrations, schema):
             for migration in migrations:
                 _install(connection, migration, schema)
+            if verbosity >= 1 and migrations:
+                # Django has said that there is nothing to migrate.
+                (stdout or sys.stdout).write(f"  Installed the worker schema {schema} in the database {using}.\n")
 
 
 def _schemas_in(using: str) -> list[str]:

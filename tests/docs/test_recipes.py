@@ -121,7 +121,7 @@ def test_result_of_a_job_that_failed_for_good__is_its_error(shop: Any) -> None:
     reschedule_jobs([models.Job.objects.get().id], max_attempts=1)
     assert run_once() == 0
     report.refresh_from_db()
-    assert (report.result, report.error) == (None, "no orders")
+    assert (report.result, report.error) == (None, "ValueError: no orders")
 
 
 def test_time_limit__fails_the_attempt(shop: Any) -> None:

@@ -79,6 +79,11 @@ class TestChangingJobs:
         with pytest.raises((InvalidTypeError, InvalidJobError), match=r"^(id_or_key|job_key): expected"):
             get_job(wanted)
 
+    @pytest.mark.parametrize("wanted", [None, 5.0])
+    def test_get_job_says_that_it_takes_an_id_or_a_key(self, wanted: Any) -> None:
+        with pytest.raises(InvalidTypeError, match=r"^id_or_key: expected the id of a job \(int\) or its key"):
+            get_job(wanted)
+
     def test_complete_jobs_deletes_what_is_not_running(self) -> None:
         jobs = add_jobs([JobSpec("a", {"n": 1}), JobSpec("b", queue_name="q")])
         running = make_job("a", locked_by="w")

@@ -437,6 +437,20 @@ class TestPausing:
         with pytest.raises(CommandError, match=r"got 'reciepts'\. Did you mean 'receipts'\?"):
             operate("crontab", "--pause", "reciepts")
 
+    def test_crontab__says_where_the_items_are_listed(self) -> None:
+        with pytest.raises(CommandError, match=r"got 'xyz'\. graphile_worker crontab lists the items\.$"):
+            operate("crontab", "--pause", "xyz")
+
+    def test_crontab__of_an_item_that_no_worker_has_had_says_so(self) -> None:
+        execute("delete from {schema}._private_known_crontabs")
+        with pytest.raises(CommandError, match=r"got 'receipts'\. It is in the crontab of this project, but no worker"):
+            operate("crontab", "--pause", "receipts")
+
+    def test_crontab__does_not_claim_a_run_for_a_paused_item_that_never_ran(self) -> None:
+        execute("update {schema}._private_known_crontabs set last_execution = null")
+        operate("crontab", "--pause", "receipts")
+        assert "never, or not known any more" in operate("crontab").out
+
 
 def test_check__names_the_job_that_no_worker_can_run() -> None:
     make_worker(LIVE, tasks=["send_receipt"])
@@ -498,6 +512,20 @@ def test_status__of_a_task_counts_its_jobs_alone() -> None:
     assert told["oldest_ready_job"]["task_identifier"] == "a"
 
 
+def test_status__of_a_task_names_no_other_task_without_a_worker() -> None:
+    make_worker(LIVE, tasks=["send_receipt"])
+    make_job("send_recipt")
+    make_job("lost")
+    told = operate("status", "--json", "--task", "lost").json["tasks_without_worker"]
+    assert [task["identifier"] for task in told] == ["lost"]
+
+
+def test_status__of_a_mistyped_task_suggests_the_right_one() -> None:
+    make_job("send_receipt")
+    said = operate("status", "--check", "--min-workers", "0", "--task", "send_recipt")
+    assert said.err == "No job has the task 'send_recipt'. Did you mean 'send_receipt'?\n"
+
+
 def test_watch__shows_the_queue_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
@@ -517,6 +545,13 @@ def test_watch__shows_the_queue_until_it_is_interrupted(monkeypatch: pytest.Monk
 def test_watch__is_for_people(other: str) -> None:
     with pytest.raises(CommandError, match=r"^--watch: expected a screen"):
         operate("status", "--watch", other)
+
+
+def test_tasks__count_a_failed_job_that_is_due_again_as_ready_alone() -> None:
+    make_job("a", attempts=1, run_at=minutes_ago(1))
+    make_job("a", attempts=1, run_at=minutes_ago(-1))
+    (told,) = [task for task in operate("tasks", "--json").json if task["task_identifier"] == "a"]
+    assert (told["ready"], told["retrying"]) == (1, 1)
 
 
 def test_tasks__tell_what_waits_who_has_it_and_how_it_went() -> None:

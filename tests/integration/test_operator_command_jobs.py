@@ -444,5 +444,16 @@ def test_retry__of_a_mistyped_error_suggests_the_right_one(failures: dict[str, i
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--all"], ["1", "--dry-run"]])
 def test_retry__wants_ids_or_a_choice(arguments: list[str]) -> None:
-    with pytest.raises(CommandError, match=r"^(Expected ids of jobs, or --task|--dry-run: expected)"):
+    with pytest.raises(CommandError, match=r"^(Expected either ids of jobs or|--dry-run: expected)"):
         operate("retry", *arguments)
+
+
+@pytest.mark.parametrize(("arguments", "got"), [([], "neither"), (["1", "--all"], "both")])
+def test_retry__says_whether_a_choice_is_missing_or_double(arguments: list[str], got: str) -> None:
+    with pytest.raises(CommandError, match=rf", got {got}\.$"):
+        operate("retry", *arguments)
+
+
+def test_errors__of_a_mistyped_task_suggest_the_right_one() -> None:
+    make_job("send")
+    assert "No job has the task 'sned'. Did you mean 'send'?" in operate("errors", "--task", "sned").err

@@ -190,8 +190,9 @@ def test_named_installations_of_a_database_are_installed_and_removed_together(si
     assert _schemas(site) == {site.schema, "reports"}
 
     settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"later": {"SCHEMA": "later", "DATABASE": site.alias}}
-    site.migrate()
+    assert f"Installed the worker schema later in the database {site.alias}." in site.migrate()
     assert site.named("later").dump() == expected.replace(site.schema, "later"), "named after the first migrate"
+    assert "Installed" not in site.migrate()
     assert site.dump() == expected
 
     with site.connect() as connection:

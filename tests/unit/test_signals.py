@@ -172,6 +172,19 @@ def test_every_line_names_its_database__where_a_process_works_on_several(
     assert all(message.startswith("[eu] ") for message in caplog.messages)
 
 
+def test_every_line_names_its_installation__where_installations_are_named(
+    serve: Callable[..., None], caplog: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.GRAPHILE_WORKER = {"default": {}, "reports": {"SCHEMA": "reports"}}
+    serve("default", "reports")
+    about = {"worker_id": "w", "database": "default", "installation": "reports"}
+    send("job_succeeded", job=make_job(), duration=0.5, **about)
+    send("worker_started", concurrency=2, tasks=["a"], **about)
+    send("database_trouble", action="fetcher", error=OSError("x"), retry_in=1.0, **about)
+    assert [message.split()[0] for message in caplog.messages] == ["[reports]"] * 3
+    assert caplog.messages[1] == "[reports] worker w started on reports: 2 at a time"
+
+
 def test_no_line_names_its_database__where_there_is_one(
     serve: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -96,9 +96,7 @@ def _change(desk: Desk, paused: str | None, resumed: str | None) -> None:
         was_changed = change(queue.cursor, name, schema=queue.schema)
         known = crontabs.known_crontabs(queue.cursor, schema=queue.schema)
     if name not in known:
-        raise CommandError(
-            f"Expected an item that a worker has made known, got {name!r}.{values.did_you_mean(name, known)}"
-        )
+        raise CommandError(_unknown_item(desk, name, known))
     state = "paused" if paused is not None else "fired again, from now on"
     if desk.is_json:
         desk.dump({"identifier": name, "is_paused": known[name].is_paused, "was_changed": was_changed})
@@ -106,6 +104,16 @@ def _change(desk: Desk, paused: str | None, resumed: str | None) -> None:
         desk.say(desk.style.SUCCESS(f"{shown(name)} is {state}."))
     else:
         desk.note(f"{shown(name)} was paused already." if paused is not None else f"{shown(name)} was not paused.")
+
+
+def _unknown_item(desk: Desk, name: str, known: Known) -> str:
+    place = place_of(**desk.place)
+    items = {item.name for item in collect(place.settings, with_tasks=place.installation == conf.DEFAULT)}
+    if name in items:
+        way_out = " It is in the crontab of this project, but no worker has started with it yet: start one first."
+    else:
+        way_out = values.did_you_mean(name, {*known, *items}) or " graphile_worker crontab lists the items."
+    return f"Expected a recurring task that the database knows, got {name!r}.{way_out}"
 
 
 def _block(desk: Desk, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
@@ -143,7 +151,7 @@ def _last(known: KnownCrontab | None, now: datetime) -> str:
     if known is None:
         return "unknown to the database: no worker has had it yet"
     if known.last_execution is None and known.is_paused:
-        return "not known any more"
+        return "never, or not known any more"
     if known.last_execution is None:
         return f"never, known since {times.both(known.known_since, now)}"
     return times.both(known.last_execution, now)

@@ -17,7 +17,7 @@ from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.values import did_you_mean
-from django_graphile_worker.management.operator.verb import Options, Verb, narrowed
+from django_graphile_worker.management.operator.verb import Options, Verb, is_known, narrowed
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import Criteria
 from django_graphile_worker.sql.inspection.error_groups import MOST_COUNTED, MOST_GROUPS, ErrorGroup, error_groups
@@ -41,6 +41,8 @@ class Errors(Verb):
     def run(self, desk: Desk, options: Options) -> None:
         with desk.reading() as (cursor, schema, now):
             groups = error_groups(cursor, schema=schema)
+            if options["task"] is not None:
+                is_known(cursor, desk, "task", options["task"], schema=schema)
         chosen = [group for group in groups if options["task"] in (None, group.task_identifier)]
         if desk.is_json:
             desk.dump([_as_dict(group) for group in chosen])
@@ -112,7 +114,8 @@ class Retry(ChangeByIds):
     def run(self, desk: Desk, options: Options) -> None:
         is_choosing = bool(options["task"] or options["error"] or options["all"])
         if is_choosing == bool(options["job_ids"]):
-            raise CommandError("Expected ids of jobs, or --task, --error or --all, got none of them, or both.")
+            got = "both" if is_choosing else "neither"
+            raise CommandError(f"Expected either ids of jobs or one of --task, --error and --all, got {got}.")
         if options["job_ids"]:
             super().run(desk, options)
             return

@@ -15,7 +15,7 @@ from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.status import CAP, RECENT, Status, read_status
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.telling import counted
-from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.management.operator.verb import Options, Verb, is_known
 from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import State
 
@@ -36,7 +36,8 @@ class ShowStatus(Verb):
         f"Counts jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check "
         "it fails, and names the job, when fewer workers are alive than --min-workers, when a job has been ready for "
         "longer than --max-age, when more jobs than --max-failed have failed for good, when a silent worker still "
-        "holds jobs, or when another program has changed the schema so that this one cannot work on it. "
+        "holds jobs, when the server's NOTIFY queue fills up, or when another program has changed the schema so that "
+        "this one cannot work on it. "
         "This is about the whole queue: whether one worker process lives, runworker --health-file tells."
     )
     examples = ("", "--watch", "--check --max-age 15m --max-failed 100 --min-workers 2", "--check --task billing:send")
@@ -85,6 +86,7 @@ class ShowStatus(Verb):
                 raise CommandError("--watch: expected a screen to look at, got --check or --json as well.")
             _watch(desk, tasks, options["watch"])
             return
+        _warn_of_unknown(desk, tasks)
         status = read_status(desk, tasks)
         problems = find_problems(status, options)
         if desk.is_json:
@@ -93,6 +95,13 @@ class ShowStatus(Verb):
             desk.say(_as_text(desk, status))
         if options["check"] and problems:
             raise CommandError(f"Expected a healthy queue, got: {'; '.join(problems)}.")
+
+
+def _warn_of_unknown(desk: Desk, tasks: Sequence[str]) -> None:
+    if tasks:
+        with desk.reading() as (cursor, schema, _):
+            for task in tasks:
+                is_known(cursor, desk, "task", task, schema=schema)
 
 
 def _watch(desk: Desk, tasks: tuple[str, ...], seconds: float) -> None:

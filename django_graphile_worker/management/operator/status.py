@@ -93,7 +93,11 @@ def read_status(desk: Desk, tasks: tuple[str, ...] = ()) -> Status:
             },
             oldest_ready=oldest,
             holders=holders(cursor, schema=schema),
-            unserved=unserved_tasks(cursor, schema=schema, timeout=desk.settings.worker_timeout),
+            unserved=[
+                task
+                for task in unserved_tasks(cursor, schema=schema, timeout=desk.settings.worker_timeout)
+                if not tasks or task.identifier in tasks
+            ],
             recent=[
                 row
                 for task in tasks or (statistics.ALL_TASKS,)

@@ -42,10 +42,7 @@ def narrowed(cursor: Cursor, desk: Desk, options: Options, *, schema: str) -> Cr
     """The chosen state, task and queue; None, after a note, when there is no such name."""
     task, queue = options.get("task"), options.get("queue")
     for kind, name in (("task", task), ("queue", queue)):
-        if name is not None and not _is_known(cursor, kind, name, schema):
-            known = names.known_tasks if kind == "task" else names.some_queues
-            hint = did_you_mean(name, known(cursor, schema=schema))
-            desk.warn(f"No job has the {kind} {name!r}.{hint}")
+        if name is not None and not is_known(cursor, desk, kind, name, schema=schema):
             return None
     return Criteria(
         state=State(options["state"]),
@@ -54,6 +51,11 @@ def narrowed(cursor: Cursor, desk: Desk, options: Options, *, schema: str) -> Cr
     )
 
 
-def _is_known(cursor: Cursor, kind: str, name: str, schema: str) -> bool:
+def is_known(cursor: Cursor, desk: Desk, kind: str, name: str, *, schema: str) -> bool:
+    """Whether the database has a task or a queue of this name; False after a note."""
     is_task, is_queue, _ = names.meaning(cursor, name, schema=schema)
-    return is_task if kind == "task" else is_queue
+    if is_task if kind == "task" else is_queue:
+        return True
+    known = names.known_tasks if kind == "task" else names.some_queues
+    desk.warn(f"No job has the {kind} {name!r}.{did_you_mean(name, known(cursor, schema=schema))}")
+    return False

@@ -49,6 +49,7 @@ cross join lateral (
     select count(*) filter (where is_available) as retrying, count(*) filter (where not is_available) as failed
     from ((select true as is_available from :SCHEMA._private_jobs as job
         where job.task_id = task.id and job.locked_at is null and job.attempts > 0 and job.is_available
+            and job.run_at > now()
         order by job.run_at, job.id limit %(most)s)
         union all
         (select false from :SCHEMA._private_jobs as job
