@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import math
 import time
@@ -199,7 +200,8 @@ class Claimer:
             return
         with self._database.cursor() as cursor:
             releases.release_queues(cursor, queues, schema=schema)
-        with self._database.cursor() as cursor:
+        # Where the server's queue of notifications is full, others find the jobs when they poll.
+        with contextlib.suppress(psycopg.errors.ProgramLimitExceeded), self._database.cursor() as cursor:
             releases.waiting_queues(cursor, [queue.id for queue in queues], schema=schema, notify=self._notify)
         self._lost_queues.difference_update(queues)
 

@@ -8,7 +8,7 @@ create or replace function :SCHEMA._private_fold_specs(
   job_key_preserve_run_at boolean,
   out folded :SCHEMA.job_spec[],
   out fresh_keys text[]
-) language plpgsql stable set search_path = pg_catalog, pg_temp set enable_hashjoin = on set enable_mergejoin = on
+) language plpgsql stable set search_path = pg_catalog, pg_temp set enable_hashjoin = on set enable_mergejoin = on set enable_material = on
 as $function$
 /* gw:fold_specs */
 begin
@@ -81,7 +81,7 @@ create function :SCHEMA._private_put_jobs_once(
   job_queue_ids jsonb,
   can_begin_again boolean
 ) returns bigint language plpgsql volatile set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
 as $function$
 /* gw:put_jobs_once */
 declare
@@ -91,8 +91,11 @@ declare
   found_rows bigint;
   waiting bigint;
   is_moved boolean;
+  replacement :SCHEMA.job_spec;
   replaced bigint[];
-  replaced_keys jsonb;
+  replaced_keys text[];
+  replaced_id bigint;
+  replaced_run_at timestamptz;
   due bigint;
   all_due bigint := 0;
 begin
@@ -166,35 +169,35 @@ begin
       raise exception using errcode = 'GWAGN', message = 'A job was removed meanwhile; the keys are tried again.';
     end if;
 
-    with written as (
+    -- One by one: a plan for all of them that a session made when there were few jobs would read every job.
+    replaced := '{}';
+    replaced_keys := '{}';
+    for replacement in select given.* from unnest(remaining) as given loop
       update only :SCHEMA._private_jobs as jobs set
         attempts = 0,
         updated_at = now(),
-        job_queue_id = (job_queue_ids ->> spec.queue_name)::integer,
-        task_id = (task_ids ->> spec.identifier)::integer,
+        job_queue_id = (job_queue_ids ->> replacement.queue_name)::integer,
+        task_id = (task_ids ->> replacement.identifier)::integer,
         payload = case
-          when spec.job_key = any(fresh_keys) then coalesce(spec.payload, '{}')
-          else :SCHEMA._private_merged_payload(jobs.payload, coalesce(spec.payload, '{}'))
+          when replacement.job_key = any(fresh_keys) then coalesce(replacement.payload, '{}')
+          else :SCHEMA._private_merged_payload(jobs.payload, coalesce(replacement.payload, '{}'))
         end,
-        priority = coalesce(spec.priority, 0),
-        run_at = case when job_key_preserve_run_at and jobs.attempts = 0 then jobs.run_at else coalesce(spec.run_at, now()) end,
-        max_attempts = coalesce(spec.max_attempts, 25),
+        priority = coalesce(replacement.priority, 0),
+        run_at = case when job_key_preserve_run_at and jobs.attempts = 0 then jobs.run_at else coalesce(replacement.run_at, now()) end,
+        max_attempts = coalesce(replacement.max_attempts, 25),
         last_error = null,
-        flags = case when cardinality(spec.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag) end,
+        flags = case when cardinality(replacement.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(replacement.flags) as flag) end,
         revision = jobs.revision % 2147483647 + 1
-      from unnest(remaining) as spec
-      where jobs.key = spec.job_key and jobs.is_available
-      returning jobs.id, jobs.key, jobs.run_at
-    )
-    select
-      array_agg(written.id),
-      jsonb_object_agg(written.key, true),
-      count(*) filter (where :SCHEMA._private_is_due(written.run_at))
-    into replaced, replaced_keys, due
-    from written;
-    all_due := all_due + due;
+      where jobs.key = replacement.job_key and jobs.is_available
+      returning jobs.id, jobs.run_at into replaced_id, replaced_run_at;
+      if found then
+        replaced := replaced || replaced_id;
+        replaced_keys := replaced_keys || replacement.job_key;
+        all_due := all_due + :SCHEMA._private_is_due(replaced_run_at)::integer;
+      end if;
+    end loop;
 
-    if replaced is not null then
+    if cardinality(replaced) > 0 then
       -- A row that was not among those that were locked may have had other names: see _private_moved_jobs.
       if is_moved or cardinality(replaced) > waiting then
         perform nextval(':SCHEMA._private_moved_jobs');
@@ -213,7 +216,7 @@ begin
     from rows from (unnest(remaining), unnest(remaining_ids)) as spec (
       identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
     )
-    where not coalesce(replaced_keys, '{}') ? spec.job_key;
+    where not jsonb_object(replaced_keys, replaced_keys) ? spec.job_key;
   end loop;
   return all_due;
 end
@@ -229,7 +232,7 @@ create or replace function :SCHEMA._private_put_jobs(
   task_ids jsonb,
   job_queue_ids jsonb
 ) returns bigint language plpgsql volatile set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
 as $function$
 /* gw:put_jobs */
 begin
@@ -251,7 +254,7 @@ create or replace function :SCHEMA.add_jobs(
   specs :SCHEMA.job_spec[],
   job_key_preserve_run_at boolean default false
 ) returns setof :SCHEMA._private_jobs language plpgsql volatile set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
 as $function$
 /* gw:add_jobs */
 declare
@@ -347,7 +350,7 @@ begin
     return query
       select jobs.*
       from unnest(specs) with ordinality as spec
-        join only :SCHEMA._private_jobs as jobs on (jobs.key = spec.job_key)
+        cross join lateral (select jobs.* from only :SCHEMA._private_jobs as jobs where jobs.key = spec.job_key offset 0) as jobs
       order by spec.ordinality;
     return;
   end if;
@@ -370,8 +373,15 @@ begin
         case when spec.job_key is null then row_number() over (partition by spec.job_key is null order by spec.ordinality) end as place
       from unnest(specs) with ordinality as spec
     ) as given
-      left join only :SCHEMA._private_jobs as keyed on (keyed.key = given.job_key)
-      join only :SCHEMA._private_jobs as jobs on (jobs.id = coalesce(keyed.id, unkeyed_ids[given.place]))
+      left join lateral (
+        select jobs.id from only :SCHEMA._private_jobs as jobs where jobs.key = given.job_key offset 0
+      ) as keyed on true
+      cross join lateral (
+        select jobs.*
+        from only :SCHEMA._private_jobs as jobs
+        where jobs.id = coalesce(keyed.id, unkeyed_ids[given.place])
+        offset 0
+      ) as jobs
     order by given.ordinality;
 end
 $function$;

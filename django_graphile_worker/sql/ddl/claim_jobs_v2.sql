@@ -105,6 +105,8 @@ declare
     walk_end json;
     -- Whether this claim has walked, and whether it has passed over walks because the place lies behind them.
     has_walked boolean := false; has_passed_walks boolean := false;
+    -- Whether a walk has found something, which a full claim may have left.
+    has_finds boolean := false;
     walk_task int; walk_period float8; walk_queue int; walk_run_at timestamptz; walk_id bigint;
     next_run_at timestamptz;
 begin
@@ -298,6 +300,7 @@ begin
                     into flagged_tids, flagged_run_ats, flagged_ids, walk_run_at, walk_id, walk_is_cut
                     from :SCHEMA._private_look_at_flagged_v2(flagged_tasks, level, this_moment, forbidden_flags,
                         flagged_end_run_at, flagged_end_id, steps_left * 3) as found;
+                    has_finds := has_finds or flagged_tids <> '{}';
                     if walk_is_cut then
                         walk_end := json_build_object('priority', level, 'kind', flagged_walk,
                             'run_at', date_part('epoch', walk_run_at), 'id', walk_id);
@@ -336,6 +339,7 @@ begin
                         from :SCHEMA._private_walk_queues_v2(queued_tasks, level, this_moment, forbidden_flags,
                             walk_task, walk_period, walk_queue,
                             case when forbidden_flags is null then steps_left else steps_left / 4 + 1 end) as found;
+                        has_finds := has_finds or picked_queues <> '{}';
                         if walk_is_cut then
                             walk_end := json_build_object('priority', level, 'kind', queue_walk,
                                 'task', walk_task, 'period', walk_period, 'queue', walk_queue);
@@ -359,6 +363,7 @@ begin
                         into picked_queues, picked_run_ats, picked_ids, walk_run_at, walk_id, walk_is_cut
                         from :SCHEMA._private_look_at_queued_v2(queued_tasks, level, this_moment, forbidden_flags,
                             queued_end_run_at, queued_end_id, steps_left * 3) as found;
+                        has_finds := has_finds or picked_queues <> '{}';
                         if walk_is_cut then
                             walk_end := json_build_object('priority', level, 'kind', queued_walk,
                                 'run_at', date_part('epoch', walk_run_at), 'id', walk_id);
@@ -783,8 +788,11 @@ begin
         'is_hidden', is_hidden,
         'seconds_until_next', case when isfinite(next_run_at) then greatest(
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0) end,
-        -- A claim that was full before it came to the place keeps it only where no other walk waits for that.
-        'walk', case when walk_is_cut then walk_end when has_more and not has_walked and not has_passed_walks then walk end);
+        -- A claim that was full before it came to the end of its walk leaves the place where it was, but only where
+        -- no other walk has to wait for that.
+        'walk', case
+            when walk_is_cut and not (has_finds and (remaining < 1 or queues_left < 1 or is_heavy)) then walk_end
+            when has_more and (walk_is_cut or not has_walked) and not has_passed_walks then walk end);
     return next;
 end
 $$;

@@ -41,8 +41,7 @@ with free as (
   for update
 )
 delete from only :SCHEMA._private_jobs as jobs
-using free
-where jobs.id = free.id
+where jobs.id = any(array(select free.id from free))
 returning jobs.*;
 $function$;
 
@@ -63,8 +62,7 @@ update only :SCHEMA._private_jobs as jobs set
   last_error = coalesce(error_message, 'Manually marked as failed'),
   attempts = jobs.max_attempts,
   updated_at = now()
-from free
-where jobs.id = free.id
+where jobs.id = any(array(select free.id from free))
 returning jobs.*;
 $function$;
 
@@ -105,8 +103,7 @@ begin
       attempts = coalesce(reschedule_jobs.attempts, jobs.attempts),
       max_attempts = coalesce(reschedule_jobs.max_attempts, jobs.max_attempts),
       updated_at = now()
-    from free
-    where jobs.id = free.id
+    where jobs.id = any(array(select free.id from free))
     returning jobs.*
   loop
     if job.is_available and :SCHEMA._private_is_due(job.run_at) then
@@ -131,8 +128,7 @@ with held as (
   for update
 ), freed as (
   update only :SCHEMA._private_jobs as jobs set locked_at = null, locked_by = null
-  from held
-  where jobs.id = held.id
+  where jobs.id = any(array(select held.id from held))
   returning jobs.is_available and :SCHEMA._private_is_due(jobs.run_at) as is_due
 ), held_queues as (
   select job_queues.id
@@ -143,8 +139,7 @@ with held as (
   for update
 ), freed_queues as (
   update only :SCHEMA._private_job_queues as job_queues set locked_at = null, locked_by = null
-  from held_queues
-  where job_queues.id = held_queues.id
+  where job_queues.id = any(array(select held_queues.id from held_queues))
   returning job_queues.id
 )
 -- A freed queue may have kept any number of due jobs waiting.

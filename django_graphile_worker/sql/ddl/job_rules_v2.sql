@@ -85,8 +85,8 @@ $function$;
 -- The ids of the given names, as {name: id}. What is missing is made, in sorted order, so that two batches cannot
 -- deadlock; what is there burns no identity. A transaction with one snapshot for all its statements may see a name
 -- that was cleaned up since: offering the row again under its own id puts it back, and does nothing to one that is
--- still there. The planner's settings make every look-up a probe of the index: a plan that a session made when there
--- were few names would otherwise compare each of many names with each row.
+-- still there. Each look-up is a probe of the index: the planner's settings leave no other way, and "offset 0" no other
+-- order. A plan that a session made when there were few names would otherwise compare each of many names with each row.
 create or replace function :SCHEMA._private_task_ids(identifiers text[])
 returns jsonb language plpgsql volatile set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -98,7 +98,9 @@ begin
   loop
     select jsonb_object_agg(tasks.identifier, tasks.id) into ids
     from unnest(identifiers) as given (identifier)
-      join only :SCHEMA._private_tasks as tasks on (tasks.identifier = given.identifier);
+      cross join lateral (
+        select tasks.id, tasks.identifier from only :SCHEMA._private_tasks as tasks where tasks.identifier = given.identifier offset 0
+      ) as tasks;
     exit when coalesce(ids, '{}') ?& identifiers;
 
     insert into :SCHEMA._private_tasks (identifier)
@@ -113,7 +115,9 @@ begin
     insert into :SCHEMA._private_tasks (id, identifier) overriding system value
     select distinct tasks.id, tasks.identifier collate "C" as identifier
     from unnest(identifiers) as given (identifier)
-      join only :SCHEMA._private_tasks as tasks on (tasks.identifier = given.identifier)
+      cross join lateral (
+        select tasks.id, tasks.identifier from only :SCHEMA._private_tasks as tasks where tasks.identifier = given.identifier offset 0
+      ) as tasks
     order by identifier
     on conflict do nothing;
   end if;
@@ -132,7 +136,12 @@ begin
   loop
     select jsonb_object_agg(job_queues.queue_name, job_queues.id) into ids
     from unnest(queue_names) as given (queue_name)
-      join only :SCHEMA._private_job_queues as job_queues on (job_queues.queue_name = given.queue_name);
+      cross join lateral (
+        select job_queues.id, job_queues.queue_name
+        from only :SCHEMA._private_job_queues as job_queues
+        where job_queues.queue_name = given.queue_name
+        offset 0
+      ) as job_queues;
     exit when coalesce(ids, '{}') ?& queue_names;
 
     insert into :SCHEMA._private_job_queues (queue_name)
@@ -147,7 +156,12 @@ begin
     insert into :SCHEMA._private_job_queues (id, queue_name) overriding system value
     select distinct job_queues.id, job_queues.queue_name collate "C" as queue_name
     from unnest(queue_names) as given (queue_name)
-      join only :SCHEMA._private_job_queues as job_queues on (job_queues.queue_name = given.queue_name)
+      cross join lateral (
+        select job_queues.id, job_queues.queue_name
+        from only :SCHEMA._private_job_queues as job_queues
+        where job_queues.queue_name = given.queue_name
+        offset 0
+      ) as job_queues
     order by queue_name
     on conflict do nothing;
   end if;

@@ -234,6 +234,40 @@ class TestQueues:
         hidden = [make_job(queue_name=f"free{number}") for number in range(3)]
         assert sorted(ids(claim())) == hidden
 
+    def test_a_walk_does_not_leave_behind_what_a_full_claim_could_not_take(self, claim: Callable[..., Claimed]) -> None:
+        free = ["free 1", "free 2", "free 3"]
+        for name in free:
+            make_queue(name)
+        held = [f"held {number}" for number in range(5)]
+        for name in held:
+            make_queue(name, locked_by=OTHER)
+        for number in range(150):
+            make_job(queue_name=held[number % 5], run_at=minutes_ago(9))
+        hidden = [make_job(queue_name=name, run_at=minutes_ago(8)) for name in free]
+        found: list[int] = []
+        walk, has_more = None, True
+        while has_more:
+            claimed = claim(max_jobs=1, max_steps=4, walk=walk)
+            found, walk, has_more = found + ids(claimed), claimed.walk, claimed.has_more
+        assert found == hidden
+
+    def test_a_walk_over_queues_does_not_leave_behind_what_a_walk_over_flags_found(
+        self, claim: Callable[..., Claimed]
+    ) -> None:
+        for number in range(40):
+            make_queue(f"held {number}", locked_by=OTHER)
+        for number in range(160):
+            make_job(queue_name=f"held {number % 40}", run_at=minutes_ago(9))
+        for number in range(60):
+            make_job(flags={"paused": True, f"customer {number}": True}, run_at=minutes_ago(9))
+        hidden = [make_job(flags={"free": True}, run_at=minutes_ago(8)) for _ in range(3)]
+        found: list[int] = []
+        walk, has_more = None, True
+        while has_more:
+            claimed = claim(max_jobs=1, max_steps=30, walk=walk, forbidden_flags=["paused"])
+            found, walk, has_more = found + ids(claimed), claimed.walk, claimed.has_more
+        assert found == hidden
+
     def test_a_walk_among_less_urgent_jobs_does_not_keep_a_more_urgent_one_hidden(
         self, claim: Callable[..., Claimed]
     ) -> None:

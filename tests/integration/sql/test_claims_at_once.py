@@ -75,8 +75,10 @@ def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
 
     def claim(connection: RawConnection, holder: str, most: int) -> list[int]:
         cursor = connection.cursor(binary=True)
-        about = {"schema": worker_schema, "holder": holder, "task_ids": task_ids}
-        return ids(claims.claim_jobs(cursor, **about, max_jobs=most, max_queues=most, stretch=1))  # type: ignore[arg-type]
+        claimed = claims.claim_jobs(
+            cursor, schema=worker_schema, holder=holder, task_ids=task_ids, stretch=1, max_jobs=most, max_queues=most
+        )
+        return ids(claimed)
 
     one, other = raw_connection(autocommit=False), raw_connection()
     assert len(claim(one, "w/1", 130)) == 130

@@ -17,6 +17,9 @@ READ = """
 select coalesce(sum(seq_tup_read), 0)::bigint from pg_stat_xact_user_tables
 where schemaname = %s and relname in ('_private_tasks', '_private_job_queues')
 """
+# A plan that reads all names once, and then compares each with each in memory, has one scan.
+PROBES = "select idx_scan from pg_stat_xact_user_tables where schemaname = %s and relname = %s"
+TABLES = {"task": "_private_tasks", "queue": "_private_job_queues"}
 ADD = """
 select count(*) from {schema}.add_jobs(array(
     select row(
@@ -44,6 +47,22 @@ def test_new_names__are_not_compared_with_each_row(planned: WorkerSql, kind: str
     with planned.connection.transaction():
         planned.query(ADD, "task", tasks, "queue", queues, NAMES)
         assert planned.value(READ, planned.schema) == 0
+        assert planned.value(PROBES, planned.schema, TABLES[kind]) >= NAMES
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_keys__are_not_compared_with_each_row(committing_worker: Callable[..., WorkerSql], is_known: bool) -> None:
+    worker = committing_worker()
+    worker.add_jobs({"job_key": "few"}, {})
+    worker.query("analyze {schema}._private_jobs")
+    keyed = ADD.replace("null, null, null, null, null)", "null, null, %s::text || number, null, null)")
+    for _ in range(10):
+        worker.query(keyed, "task", 1, "queue", 1, "few", 3)
+    if is_known:
+        worker.query(keyed, "task", 1, "queue", 1, "key", NAMES)
+    with worker.connection.transaction():
+        worker.query(keyed, "task", 1, "queue", 1, "key", NAMES)
+        assert worker.value(PROBES, worker.schema, "_private_jobs") >= NAMES
 
 
 def test_next_name__after_a_great_many__reads_none_of_them(planned: WorkerSql) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from django_graphile_worker.models import Job, JobQueue
@@ -153,3 +154,20 @@ def test_queue_of_a_lost_claim__is_not_let_go_before_all_its_jobs_are_back(
     assert claim_all(other) == []
     site.rollback()
     assert [claim.id for claim in claim_all(worker)] == job_ids
+
+
+def test_queue_of_a_lost_claim__is_let_go_also_where_notifications_cannot_be_sent(
+    runner: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's queue of notifications is full: that must not keep the worker from claiming."""
+    worker = runner()
+    job_id = make_job("gated", queue_name="q")
+    claim_all(worker)
+    worker.claimer.in_hand.clear()
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise psycopg.errors.ProgramLimitExceeded("too many notifications in the NOTIFY queue")
+
+    monkeypatch.setattr(releases, "waiting_queues", fail)
+    worker.claimer.return_lost()
+    assert [claim.id for claim in claim_all(worker)] == [job_id]
