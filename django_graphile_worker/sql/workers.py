@@ -17,12 +17,14 @@ RENEWAL_SECONDS = 3600
 
 # Nobody waits for the disk: a claim's own commit comes later in the same log, so where a claim is to be found after a
 # crash of the server, its worker is too.
+# An id is random: a row with it is this worker's own, of a try whose answer was lost.
 REGISTER_WORKER = """/* gw:register-worker */
 insert into :SCHEMA._private_workers
     (id, metadata, started_at, last_heartbeat_at, timeout_seconds, heartbeat_seconds)
 select %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, pg_catalog.now()),
     coalesce(%(now)s::timestamptz, pg_catalog.now()), %(timeout)s::float8, %(heartbeat)s::float8
-from pg_catalog.set_config('synchronous_commit', 'off', true)"""
+from pg_catalog.set_config('synchronous_commit', 'off', true)
+on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at"""
 
 BEAT = """/* gw:beat */
 update :SCHEMA._private_workers

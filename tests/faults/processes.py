@@ -210,6 +210,7 @@ class Fleet:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=restore_signals,
             )
         self._popen.append(process)
         return WorkerProcess(process.pid, log, process.poll, self._wait_until)
@@ -217,6 +218,12 @@ class Fleet:
     def _paths(self) -> tuple[Path, Path]:
         number = next(self._numbers)
         return self._directory / f"worker-{number}.log", self._directory / f"worker-{number}.exit"
+
+
+def restore_signals() -> None:
+    """A shell starts what runs in the background with these ignored, and its children inherit that."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def end_tree(pid: int) -> None:

@@ -166,6 +166,20 @@ def test_starting__a_cut_ends_the_process_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_starting__that_waits_for_its_database_registers_once(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str
+) -> None:
+    """The answer is lost, the worker tries again, and finds the row that it has made."""
+    rule = proxy.on("register-worker", mode)
+    worker = proxied_fleet.start("--no-prepared-statements")
+    assert rule.fired.is_set()
+    world.add("quick")
+    world.wait_until_empty()
+    assert world.workers() == worker.worker_ids()
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("tag", STOPPING_TAGS)
 def test_stopping__a_cut_costs_no_attempt(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str

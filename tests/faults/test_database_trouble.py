@@ -25,7 +25,9 @@ def test_terminated_backends__cost_no_job(world: World, fleet: Fleet) -> None:
     for _ in range(20):
         world.add("failing", {"delay": 0.05})
     killed: set[str] = set()
-    while world.count() > 30 and len(killed) < 100:
+    while world.count() > 30 or len(killed) < 3:
+        if world.count() <= 30:
+            world.add_many(50, payload={"seconds": 0.01})
         rows = world.query(
             "select pid, application_name as name from pg_stat_activity where datname = current_database()"
             " and application_name like 'graphile_worker %%'"
@@ -38,7 +40,6 @@ def test_terminated_backends__cost_no_job(world: World, fleet: Fleet) -> None:
         world.wait_until(lambda: world.times("end") >= progress or world.count() <= 30)  # noqa: B023
     world.wait_until_empty()
     world.check()
-    assert len(killed) >= 3
     assert worker.is_alive
     assert max(run.attempt for run in world.executions()) <= 2
     assert worker.stop() == 0

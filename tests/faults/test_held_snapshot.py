@@ -32,7 +32,8 @@ class CountingCursor:
         self.pages += plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
 
     def fetchall(self) -> list[Any]:
-        return []
+        """As if nothing was claimed: no job, and the summary."""
+        return [({"seconds_until_next": None, "has_more": False},)]
 
 
 class Queue:

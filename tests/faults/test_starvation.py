@@ -1,11 +1,10 @@
-"""Connections that nobody can have: of a role, of a server, of Django's own pool."""
+"""Connections that nobody can have: of a role, of Django's own pool."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -54,33 +53,6 @@ def test_role_without_a_connection_left__jobs_go_on_when_there_are_some_again(
     assert not worker.says("lost its lease")
     world.check()
     assert worker.stop() == 0
-
-
-def test_server_without_a_connection_left__jobs_go_on_when_there_are_some_again(
-    cluster_world: World, cluster_fleet: Fleet
-) -> None:
-    """Somebody else's sessions take every slot of the server that is not reserved for superusers."""
-    world, role, greedy = cluster_world, "gw_starved", list[psycopg.Connection[tuple[object, ...]]]()
-    world.query(f"drop role if exists {role}")
-    world.query(f"create role {role} login superuser")
-    environment = environment_for(make_conninfo(world.url, user=role), world.url)
-    worker = cluster_fleet.start("-j", "2", environment=environment, settings={"WORKER_TIMEOUT": 60.0})
-    world.query(f"alter role {role} nosuperuser")
-    try:
-        world.query(f"select pg_terminate_backend(pid) from pg_stat_activity where usename = '{role}'")
-        with pytest.raises(psycopg.OperationalError, match=r"remaining connection slots are reserved|too many clients"):
-            while True:
-                greedy.append(psycopg.connect(world.url, user=role))
-        worker.wait_for("failed, next try in .*(remaining connection slots are reserved|too many clients)")
-        world.add("quick")
-        world.query(f"alter role {role} superuser")
-    finally:
-        for connection in greedy:
-            connection.close()
-    world.wait_until_empty()
-    world.check()
-    assert worker.stop() == 0
-    world.query(f"drop role {role}")
 
 
 def test_django_pool_without_a_connection_left__costs_only_the_jobs_that_want_one(world: World, fleet: Fleet) -> None:

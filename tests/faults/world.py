@@ -242,7 +242,7 @@ class World:
         """Who was taken for dead while it lived, and when: rightly, as nothing was heard of it for so long."""
         dead = {worker_id for death in self.events("death") for worker_id in (death.note or "").split()}
         lost = [row for row in self.query("select * from fault_history.lost_lease") if row.worker_id not in dead]
-        early = [row for row in lost if (row.at - row.last_heartbeat_at).total_seconds() < row.timeout_seconds]
+        early = [row for row in lost if (row.at - row.last_heartbeat_at).total_seconds() < (row.timeout_seconds or 0.0)]
         assert early == [], f"leases were lost before they ran out: {early}"
         return {row.worker_id: row.at for row in lost}
 

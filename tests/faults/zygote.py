@@ -80,10 +80,18 @@ def reap(exit_files: dict[int, str]) -> None:
             unfinished.rename(path)
 
 
+def restore_signals() -> None:
+    """A shell starts what runs in the background with these ignored; a worker has them as a service has."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def become_worker(order: dict[str, Any]) -> None:
     """In the child: forget the parent, then do what manage.py does."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    restore_signals()
     os.setsid()
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
