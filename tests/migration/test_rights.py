@@ -92,7 +92,7 @@ def test_role_without_rights__is_refused_by_each_function(site: Site, worker: Wo
 @pytest.mark.parametrize(
     "change",
     [
-        "update {schema}._private_installation set is_adopted = true, found_functions = '{{\"add_job\": \"x\"}}'",
+        'update {schema}._private_installation set is_adopted = true, found_functions = \'{{"add_job": "x"}}\'',
         "insert into {schema}._private_installation (part) values ('planted')",
         "delete from {schema}._private_installation",
     ],
