@@ -13,11 +13,18 @@ MOST_LEVELS = 200
 
 # What stands between a name and its value, inside a text: few characters of an error are one of these, so that looking
 # back from them to the name is quicker than looking at each word.
-_SEPARATOR = re.compile(r"[=:]")
+_SEPARATOR = re.compile(r"[=:]++>?")
 _NAME_CHARACTERS = frozenset("_.-")
+# What may close a name: "token", {\"token\": ...} inside a string, user[token]; and (token)=(...) of PostgreSQL.
+_CLOSING = frozenset("\"'\\]")
+_CLOSING_BEFORE_EQUALS = _CLOSING | {")"}
 # Possessive: a text of any kind is read in one pass.
 _SPACE = re.compile(r"\s*+")
-_VALUE = re.compile(r""""[^"\n]*+"|'[^'\n]*+'|[^\s,;&)}\]]++""")
+_VALUE = re.compile(
+    r"""(?:(?:bearer|basic|digest|token|negotiate)[ \t]++)?+"""
+    r"""(?:"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|\\"[^"\n]*+"|[^\s,;&)}\]]++)""",
+    re.IGNORECASE,
+)
 _EXCEPTION = re.compile(r"(?:Error|Exception|Warning|Failure|Interrupt)$")
 # user:password@host in an address.
 _LOGIN = re.compile(r"(?P<before>://[^\s:/@]*+:)[^\s@/]++(?=@)")
@@ -59,11 +66,13 @@ def redact_text(text: str) -> str:
     return "".join([*parts, text[kept:]])
 
 
-def _name_before(text: str, end: int, start: int) -> str:
+def _name_before(text: str, separator: int, start: int) -> str:
     """The word, in quotes or not, that ends here; empty when there is none."""
+    end = separator
     while end > start and text[end - 1].isspace():
         end -= 1
-    if end > start and text[end - 1] in "\"'":
+    closing = _CLOSING_BEFORE_EQUALS if text.startswith("=", separator) else _CLOSING
+    while end > start and text[end - 1] in closing:
         end -= 1
     begin = end
     while begin > start and (text[begin - 1].isalnum() or text[begin - 1] in _NAME_CHARACTERS):

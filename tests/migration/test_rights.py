@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
+from django_graphile_worker.sql import grants
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
 from tests.worker_sql import WorkerSql
@@ -84,3 +86,31 @@ def test_role_without_rights__is_refused_by_each_function(site: Site, worker: Wo
             connection.execute(f"set role {stranger}".encode())
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(f"select {name}()".encode())
+
+
+@pytest.mark.parametrize("more", ["select 1", "grant all on all tables in schema {schema} to {role}"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        'update {schema}._private_installation set is_adopted = true, found_functions = \'{{"add_job": "x"}}\'',
+        "insert into {schema}._private_installation (part) values ('planted')",
+        "delete from {schema}._private_installation",
+    ],
+)
+def test_worker_role__cannot_write_what_migrating_to_zero_runs(
+    site: Site, worker: WorkerSql, stranger: str, more: str, change: str
+) -> None:
+    """The texts of found functions run with the rights of whoever migrates; the second grant is a site's own."""
+    site.migrate()
+    before = worker.query("select * from {schema}._private_installation order by part")
+    names = {"schema": f'"{site.schema}"', "role": stranger}
+    with site.connect(autocommit=True) as connection:
+        connection.execute(grants.script("worker", stranger, schema=site.schema).encode())
+        connection.execute(more.format(**names).encode())
+        connection.execute(f"set role {stranger}".encode())
+        with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+            connection.execute(change.format(**names).encode())
+        rows = connection.execute("select * from {schema}._private_installation".format(**names).encode()).fetchall()
+
+    assert len(rows) == len(before)
+    assert worker.query("select * from {schema}._private_installation order by part") == before

@@ -1,5 +1,10 @@
 /* gw:uninstall */
 drop policy cancellations_by_grant on :SCHEMA._private_cancellations;
+drop policy installation_is_read on :SCHEMA._private_installation;
+drop policy installation_gets_no_rows on :SCHEMA._private_installation;
+drop policy installation_stays_as_it_is on :SCHEMA._private_installation;
+drop policy installation_keeps_its_rows on :SCHEMA._private_installation;
+alter table :SCHEMA._private_installation disable row level security;
 drop sequence :SCHEMA._private_moved_jobs;
 drop table :SCHEMA._private_names_lock;
 alter function :SCHEMA._private_pick_queues(int[], int, timestamptz, text[], int) reset search_path;

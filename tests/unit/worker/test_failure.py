@@ -139,6 +139,23 @@ def test_stored_error__has_no_secrets(slot: Slot) -> None:
     assert not re.search("hunter2|abc def|sesame", error)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "401 for Authorization: Bearer s3cr3t",
+        "'authorization': 'Basic s3cr3t'",
+        "DETAIL:  Key (token)=(s3cr3t) already exists.",
+        "user[password]=s3cr3t",
+        r"body {\"password\": \"the s3cr3t\"}",
+        "password => 's3cr3t'",
+        "password == s3cr3t",
+        r"password='it\'s s3cr3t'",
+    ],
+)
+def test_stored_error__has_no_secrets_in_other_spellings(text: str) -> None:
+    assert "s3cr3t" not in redacted(f"ValueError: {text}", LIMIT)
+
+
 def test_stored_error_of_a_batch__has_no_secrets(slot: Slot) -> None:
     error = slot.failure(lambda payload: [None, ConnectionError(SECRETS)], "[1, 2]").error
     assert "[1] ConnectionError: could not connect" in error
