@@ -144,30 +144,3 @@ def _nudged(world: World) -> bool:
     """Jobs that were recovered more than once wait longer than a test has time for."""
     world.query("update {schema}._private_jobs set run_at = now() where locked_at is null and run_at > now()")
     return world.count() == 0
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="The earlier version takes locks with the number of a claim for those of unregistered workers."
-    " See the known limits in docs/explanation/promises.md.",
-)
-def test_both_versions__leave_each_other_s_long_jobs_alone(
-    old_world: World, old_fleet: Fleet, new_fleet: Fleet
-) -> None:
-    """Longer than the lease: each must see that the other lives."""
-    world, leases = old_world, {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
-    migrate(world.url)
-    world.query(LEASES)
-    old = old_fleet.start("-j", "1", settings=leases, is_forked=False)
-    world.add("until", {"word": "go"}, queue_name="old")
-    world.wait_for("start")
-    new = new_fleet.start("-j", "1", settings=leases)
-    world.add("until", {"word": "go"}, queue_name="new")
-    world.wait_for("start", 2)
-    began = world.value("select clock_timestamp()")
-    world.wait_until(lambda: world.value("select clock_timestamp() - %s > interval '9 s'", began))
-    world.go("go")
-    world.wait_until_empty()
-    assert len(world.executions()) == 2, "each of them started once"
-    world.check()
-    assert [old.stop(), new.stop()] == [0, 0]
