@@ -406,7 +406,7 @@ class Simulation:
                     worker.begin()
                     worker.end()
                 worker.release()
-            if not self._left():
+            if not self._left() and not self._held_queues():
                 break
         assert self._left() == [], f"seed {self.seed}: jobs that nobody will ever run"
         self._check_the_end()
@@ -422,8 +422,11 @@ class Simulation:
         present = {row[0] for row in self.query("select id from {schema}._private_jobs")}
         lost = set(self.job_ids) - present - self.ended_well.keys()
         assert lost == set(), f"seed {self.seed}: jobs {lost} are gone and were never done"
-        locked = self.query("select id from {schema}._private_job_queues where locked_at is not null")
-        assert locked == [], f"seed {self.seed}: queues that nobody will ever free"
+        assert self._held_queues() == [], f"seed {self.seed}: queues that nobody will ever free"
+
+    def _held_queues(self) -> list[Any]:
+        """Also those of workers that have died a moment ago, with no job left in their hands."""
+        return self.query("select id from {schema}._private_job_queues where locked_at is not null")
 
     def _new_worker(self) -> SimulatedWorker:
         worker = SimulatedWorker(self, next(self._numbers))
