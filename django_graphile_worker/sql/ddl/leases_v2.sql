@@ -130,7 +130,7 @@ begin
         left join :SCHEMA._private_job_recoveries as earlier on earlier.job_id = job.id
         left join :SCHEMA._private_cancellations as marker
             on marker.job_id = job.id and marker.locked_by = job.locked_by
-        where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = any (dead_workers)
+        where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) in (select dead.id from unnest(dead_workers) as dead(id))
         limit most
         for update of job skip locked
     ), dropped as (
@@ -184,14 +184,14 @@ begin
         select distinct job.job_queue_id as id
         from only :SCHEMA._private_jobs as job
         where job.locked_at is not null and job.job_queue_id is not null
-            and :SCHEMA._private_worker_of(job.locked_by) = any (dead_workers)
+            and :SCHEMA._private_worker_of(job.locked_by) in (select dead.id from unnest(dead_workers) as dead(id))
     )
     update only :SCHEMA._private_job_queues as queue
     set locked_by = null, locked_at = null
     where queue.ctid = any (array(
         select each.ctid
         from only :SCHEMA._private_job_queues as each
-        where each.locked_at is not null and :SCHEMA._private_worker_of(each.locked_by) = any (dead_workers)
+        where each.locked_at is not null and :SCHEMA._private_worker_of(each.locked_by) in (select dead.id from unnest(dead_workers) as dead(id))
             and not exists (select from unfinished where unfinished.id = each.id)
         for update of each skip locked))
     returning queue.id;
