@@ -222,8 +222,7 @@ begin
 end
 $function$;
 
--- The subtransaction is what can be given up. Batches whose keys are all new, by far the most, go without one: a
--- transaction of very many batches should not have very many subtransactions.
+-- The subtransaction is what can be given up. A batch with a single key needs none: it holds no other key while it waits.
 create or replace function :SCHEMA._private_put_jobs(
   specs :SCHEMA.job_spec[],
   ids bigint[],
@@ -236,17 +235,16 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 as $function$
 /* gw:put_jobs */
 begin
-  while exists (
-    select from only :SCHEMA._private_jobs as jobs
-    where jobs.key = any(array(select spec.job_key from unnest(specs) as spec where spec.job_key is not null))
-  ) loop
+  if (select count(spec.job_key) from unnest(specs) as spec) <= 1 then
+    return :SCHEMA._private_put_jobs_once(specs, ids, fresh_keys, job_key_preserve_run_at, task_ids, job_queue_ids, false);
+  end if;
+  loop
     begin
       return :SCHEMA._private_put_jobs_once(specs, ids, fresh_keys, job_key_preserve_run_at, task_ids, job_queue_ids, true);
     exception when sqlstate 'GWAGN' then
       null;
     end;
   end loop;
-  return :SCHEMA._private_put_jobs_once(specs, ids, fresh_keys, job_key_preserve_run_at, task_ids, job_queue_ids, false);
 end
 $function$;
 
