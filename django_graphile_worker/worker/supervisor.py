@@ -33,6 +33,8 @@ QUICK_DEATH = 5.0
 FAILED_START_LIMIT = 5
 LONGEST_BACKOFF = 10.0
 CANNOT_START = 70
+# How long a child has to write its stacks before the next one begins.
+TURN = 0.1
 # What a child says when it has begun to work; anything else is what keeps it from that.
 STARTED = "started"
 
@@ -129,7 +131,7 @@ class Supervisor:
         if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) != signal.SIG_DFL:
             yield
             return
-        before = signal.signal(number, lambda *_: self._signal_all(number))
+        before = signal.signal(number, lambda *_: self._signal_in_turn(number))
         try:
             yield
         finally:
@@ -232,9 +234,20 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> None:
         for child in self.children:
-            if child.process is not None and child.is_alive and child.process.pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child.process.pid, number)
+            _signal(child, number)
+
+    def _signal_in_turn(self, number: int) -> None:
+        """One child after the other, as all write to one place; a child that has not begun may not know the signal."""
+        for child in self.children:
+            if child.is_working:
+                _signal(child, number)
+                time.sleep(TURN)
+
+
+def _signal(child: Child, number: int) -> None:
+    if child.process is not None and child.is_alive and child.process.pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.process.pid, number)
 
 
 def _child_main(main: ChildMain, arguments: dict[str, Any], tells_start: Connection) -> None:

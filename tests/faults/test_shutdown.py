@@ -124,6 +124,7 @@ def test_sigusr1__writes_the_stacks_of_all_threads_and_stops_nothing(
     worker = fleet.start("-j", "1", "--processes", str(processes))
     job_id = world.add("until", {"word": "go"})
     world.wait_for("start")
+    worker.wait_for(rf"(?s)(started on default.*){{{processes}}}")
     worker.signal(signal.SIGUSR1)
     worker.wait_for(r"File .*tasks\.py., line \d+ in until")
     assert worker.is_alive
