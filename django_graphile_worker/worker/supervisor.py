@@ -113,6 +113,8 @@ class Supervisor:
         self._context = multiprocessing.get_context("spawn")
         self.children = [Child(place) for place in range(processes)]
         self._has_given_up = False
+        # Signals that the children are to be given, too.
+        self._to_pass_on: list[int] = []
         self._has_ever_worked = False
         # What keeps all of them from working.
         self._problem = ""
@@ -131,7 +133,8 @@ class Supervisor:
         if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) != signal.SIG_DFL:
             yield
             return
-        before = signal.signal(number, lambda *_: self._signal_in_turn(number))
+        # The handler only takes a note: it may have interrupted the loop while that reads what a child says.
+        before = signal.signal(number, lambda *_: self._to_pass_on.append(number))
         try:
             yield
         finally:
@@ -158,6 +161,7 @@ class Supervisor:
         timeout = None if soonest is None or not self._replaces else max(soonest - self._clock(), 0.0)
         wait([*sentinels, request.fileno()], timeout)
         request.drain()
+        self._pass_on()
         for child in self.children:
             self._attend(child)
 
@@ -223,6 +227,7 @@ class Supervisor:
                 was_urgent = True
                 self._signal_all(number)
             request.drain()
+            self._pass_on()
             wait([*alive, request.fileno()], 1.0)
         codes = [child.process.exitcode for child in self.children if child.process]
         if not self._replaces:
@@ -236,12 +241,14 @@ class Supervisor:
         for child in self.children:
             _signal(child, number)
 
-    def _signal_in_turn(self, number: int) -> None:
+    def _pass_on(self) -> None:
         """One child after the other, as all write to one place; a child that has not begun may not know the signal."""
-        for child in self.children:
-            if child.is_working:
-                _signal(child, number)
-                time.sleep(TURN)
+        while self._to_pass_on:
+            number = self._to_pass_on.pop(0)
+            for child in self.children:
+                if child.is_working:
+                    _signal(child, number)
+                    time.sleep(TURN)
 
 
 def _signal(child: Child, number: int) -> None:
