@@ -213,8 +213,8 @@ def timed_steps(steps: list[float]) -> Iterator[None]:
 
 def measure_tally() -> None:
     from django_graphile_worker.sql.claims import Claim
-    from django_graphile_worker.worker.outcome import Succeeded
-    from django_graphile_worker.worker.tally import Tally
+    from django_graphile_worker.worker.outcomes import Succeeded
+    from django_graphile_worker.worker.reporting.statistics_buffer import Tally
 
     now = time.time()
     print("\ncounting, per job")

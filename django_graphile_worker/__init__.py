@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     )
     from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, RemovedJob
     from django_graphile_worker.registry import Task, task
-    from django_graphile_worker.worker.context import Abort, Helpers
-    from django_graphile_worker.worker.library import Worker, run_once, run_worker
-    from django_graphile_worker.worker.stopping import StopRequest
+    from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
+    from django_graphile_worker.worker.execution.task_helpers import Abort, Helpers
+    from django_graphile_worker.worker.stop_request import StopRequest
 
 __version__ = "0.1.0"
 
@@ -108,7 +108,16 @@ __all__ = [
 
 # Where the names live, the lighter first. Each module is loaded when a name of it is first used: a web process
 # never runs a job, a worker need not add one, and most projects have no crontab. Together they take 50 ms.
-_HOMES = ("registry", "jobs", "exceptions", "api", "crontab", "worker.context", "worker.stopping", "worker.library")
+_HOMES = (
+    "registry",
+    "jobs",
+    "exceptions",
+    "api",
+    "crontab",
+    "worker.execution.task_helpers",
+    "worker.stop_request",
+    "worker.entrypoints",
+)
 
 
 def __getattr__(name: str) -> Any:

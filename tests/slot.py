@@ -11,8 +11,8 @@ from django_graphile_worker import conf
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.executor import Executor
-from django_graphile_worker.worker.outcome import Failed, Outcome
+from django_graphile_worker.worker.execution.executor import Executor
+from django_graphile_worker.worker.outcomes import Failed, Outcome
 
 WORKER_ID = "django-worker-of-the-test"
 HOLDER = f"{WORKER_ID}/1"

@@ -17,7 +17,7 @@ django.setup()
 import psycopg  # noqa: E402
 
 from django_graphile_worker import task  # noqa: E402
-from django_graphile_worker.worker.library import Worker  # noqa: E402
+from django_graphile_worker.worker.entrypoints import Worker  # noqa: E402
 
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 _numbers = iter(range(1, 10**9))
@@ -48,7 +48,7 @@ def say(message: dict[str, Any]) -> None:
 
 def count_nothing() -> None:
     """The worker as it would be without statistics, to know what they cost."""
-    from django_graphile_worker.worker.tally import Tally
+    from django_graphile_worker.worker.reporting.statistics_buffer import Tally
 
     Tally.add = lambda *arguments: None  # type: ignore[method-assign]
 
@@ -56,7 +56,7 @@ def count_nothing() -> None:
 def time_counting() -> list[float]:
     """The seconds of CPU that statistics take: the counting, and the writing down."""
     from django_graphile_worker.sql import statistics
-    from django_graphile_worker.worker.tally import Tally
+    from django_graphile_worker.worker.reporting.statistics_buffer import Tally
 
     seconds: list[float] = []
 

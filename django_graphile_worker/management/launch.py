@@ -13,11 +13,11 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management import terminal
 from django_graphile_worker.management.plan import Plan
-from django_graphile_worker.worker.library import build_runners, supervised
-from django_graphile_worker.worker.process import run_until_drained, run_until_stopped
+from django_graphile_worker.worker.entrypoints import build_runners, supervised
+from django_graphile_worker.worker.process.process import run_until_drained, run_until_stopped
+from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.runner import Runner
-from django_graphile_worker.worker.signal_handling import handled_signals
-from django_graphile_worker.worker.stopping import StopState
+from django_graphile_worker.worker.stop_request import StopState
 
 Say = Callable[[str], None]
 
@@ -36,7 +36,7 @@ def run(plan: Plan, *, say: Say, stop: StopState) -> int:
 
 def _supervise(plan: Plan, request: StopState) -> int:
     # Here, as it brings multiprocessing along: 5 ms that one process alone need not spend.
-    from django_graphile_worker.worker.supervisor import Supervisor
+    from django_graphile_worker.worker.process.supervisor import Supervisor
 
     supervisor = Supervisor(plan.settings.processes, run_in_child, {"plan": _portable(plan)}, replaces=not plan.once)
     with handled_signals(request):
@@ -58,7 +58,7 @@ def run_in_child(request: StopState, arguments: dict[str, Any]) -> int:
                 return run_until_drained(runners, request)
             return run_until_stopped(runners, request, waits=plan.waits)
     except psycopg.Error as error:
-        from django_graphile_worker.worker.trouble import in_a_sentence
+        from django_graphile_worker.worker.process.database_errors import in_a_sentence
 
         raise GraphileWorkerError(in_a_sentence(error)) from error
 
@@ -66,7 +66,7 @@ def run_in_child(request: StopState, arguments: dict[str, Any]) -> int:
 def _health_file(path: str, runners: list[Runner]) -> AbstractContextManager[None]:
     if not path:
         return nullcontext()
-    from django_graphile_worker.worker.healthfile import kept_up
+    from django_graphile_worker.worker.process.health_file import kept_up
 
     return kept_up(Path(path), runners)
 

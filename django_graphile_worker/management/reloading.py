@@ -20,8 +20,8 @@ from types import FrameType
 from django.utils import autoreload
 
 from django_graphile_worker.management.plan import RELOADER_PIPE
-from django_graphile_worker.worker.signal_handling import STOP_SIGNALS, handled_signals
-from django_graphile_worker.worker.stopping import StopState
+from django_graphile_worker.worker.process.signal_handlers import STOP_SIGNALS, handled_signals
+from django_graphile_worker.worker.stop_request import StopState
 
 # The exit code by which a process asks to be started again; Django's choice.
 CHANGED = 3

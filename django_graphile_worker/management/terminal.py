@@ -104,7 +104,7 @@ class Formatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """The traceback without the worker's own frames; empty when no other is left."""
         # Here, as a start has no exception to show.
-        from django_graphile_worker.worker.failure import trace
+        from django_graphile_worker.worker.execution.error_text import trace
 
         # An error's text may hold what a terminal obeys.
         return "\n".join(map(escaped, trace(ei[1]).split("\n")))

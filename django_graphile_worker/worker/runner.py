@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from psycopg.errors import UniqueViolation
 
 from django_graphile_worker import signals
-from django_graphile_worker.worker.assembly import Assembly
-from django_graphile_worker.worker.database import POOLER_CONFUSION
+from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
+from django_graphile_worker.worker.execution.job_run import RunningJob
 from django_graphile_worker.worker.identity import new_worker_id
-from django_graphile_worker.worker.run import RunningJob
+from django_graphile_worker.worker.reporting.statistics_recorder import LAST_RECORD_TIMEOUT
 from django_graphile_worker.worker.service import Service
-from django_graphile_worker.worker.statistics import LAST_RECORD_TIMEOUT
-from django_graphile_worker.worker.stopping import Ending
+from django_graphile_worker.worker.stop_request import Ending
+from django_graphile_worker.worker.wiring import Assembly
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.beginning import Beginning
+    from django_graphile_worker.worker.delayed_start import Beginning
 
 # After the grace period cancelled coroutines get this long to clean up.
 LAST_WORDS = 1.0
@@ -46,7 +46,7 @@ class Runner(Assembly):
     def begin(self) -> Beginning:
         """Start as soon as the database answers, on a thread of its own."""
         # Here, as most workers have one database, and either start or do not.
-        from django_graphile_worker.worker.beginning import Beginning
+        from django_graphile_worker.worker.delayed_start import Beginning
 
         self.beginning = Beginning(
             begin=self._start_or_know_why,

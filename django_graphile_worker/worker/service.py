@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from django_graphile_worker.worker import forking
+from django_graphile_worker.worker import fork_guard
 
 Trouble = Callable[[str, BaseException, float], None]
 
@@ -108,12 +108,12 @@ class Service(ABC):
         return self._thread is not None and not self._thread.is_alive() and not self.is_stopping
 
     def _run(self) -> None:
-        born_in = forking.generation
+        born_in = fork_guard.generation
         try:
             while not self._stopping.is_set():
                 self._was_told = self.rest(self.round())
                 # A step may have called code of the site.
-                forking.end_child(born_in)
+                fork_guard.end_child(born_in)
         finally:
             self.close()
 

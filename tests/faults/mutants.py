@@ -125,8 +125,8 @@ def _heartbeat_first() -> None:
 def _forgetful() -> None:
     import psycopg
 
-    from django_graphile_worker.worker.hand import Hand
-    from django_graphile_worker.worker.releaser import Releaser
+    from django_graphile_worker.worker.release.pending import Hand
+    from django_graphile_worker.worker.release.releaser import Releaser
 
     original = Releaser._release
 
@@ -153,7 +153,7 @@ def _impatient() -> None:
 
 @mistake("listener that believes LISTEN")
 def _credulous() -> None:
-    from django_graphile_worker.worker.listener import Listener
+    from django_graphile_worker.worker.fetching.listener import Listener
 
     def believe(self: Listener) -> None:
         self._prove()
@@ -163,21 +163,21 @@ def _credulous() -> None:
 
 @mistake("statements without a deadline")
 def _no_deadline() -> None:
-    from django_graphile_worker.worker.deadline import Watchdog
+    from django_graphile_worker.worker.database.watchdog import Watchdog
 
     Watchdog.begin = lambda self, connection, seconds: -1  # type: ignore[method-assign]
 
 
 @mistake("lost claims are not looked for")
 def _lost_claims() -> None:
-    from django_graphile_worker.worker.claimer import Claimer
+    from django_graphile_worker.worker.fetching.claimer import Claimer
 
     Claimer.return_lost = lambda self: None  # type: ignore[method-assign]
 
 
 @mistake("signal handler that raises")
 def _raising_handler() -> None:
-    from django_graphile_worker.worker.stopping import StopState
+    from django_graphile_worker.worker.stop_request import StopState
 
     def handle(self: StopState, number: int, frame: Any) -> None:
         raise SystemExit(1)
@@ -194,7 +194,7 @@ def _endless_poison() -> None:
 
 @mistake("queues that are let go in silence")
 def _silent_queues() -> None:
-    from django_graphile_worker.worker.releaser import Releaser
+    from django_graphile_worker.worker.release.releaser import Releaser
 
     original = Releaser.__init__
 
@@ -208,7 +208,7 @@ def _silent_queues() -> None:
 
 @mistake("a queue to be let go is no work in hand")
 def _uncounted_queues() -> None:
-    from django_graphile_worker.worker.releaser import Releaser
+    from django_graphile_worker.worker.release.releaser import Releaser
 
     def in_hand(self: Releaser) -> int:
         return len(self._inbox) + len(self._hand.outcomes())
@@ -218,14 +218,14 @@ def _uncounted_queues() -> None:
 
 @mistake("sweeper that judges right after an outage")
 def _hasty_judge() -> None:
-    from django_graphile_worker.worker.judgement import Judge
+    from django_graphile_worker.worker.maintenance.dead_workers import Judge
 
     Judge.look = lambda self, late, **contact: [worker for worker in late if worker.is_silent]  # type: ignore[method-assign]
 
 
 @mistake("fetcher that sleeps until the next poll")
 def _sleepy() -> None:
-    from django_graphile_worker.worker.fetcher import Fetcher
+    from django_graphile_worker.worker.fetching.fetcher import Fetcher
 
     original = Fetcher._delay_after
 
@@ -238,43 +238,43 @@ def _sleepy() -> None:
 
 @mistake("read-only servers are kept")
 def _keeps_read_only() -> None:
-    from django_graphile_worker.worker import database
+    from django_graphile_worker.worker.database import connection as database
 
     database.WRONG_SERVER = ()  # type: ignore[assignment]
 
 
 @mistake("children that outlive their supervisor")
 def _orphans() -> None:
-    from django_graphile_worker.worker import supervisor
+    from django_graphile_worker.worker.process import supervisor
 
     supervisor._stop_with_parent = lambda request: None
 
 
 @mistake("every quick death is a failed start")
 def _gives_up() -> None:
-    from django_graphile_worker.worker.supervisor import Child
+    from django_graphile_worker.worker.process.supervisor import Child
 
     Child.has_begun = lambda self: False  # type: ignore[method-assign]
 
 
 @mistake("connections are not looked after")
 def _no_hygiene() -> None:
-    from django_graphile_worker.worker import hygiene
+    from django_graphile_worker.worker.connections import lifecycle
 
-    hygiene.begin = lambda: None
-    hygiene.end = lambda: ()
+    lifecycle.begin = lambda: None
+    lifecycle.end = lambda: ()
 
 
 @mistake("abandoned jobs are kept")
 def _keeps_abandoned() -> None:
-    from django_graphile_worker.worker.slots import Slots
+    from django_graphile_worker.worker.pool import Slots
 
     Slots.abandon = lambda self, claims: []  # type: ignore[method-assign]
 
 
 @mistake("coroutines are never cancelled")
 def _no_cancel() -> None:
-    from django_graphile_worker.worker.eventloop import EventLoop
+    from django_graphile_worker.worker.execution.event_loop import EventLoop
 
     EventLoop.cancel = lambda self: None  # type: ignore[method-assign]
     EventLoop.close = lambda self, seconds: None  # type: ignore[method-assign]
@@ -282,14 +282,14 @@ def _no_cancel() -> None:
 
 @mistake("nobody tells running jobs")
 def _no_abort() -> None:
-    from django_graphile_worker.worker.executor import Executor
+    from django_graphile_worker.worker.execution.executor import Executor
 
     Executor.abort = lambda self: None  # type: ignore[method-assign]
 
 
 @mistake("callables keep their broken connections")
 def _keeps_broken() -> None:
-    from django_graphile_worker.worker import claimer
+    from django_graphile_worker.worker.fetching import claimer
 
     setattr(claimer, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
 
@@ -310,7 +310,7 @@ def _hasty_claims() -> None:
 
 @mistake("jobs begin after the lease has run out")
 def _begins_without_a_lease() -> None:
-    from django_graphile_worker.worker.slots import Slots
+    from django_graphile_worker.worker.pool import Slots
 
     original = Slots.__init__
 
@@ -322,6 +322,6 @@ def _begins_without_a_lease() -> None:
 
 @mistake("leases that do not age while the machine is suspended")
 def _sleeping_clock() -> None:
-    from django_graphile_worker.worker import lease_clock
+    from django_graphile_worker.worker.maintenance import lease_clock
 
     lease_clock._BOOTTIME = None

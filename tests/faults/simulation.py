@@ -22,13 +22,13 @@ import psycopg
 from django_graphile_worker import conf
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.claimer import Claimer
-from django_graphile_worker.worker.heartbeat import Heartbeat
-from django_graphile_worker.worker.ledger import ReleaseLedger
-from django_graphile_worker.worker.outcome import Failed, Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.recovery import Recovery
-from django_graphile_worker.worker.releaser import Releaser
-from django_graphile_worker.worker.stretches import stretches
+from django_graphile_worker.worker.fetching.claimer import Claimer
+from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
+from django_graphile_worker.worker.maintenance.recovery import Recovery
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.release.releaser import Releaser
+from django_graphile_worker.worker.release.statements import ReleaseLedger
+from django_graphile_worker.worker.work_units import stretches
 from tests.slot import make_task
 
 TASK = "a_task"

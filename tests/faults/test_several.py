@@ -225,8 +225,8 @@ EMBEDDED = """
 import threading
 import django
 django.setup()
-from django_graphile_worker.worker.library import Worker, run_once, run_worker
-from django_graphile_worker.worker.stopping import StopRequest
+from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
+from django_graphile_worker.worker.stop_request import StopRequest
 from tests.worker_app import history
 
 with Worker(concurrency=2):

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from django_graphile_worker import probe
-from django_graphile_worker.worker.stopping import StopState
-from django_graphile_worker.worker.supervisor import Child, Supervisor, _tell
+from django_graphile_worker.worker.process.supervisor import Child, Supervisor, _tell
+from django_graphile_worker.worker.stop_request import StopState
 from tests.faults.processes import Fleet, Wait, WorkerProcess
 from tests.faults.world import World
 

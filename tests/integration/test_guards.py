@@ -11,7 +11,7 @@ import pytest
 from django.test import SimpleTestCase
 
 from django_graphile_worker import Worker, run_once, run_worker
-from django_graphile_worker.worker import library, runner
+from django_graphile_worker.worker import entrypoints, runner
 
 
 def start_worker() -> None:
@@ -28,7 +28,7 @@ def nothing_gets_further(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runner.Runner, "start", start)
     monkeypatch.setattr(runner.Runner, "drain", start)
-    monkeypatch.setattr(library, "shut_down", lambda *args, **kwargs: None)
+    monkeypatch.setattr(entrypoints, "shut_down", lambda *args, **kwargs: None)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -41,7 +41,7 @@ ASK = """
 import sys, django, psycopg
 django.setup()
 psycopg.connect = lambda *arguments, **parameters: sys.exit("It asked the server.")
-from django_graphile_worker.worker.embedding import ask_django
+from django_graphile_worker.worker.process.embedded import ask_django
 ask_django(["default"])
 """
 

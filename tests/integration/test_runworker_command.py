@@ -20,8 +20,8 @@ from django_graphile_worker.management import launch, terminal
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import places_to_serve
-from django_graphile_worker.worker.library import build_runners
-from django_graphile_worker.worker.stopping import StopState
+from django_graphile_worker.worker.entrypoints import build_runners
+from django_graphile_worker.worker.stop_request import StopState
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from django_graphile_worker.crontab import CronItem, parse_crontab
 from django_graphile_worker.crontab.patterns import parse_pattern
 from django_graphile_worker.exceptions import CrontabError
-from django_graphile_worker.worker.cron import Cron
+from django_graphile_worker.worker.maintenance.cron import Cron
 from tests.migration.conftest import Site
 from tests.node.conftest import NodeWorker
 from tests.node.runtime import Node

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.tally import SAMPLE, UNKNOWN_TASK, Tally
+from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.reporting.statistics_buffer import SAMPLE, UNKNOWN_TASK, Tally
 
 NOW = 1_700_000_000.0
 NAMES = {1: "send", 2: "charge"}

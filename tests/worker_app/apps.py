@@ -17,6 +17,6 @@ class WorkerAppConfig(AppConfig):
 
             mutants.apply(mutant)
         if "FAULT_PATIENCE" in os.environ:
-            from django_graphile_worker.worker import fetcher
+            from django_graphile_worker.worker.fetching import fetcher
 
             fetcher.PATIENCE = float(os.environ["FAULT_PATIENCE"])

@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 
 from django_graphile_worker import RetryLater, task
-from django_graphile_worker.worker.context import Helpers
+from django_graphile_worker.worker.execution.task_helpers import Helpers
 from tests.worker_app import history
 
 # A thread waits on an event that nobody sets: that is how a task takes its time here.

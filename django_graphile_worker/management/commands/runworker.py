@@ -13,7 +13,7 @@ from django_graphile_worker.management.options import add_worker_arguments, over
 from django_graphile_worker.management.plan import RELOADER_PIPE, Plan
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.stopping import StopState
+    from django_graphile_worker.worker.stop_request import StopState
 
 
 class Command(BaseCommand):
@@ -82,12 +82,12 @@ class Command(BaseCommand):
         except GraphileWorkerError as error:
             raise CommandError(str(error), returncode=error.exit_code) from error
         except psycopg.Error as error:
-            from django_graphile_worker.worker.trouble import in_a_sentence
+            from django_graphile_worker.worker.process.database_errors import in_a_sentence
 
             raise CommandError(in_a_sentence(error)) from error
 
     def _launch(self, plan: Plan, stop: StopState | None) -> int:
-        from django_graphile_worker.worker.headstart import head_start
+        from django_graphile_worker.worker.fetching.preconnect import head_start
 
         is_alone = plan.settings.processes == 1
         places = plan.places()
@@ -97,7 +97,7 @@ class Command(BaseCommand):
             # Here, and not at the top: the server gets ready while Python loads the rest of the worker, for 15 ms.
             with objects_that_stay():
                 from django_graphile_worker.management import launch
-                from django_graphile_worker.worker.stopping import StopState
+                from django_graphile_worker.worker.stop_request import StopState
 
             self._request = StopState() if stop is None else stop
             try:
@@ -133,7 +133,7 @@ class Command(BaseCommand):
 
     def _exit(self, code: int) -> None:
         if self._is_own_end:
-            from django_graphile_worker.worker import leaving
+            from django_graphile_worker.worker.process import exit as leaving
 
             if self._must_leave:
                 leaving.leave(code)

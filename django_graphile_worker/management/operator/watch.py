@@ -13,7 +13,7 @@ from collections.abc import Callable
 from django_graphile_worker.api.queue import open_place
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import rescue
-from django_graphile_worker.worker.judgement import BEATS_WATCHED, Judge
+from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, Judge
 
 LOOK_INTERVAL = 1.0
 # Looks that are further apart do not belong together: this process was stopped meanwhile.

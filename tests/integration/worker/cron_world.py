@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.worker.cron import Cron
+from django_graphile_worker.worker.maintenance.cron import Cron
 from tests.conftest import RawConnection
 
 MINUTE = timedelta(minutes=1)

@@ -18,8 +18,8 @@ from django.db import connection
 
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import RetryLater
-from django_graphile_worker.worker.context import Helpers
-from django_graphile_worker.worker.outcome import Failed, Interrupted, Succeeded
+from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
 from tests.conftest import RawConnection
 from tests.slot import Slot, open_slot
 

@@ -11,8 +11,8 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, complete_in_transaction, fail_jobs
-from django_graphile_worker.worker import atomic
-from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Interrupted, Outcome
+from django_graphile_worker.worker.execution import atomic
+from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome
 from tests.conftest import RawConnection
 from tests.factories import make_job
 from tests.slot import HOLDER, Slot, make_claim, make_task, open_slot

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from django_graphile_worker import conf
-from django_graphile_worker.worker.database import Database
-from django_graphile_worker.worker.direct import DirectStatement
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.database.prepared import DirectStatement
 from tests.conftest import PATIENCE, RawConnection
 
 pytestmark = pytest.mark.django_db(transaction=True)

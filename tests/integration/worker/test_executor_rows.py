@@ -11,7 +11,7 @@ import pytest
 from django_graphile_worker import RetryLater
 from django_graphile_worker.sql.claims import Claim, claim_jobs
 from django_graphile_worker.sql.releases import Failure, complete_jobs, fail_jobs
-from django_graphile_worker.worker.outcome import Failed, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import Failed, Outcome, Succeeded
 from tests.conftest import RawConnection
 from tests.factories import TOO_DEEP, make_task
 from tests.slot import HOLDER, Slot, open_slot

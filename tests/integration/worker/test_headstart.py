@@ -11,9 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_graphile_worker import add_job, conf
-from django_graphile_worker.worker import headstart
-from django_graphile_worker.worker.database import Database
-from django_graphile_worker.worker.headstart import database_of, head_start
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.fetching import preconnect
+from django_graphile_worker.worker.fetching.preconnect import database_of, head_start
 from tests.integration.worker.parts import SteppedRunner, build, own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -63,7 +63,7 @@ def test_what_nobody_took_is_closed(connecting: Connecting) -> None:
         pass
     assert connecting.made
     assert all(connection.closed for connection in connecting.made)
-    assert not headstart._openings
+    assert not preconnect._openings
 
 
 def test_the_rehearsal_takes_no_job(raw_connection: Any, worker_schema: str) -> None:
@@ -104,7 +104,7 @@ def prepared_statements(runner: SteppedRunner) -> set[str]:
 def test_a_server_that_does_not_answer_is_not_waited_for(
     connecting: Connecting, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(headstart, "PATIENCE", 0.01)
+    monkeypatch.setattr(preconnect, "PATIENCE", 0.01)
     connecting.may_connect.clear()
     with head_start(["default"], conf.current()):
         database = database_of("default", conf.current(), part="fetcher")

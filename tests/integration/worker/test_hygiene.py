@@ -11,9 +11,9 @@ from django.db.backends.signals import connection_created
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import signals
-from django_graphile_worker.worker import hygiene
-from django_graphile_worker.worker.outcome import Failed, Succeeded
-from django_graphile_worker.worker.session import WatchedConnection
+from django_graphile_worker.worker.connections import lifecycle
+from django_graphile_worker.worker.connections.watched import WatchedConnection
+from django_graphile_worker.worker.outcomes import Failed, Succeeded
 from tests.conftest import RawConnection
 from tests.slot import Slot, make_claim, open_slot
 
@@ -265,7 +265,7 @@ def test_jobs_that_call_nothing_that_changes_sessions__cost_no_statement_more(
     def statements() -> list[str]:
         with CaptureQueriesContext(connection) as captured:
             usual({})
-            hygiene.end()
+            lifecycle.end()
         return [query["sql"] for query in captured.captured_queries]
 
     slot.run(usual)
@@ -452,7 +452,7 @@ def test_connection_that_cannot_be_checked__is_closed_and_harms_no_job(
     pids = Pids()
     slot.run(pids)
     with monkeypatch.context() as patch:
-        patch.setattr(f"django_graphile_worker.worker.session.WatchedConnection.{moment}", broken)
+        patch.setattr(f"django_graphile_worker.worker.connections.watched.WatchedConnection.{moment}", broken)
         assert isinstance(slot.run(lambda payload: None), Succeeded)
     slot.run(pids)
     assert pids.seen[0] != pids.seen[1]

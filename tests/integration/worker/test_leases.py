@@ -13,9 +13,9 @@ import pytest
 from django_graphile_worker import add_job, remove_job
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import rescue, workers
-from django_graphile_worker.worker.database import Database
-from django_graphile_worker.worker.heartbeat import deadline_of_beats
-from django_graphile_worker.worker.stretches import stretches
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
+from django_graphile_worker.worker.work_units import stretches
 from tests.conftest import PATIENCE
 from tests.factories import make_job
 from tests.integration.worker.parts import Build, SteppedRunner, stepped_runners

@@ -19,7 +19,7 @@ from django.utils.decorators import async_only_middleware, sync_and_async_middle
 
 from django_graphile_worker.exceptions import BatchFailure, ConfigurationError, PermanentFailure
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.worker.outcome import CompletedAtomically, Failed, Succeeded
+from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Succeeded
 from tests.slot import make_task, open_slot
 
 HERE = __name__

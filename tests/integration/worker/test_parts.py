@@ -20,12 +20,12 @@ from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError, 
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import indexes, workers
 from django_graphile_worker.sql.claims import Claimed
-from django_graphile_worker.worker import fetcher as fetching
-from django_graphile_worker.worker import pace
-from django_graphile_worker.worker.database import Database
-from django_graphile_worker.worker.deadline import Watchdog
-from django_graphile_worker.worker.healthfile import HealthFile, kept_up
-from django_graphile_worker.worker.listener import Listener, announces_jobs
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.database.watchdog import Watchdog
+from django_graphile_worker.worker.fetching import fetcher as fetching
+from django_graphile_worker.worker.fetching import prefetch
+from django_graphile_worker.worker.fetching.listener import Listener, announces_jobs
+from django_graphile_worker.worker.process.health_file import HealthFile, kept_up
 from django_graphile_worker.worker.runner import never
 from tests.conftest import PATIENCE
 from tests.factories import make_job, make_queue, minutes_ago
@@ -104,14 +104,14 @@ class TestFetcher:
     def test_large_payloads_are_not_hoarded(self, runner: Build) -> None:
         worker = runner()
         worker.slots._finished[0], worker.slots._busy_seconds[0] = 1000, 0.01
-        worker.fetcher._pace._size = pace.BYTES_AHEAD // 10
+        worker.fetcher._pace._size = prefetch.BYTES_AHEAD // 10
         assert worker.fetcher._pace.ahead(1000) == 10
 
     @pytest.mark.parametrize("queue_name", [None, "q"])
     def test_large_payloads_behind_small_ones_are_not_hoarded(
         self, runner: Build, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, queue_name: str | None
     ) -> None:
-        monkeypatch.setattr(pace, "BYTES_AHEAD", 20_000)
+        monkeypatch.setattr(prefetch, "BYTES_AHEAD", 20_000)
         worker = runner(concurrency=2, local_queue_size=500)
         for number in range(10):
             make_job("quick", {"n": number})

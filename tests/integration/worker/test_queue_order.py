@@ -13,9 +13,9 @@ from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker import claimer
-from django_graphile_worker.worker.outcome import Interrupted, Succeeded
-from django_graphile_worker.worker.stretches import Stretch
+from django_graphile_worker.worker.fetching import claimer
+from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
+from django_graphile_worker.worker.work_units import Stretch
 from tests.conftest import PATIENCE
 from tests.factories import make_job
 from tests.integration.worker.parts import Build, Gate, SteppedRunner, stepped_runners

@@ -14,9 +14,9 @@ from django.db import connection as django_connection
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.database import Database
-from django_graphile_worker.worker.outcome import Failed, Interrupted, Succeeded
-from django_graphile_worker.worker.refused import REFUSED_DELAY
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
+from django_graphile_worker.worker.release.refused import REFUSED_DELAY
 from tests.factories import make_job
 from tests.integration.worker.parts import Build, SteppedRunner, stepped_runners
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.routing import places_to_serve
-from django_graphile_worker.worker.database import Database
-from django_graphile_worker.worker.library import build_runners, supervised
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.entrypoints import build_runners, supervised
 from tests.factories import make_job
 from tests.integration.worker.parts import SteppedRunner, own_tasks, stepped_runners
 

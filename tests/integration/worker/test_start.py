@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from django_graphile_worker import add_job
-from django_graphile_worker.worker.fetcher import Fetcher
+from django_graphile_worker.worker.fetching.fetcher import Fetcher
 from django_graphile_worker.worker.service import Service
 from tests.integration.worker.parts import build, own_tasks
 
@@ -60,25 +60,25 @@ NOT_YET = (
     "django_graphile_worker.sql.naive",
     "django_graphile_worker.sql.remains",
     "django_graphile_worker.tracebacks",
-    "django_graphile_worker.worker.atomic",
-    "django_graphile_worker.worker.batch",
-    "django_graphile_worker.worker.beginning",
-    "django_graphile_worker.worker.conversion",
-    "django_graphile_worker.worker.cron",
-    "django_graphile_worker.worker.dataclass_fields",
-    "django_graphile_worker.worker.embedding",
-    "django_graphile_worker.worker.failure",
-    "django_graphile_worker.worker.foreign_models",
-    "django_graphile_worker.worker.leaving",
-    "django_graphile_worker.worker.middleware",
-    "django_graphile_worker.worker.results",
-    "django_graphile_worker.worker.retrying",
-    "django_graphile_worker.worker.scalars",
-    "django_graphile_worker.worker.session",
-    "django_graphile_worker.worker.statements",
-    "django_graphile_worker.worker.supervisor",
-    "django_graphile_worker.worker.visits",
-    "django_graphile_worker.worker.trouble",
+    "django_graphile_worker.worker.execution.atomic",
+    "django_graphile_worker.worker.execution.batch",
+    "django_graphile_worker.worker.delayed_start",
+    "django_graphile_worker.worker.typed_payloads.converters",
+    "django_graphile_worker.worker.maintenance.cron",
+    "django_graphile_worker.worker.typed_payloads.dataclass_fields",
+    "django_graphile_worker.worker.process.embedded",
+    "django_graphile_worker.worker.execution.error_text",
+    "django_graphile_worker.worker.typed_payloads.models",
+    "django_graphile_worker.worker.process.exit",
+    "django_graphile_worker.worker.execution.middleware",
+    "django_graphile_worker.worker.execution.results",
+    "django_graphile_worker.worker.execution.retry",
+    "django_graphile_worker.worker.typed_payloads.scalars",
+    "django_graphile_worker.worker.connections.watched",
+    "django_graphile_worker.worker.connections.session_sql",
+    "django_graphile_worker.worker.process.supervisor",
+    "django_graphile_worker.worker.execution.coroutine_run",
+    "django_graphile_worker.worker.process.database_errors",
     "django_graphile_worker.crontab.json5",
     "multiprocessing",
 )

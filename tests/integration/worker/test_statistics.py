@@ -170,7 +170,7 @@ def test_a_record_of_many_tasks_is_one_small_row(
 def test_a_statistics_table_that_cannot_be_written_does_not_keep_a_worker_from_stopping(
     raw_connection: Callable[..., RawConnection], worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_graphile_worker.worker.statistics.LAST_RECORD_TIMEOUT", 0.2)
+    monkeypatch.setattr("django_graphile_worker.worker.reporting.statistics_recorder.LAST_RECORD_TIMEOUT", 0.2)
     holder = raw_connection(autocommit=False)
     holder.execute(f'lock table "{worker_schema}"._private_statistics_pending in access exclusive mode'.encode())
     add_job("note")

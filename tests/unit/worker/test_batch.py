@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BatchFailure, PermanentFailure, RetryLater
-from django_graphile_worker.worker.batch import remaining
-from django_graphile_worker.worker.outcome import Interrupted, Succeeded
+from django_graphile_worker.worker.execution.batch import remaining
+from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
 from tests.slot import Slot
 
 ITEMS = '[ {"n": 1}, 2.50 ,"three",[4] ]'

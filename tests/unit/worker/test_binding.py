@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_graphile_worker.worker.context import Helpers
-from django_graphile_worker.worker.outcome import Succeeded
+from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.outcomes import Succeeded
 from tests.slot import Slot
 
 if TYPE_CHECKING:

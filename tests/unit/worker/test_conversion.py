@@ -18,8 +18,8 @@ import pydantic.dataclasses
 import pytest
 
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.worker import conversion
-from django_graphile_worker.worker.outcome import Succeeded
+from django_graphile_worker.worker.outcomes import Succeeded
+from django_graphile_worker.worker.typed_payloads import converters
 from tests.slot import Slot
 
 received: list[Any] = []
@@ -386,13 +386,13 @@ class GenericDataclass(Generic[Item]):
     ],
 )
 def test_generic_class__is_made_with_its_types_filled_in(annotation: Any, payload: Any, made: Any) -> None:
-    convert = conversion.converter_for(annotation)
+    convert = converters.converter_for(annotation)
     assert convert is not None
     assert convert(payload, "$") == made
 
 
 def test_misfit_in_a_generic_class__is_named_by_its_place() -> None:
-    convert = conversion.converter_for(Page[Line])
+    convert = converters.converter_for(Page[Line])
     assert convert is not None
     with pytest.raises(PayloadError, match=r"expected a string at \$\.items\[0\]\.sku"):
         convert({"items": [{"sku": 1}]}, "$")
@@ -490,7 +490,7 @@ def test_set_of_what_no_set_can_hold__is_refused_with_its_place(slot: Slot) -> N
 
 
 def test_first_use_by_two_threads__builds_no_half_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    convert, find = conversion.converter_for(Line), conversion._converter
+    convert, find = converters.converter_for(Line), converters._converter
     assert convert is not None
     others: list[Any] = []
 
@@ -502,6 +502,6 @@ def test_first_use_by_two_threads__builds_no_half_a_class(monkeypatch: pytest.Mo
                 others.append(pool.submit(convert, {"sku": "a", "quantity": 2}, "$").result(60))
         return find(annotation)
 
-    monkeypatch.setattr(conversion, "_converter", interrupted)
+    monkeypatch.setattr(converters, "_converter", interrupted)
     assert convert({"sku": "b"}, "$") == Line("b")
     assert others[1] == Line("a", 2)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.worker import deadline
-from django_graphile_worker.worker.deadline import Watchdog, watchdog
+from django_graphile_worker.worker.database import watchdog as deadline
+from django_graphile_worker.worker.database.watchdog import Watchdog, watchdog
 
 
 def test_a_child_of_a_fork_has_a_watchdog_of_its_own_and_leaves_the_parents_connections_alone() -> None:

@@ -21,7 +21,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import RawPayload
-from django_graphile_worker.worker.outcome import Failed, Interrupted, Succeeded
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
 from tests.slot import WORKER_ID, Slot, make_claim, make_task
 
 
@@ -146,7 +146,7 @@ def test_mistake_of_the_worker_itself__fails_the_job_and_not_the_slot(
     def broken() -> None:
         raise AssertionError("a bug")
 
-    monkeypatch.setattr("django_graphile_worker.worker.hygiene.begin", broken)
+    monkeypatch.setattr("django_graphile_worker.worker.connections.lifecycle.begin", broken)
     assert "AssertionError: a bug" in slot.failure(lambda payload: None).error
 
 
@@ -157,7 +157,7 @@ def test_no_memory_for_the_error__still_fails_the_job(slot: Slot, monkeypatch: p
     def no_memory(*args: Any, **kwargs: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("django_graphile_worker.worker.retrying.failed", no_memory)
+    monkeypatch.setattr("django_graphile_worker.worker.execution.retry.failed", no_memory)
     assert slot.failure(breaks).error == "The worker could not run it: MemoryError"
     assert isinstance(slot.run(lambda payload: None), Succeeded)
 
@@ -452,7 +452,7 @@ def test_job__is_not_built_when_nobody_looks(slot: Slot, monkeypatch: pytest.Mon
     def build(self: Any) -> None:
         raise AssertionError("somebody looked")
 
-    monkeypatch.setattr("django_graphile_worker.worker.run.Run._build_job", build)
+    monkeypatch.setattr("django_graphile_worker.worker.execution.job_run.Run._build_job", build)
     assert isinstance(slot.run(lambda payload: None), Succeeded)
     assert isinstance(slot.run(lambda payload, helpers: None), Succeeded)
 

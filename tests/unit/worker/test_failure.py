@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.worker.failure import cut, describe, redacted, summary
+from django_graphile_worker.worker.execution.error_text import cut, describe, redacted, summary
 from tests.slot import Slot, open_slot
 
 LIMIT = 65_536

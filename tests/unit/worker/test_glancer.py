@@ -8,8 +8,8 @@ import pytest
 
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.glance import Glance
-from django_graphile_worker.worker import glancer as glancing
-from django_graphile_worker.worker.glancer import LONGEST_GLANCE, REST, Glancer
+from django_graphile_worker.worker.fetching import fast_path as glancing
+from django_graphile_worker.worker.fetching.fast_path import LONGEST_GLANCE, REST, Glancer
 
 
 def claim(number: int = 1, *, queue_id: int | None = None) -> Claim:

@@ -7,7 +7,7 @@ import math
 import psycopg
 import pytest
 
-from django_graphile_worker.worker.outage import LOOK_INTERVAL, Outage
+from django_graphile_worker.worker.reporting.outage import LOOK_INTERVAL, Outage
 
 
 class World:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_graphile_worker.worker.signal_handling import handled_signals
-from django_graphile_worker.worker.stopping import StopState
+from django_graphile_worker.worker.process.signal_handlers import handled_signals
+from django_graphile_worker.worker.stop_request import StopState
 
 LONG = 20.0
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.hand import Hand
-from django_graphile_worker.worker.refused import LONGEST_DELAY, REFUSED_DELAY, Refused
+from django_graphile_worker.worker.release.pending import Hand
+from django_graphile_worker.worker.release.refused import LONGEST_DELAY, REFUSED_DELAY, Refused
 
 
 class Trial:

@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.exceptions import PayloadError, PermanentFailure, RetryLater
-from django_graphile_worker.worker.retrying import LONGEST_DELAY
+from django_graphile_worker.worker.execution.retry import LONGEST_DELAY
 from tests.slot import Slot, make_task
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from django_graphile_worker.worker.announcer import Announcer
+from django_graphile_worker.worker.reporting.signal_sender import Announcer
 from django_graphile_worker.worker.service import LAST_RETRY, Service
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcome import Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.slots import Slots
-from django_graphile_worker.worker.stretches import Stretch
+from django_graphile_worker.worker.outcomes import Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.pool import Slots
+from django_graphile_worker.worker.work_units import Stretch
 from tests.conftest import PATIENCE
 
 Wait = Callable[..., None]

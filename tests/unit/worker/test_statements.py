@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from django_graphile_worker.worker.statements import may_change_session
+from django_graphile_worker.worker.connections.session_sql import may_change_session
 
 
 @pytest.mark.parametrize(

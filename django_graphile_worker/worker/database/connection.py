@@ -1,0 +1,175 @@
+"""The machinery's own connections to PostgreSQL.
+
+Django's connections belong to the tasks. The worker itself keeps plain psycopg
+connections, one per part, built from the same ``settings.DATABASES`` entry. They
+rely on no state between statements, so a transaction pooler in between is fine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+from django.db import connections
+from psycopg import errors, sql
+
+from django_graphile_worker.conf import Settings
+from django_graphile_worker.sql.session import SessionLimits, limit_transaction, set_up_session
+from django_graphile_worker.worker.database.watchdog import cut, watchdog
+
+# Seconds: a peer that vanished is noticed within half a minute, whatever the
+# system's own defaults of hours say.
+LIVENESS = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+# libpq takes less for this.
+SHORTEST_CONNECT_TIMEOUT = 2
+# Django's own additions, which plain psycopg does not take or the worker does not want.
+DJANGO_ONLY = ("context", "cursor_factory", "prepare_threshold")
+
+# A pooler that hands each statement to another server connection says one of these.
+POOLER_CONFUSION = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
+# The server is there and will not serve: after a fail-over the old address may be
+# a standby. Only a new connection can find the new primary.
+WRONG_SERVER = (errors.ReadOnlySqlTransaction, errors.CannotConnectNow, errors.AdminShutdown)
+# By a limit of the server's, or by our own deadline.
+OUT_OF_TIME = (errors.QueryCanceled, errors.TransactionTimeout)
+
+
+class Database:
+    """One autocommit connection that comes back by itself."""
+
+    def __init__(self, alias: str, settings: Settings, *, part: str, deadline: float | None = None) -> None:
+        self.alias = alias
+        self.schema = settings.schema
+        self.deadline = settings.statement_timeout if deadline is None else deadline
+        # A connection that takes longer to open is as late as a statement.
+        self._connect_timeout = None if deadline is None else max(math.ceil(deadline), SHORTEST_CONNECT_TIMEOUT)
+        self._cuts_at_once = deadline is not None
+        self._part = part
+        self._prepares = settings.prepared_statements
+        self._connection: psycopg.Connection[Any] | None = None
+        self._cursor: psycopg.Cursor[Any] | None = None
+        self._limits = SessionLimits(are_ours=True, are_too_short=False)
+        # The statements that the current session knows by name, beside those of the driver's own making.
+        self.prepared: set[bytes] = set()
+
+    @contextmanager
+    def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
+        """A cursor under the deadline. An error that spoils the connection discards it."""
+        connection = self.connection()
+        try:
+            with (
+                watchdog.watch(connection, self.deadline, cuts_at_once=self._cuts_at_once),
+                self._limited(connection),
+            ):
+                yield self._reused_cursor(connection)
+        except psycopg.Error as error:
+            self.judge(error, connection)
+            raise
+
+    def judge(self, error: psycopg.Error, connection: psycopg.Connection[Any]) -> None:
+        """Learn from an error, and part with a connection that it spoilt."""
+        if isinstance(error, POOLER_CONFUSION):
+            self._prepares = False
+            self.close()
+        elif isinstance(error, WRONG_SERVER):
+            self.close()
+        else:
+            if isinstance(error, OUT_OF_TIME):
+                # Behind a pooler any session may have other limits than the first one had.
+                self._limits = replace(self._limits, are_too_short=True)
+            self._close_if_spoilt(connection)
+
+    @property
+    def keeps_statements(self) -> bool:
+        """Is a statement that was prepared still there the next time, and a setting?"""
+        return self._prepares and self._limits.are_ours
+
+    def _close_if_spoilt(self, connection: psycopg.Connection[Any]) -> None:
+        """Judged by the connection's state: a server that went away often leaves no error code at all."""
+        if connection.closed or connection.broken or not is_idle(connection):
+            self.close()
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection, opened now if there is none."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    def _reused_cursor(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+        # One knows by heart, after its first statements, how to write and read their values.
+        if self._cursor is None or self._cursor.connection is not connection:
+            self._cursor = connection.cursor(binary=True)
+        return self._cursor
+
+    @property
+    def current(self) -> psycopg.Connection[Any] | None:
+        """The connection as it is, None where the next statement opens one."""
+        return self._connection
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def cut(self) -> None:
+        """From another thread: end whatever waits on this connection."""
+        connection = self._connection
+        if connection is not None:
+            cut(connection)
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        parameters = connection_parameters(self.alias, part=self._part)
+        if self._connect_timeout is not None:
+            parameters["connect_timeout"] = min(self._connect_timeout, int(parameters["connect_timeout"]))
+        connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=0 if self._prepares else None)
+        try:
+            with watchdog.watch(connection, self.deadline, cuts_at_once=self._cuts_at_once):
+                self._set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _set_up(self, connection: psycopg.Connection[Any]) -> None:
+        self.prepared.clear()
+        role = connections.settings[self.alias].get("OPTIONS", {}).get("assume_role")
+        if role:
+            connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+        with connection.cursor() as cursor:
+            self._limits = set_up_session(cursor, self.deadline, backend_pid=connection.info.backend_pid)
+
+    def _limited(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
+        must_limit = self._limits.are_too_short and not self._limits.are_ours
+        return limited_transaction(connection, self.deadline) if must_limit else nullcontext()
+
+
+@contextmanager
+def limited_transaction(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+    """Everything inside in one transaction, under the deadline instead of the role's own limits."""
+    with connection.transaction(), connection.cursor() as cursor:
+        limit_transaction(cursor, seconds)
+        yield
+
+
+def connection_parameters(alias: str, *, part: str) -> dict[str, Any]:
+    """What psycopg needs to reach the database that Django calls ``alias``."""
+    wrapper: Any = connections.create_connection(alias)
+    parameters = {key: value for key, value in wrapper.get_connection_params().items() if key not in DJANGO_ONLY}
+    return {**LIVENESS, "application_name": f"graphile_worker {part}", **parameters}
+
+
+def is_idle(connection: psycopg.Connection[Any]) -> bool:
+    status = connection.info.transaction_status
+    return bool(status == psycopg.pq.TransactionStatus.IDLE)

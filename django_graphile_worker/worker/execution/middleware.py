@@ -1,0 +1,119 @@
+"""``GRAPHILE_WORKER["MIDDLEWARE"]``: callables around every job's run, in Django's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.core.exceptions import MiddlewareNotUsed
+from django.utils.module_loading import import_string
+
+from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
+from django_graphile_worker.worker.execution.coroutine_run import spare_from_cancellation
+from django_graphile_worker.worker.execution.event_loop import EventLoop
+
+Factory = Callable[[Any], Any]
+
+
+class Handler(NamedTuple):
+    """Something that takes a job and gives its result: the task, or middleware around it."""
+
+    call: Callable[[Any], Any]
+    is_async: bool
+
+
+def load(paths: Iterable[str]) -> tuple[Factory, ...]:
+    """Import the factories, or say which of them cannot be."""
+    return tuple(_load(path) for path in paths)
+
+
+def _load(path: str) -> Factory:
+    try:
+        factory = import_string(path)
+    except ImportError as error:
+        problem = f'GRAPHILE_WORKER["MIDDLEWARE"]: expected an importable middleware, got {path!r} ({error}).'
+        raise ConfigurationError(mistakes=[SettingMistake(key="MIDDLEWARE", message=problem)]) from error
+    if not callable(factory):
+        problem = f'GRAPHILE_WORKER["MIDDLEWARE"]: expected a callable, got {factory!r} at {path!r}.'
+        raise ConfigurationError(mistakes=[SettingMistake(key="MIDDLEWARE", message=problem)])
+    return factory  # type: ignore[no-any-return]
+
+
+def build(factories: Sequence[Factory], innermost: Handler, event_loop: EventLoop) -> Handler:
+    """Wrap the innermost handler; the first factory ends up outermost."""
+    handler = innermost
+    for factory in reversed(factories):
+        try:
+            handler = _wrap(factory, handler, event_loop)
+        except MiddlewareNotUsed:
+            continue
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                f'GRAPHILE_WORKER["MIDDLEWARE"]: expected {_name(factory)!r} to return a callable, '
+                f"got {type(error).__name__}: {error}"
+            ) from error
+    return handler
+
+
+def _name(factory: Factory) -> str:
+    return f"{factory.__module__}.{getattr(factory, '__qualname__', type(factory).__qualname__)}"
+
+
+def _wrap(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handler:
+    """Give middleware the kind of handler it can call, as Django does."""
+    if inner.is_async and not getattr(factory, "async_capable", False):
+        return _instance(factory, _to_sync(inner, event_loop), event_loop)
+    if not inner.is_async and not getattr(factory, "sync_capable", True):
+        return _instance(factory, _to_async(inner), event_loop)
+    return _instance(factory, inner, event_loop)
+
+
+def _instance(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handler:
+    middleware = factory(inner.call)
+    if not callable(middleware):
+        raise ConfigurationError(
+            f'GRAPHILE_WORKER["MIDDLEWARE"]: expected {_name(factory)!r} to return a callable, got {middleware!r}.'
+        )
+    is_async = _is_async(middleware)
+    if is_async and not inner.is_async:
+        # An async middleware that did not say so: it will await what it calls.
+        middleware = factory(_to_async(inner).call)
+    return Handler(_recognisable(middleware) if is_async else middleware, is_async)
+
+
+def _is_async(middleware: Any) -> bool:
+    return iscoroutinefunction(middleware) or iscoroutinefunction(type(middleware).__call__)
+
+
+def _recognisable(middleware: Any) -> Any:
+    """What the next one gets must pass iscoroutinefunction; an object with async __call__ does not."""
+    if iscoroutinefunction(middleware):
+        return middleware
+
+    async def get_result(job: Any) -> Any:
+        return await middleware(job)
+
+    return get_result
+
+
+def _to_sync(handler: Handler, event_loop: EventLoop) -> Handler:
+    """Called on a slot thread, which serves the coroutine until it is over."""
+
+    def get_result(job: Any) -> Any:
+        return event_loop.run(lambda: handler.call(job))
+
+    return Handler(get_result, is_async=False)
+
+
+def _to_async(handler: Handler) -> Handler:
+    """Called on the loop; the slot thread, which waits there, runs it."""
+    call = sync_to_async(handler.call)
+
+    async def get_result(job: Any) -> Any:
+        spare_from_cancellation()
+        return await call(job)
+
+    return Handler(get_result, is_async=True)

@@ -1,0 +1,223 @@
+"""Hears of new jobs the moment they are committed.
+
+It listens on the connection that claims: the thread that hears of a job is the one
+that goes and gets it, on a link that is awake already.
+
+``LISTEN`` succeeds on connections that will never hear anything: through a
+transaction pooler, or on a link that died quietly. So the listener believes only
+what it hears: the heartbeat, on its own connection, notifies a channel that only
+this worker listens to. Silence there means that notifications do not arrive; then
+it says so, connects anew, and the worker lives by polling meanwhile. What a claim
+brings along is no proof at first: through a pooler that happens too, by luck. And a
+silence during which this process did not run, nor its heartbeat, proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from psycopg import sql
+
+from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.fetching.wakeup import Bell
+from django_graphile_worker.worker.service import jittered
+
+JOBS_CHANNEL = "jobs:insert"
+# Where graphile-worker says that it has changed the schema.
+MIGRATIONS_CHANNEL = "worker:migrate"
+# A first sign of life is asked for at once, so it comes at once or not at all.
+FIRST_PROOF_WITHIN = 5.0
+# Who rests longer than it meant to, by this part of the silence that is allowed, was stopped meanwhile.
+OVERSLEEP = 0.2
+LONGEST_SILENCE_BETWEEN_TRIES = 60.0
+LONGEST_WAIT_FOR_SERVER = 5.0
+
+
+class SilentListenerError(GraphileWorkerError):
+    """LISTEN was accepted, but notifications do not arrive."""
+
+
+class Listener:
+    """Where the fetcher waits: for news from the database, for a call from its own process, for the clock."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        channel: Callable[[], str],
+        on_listening: Callable[[], None],
+        on_lost: Callable[[Exception, float], None],
+        request_proof: Callable[[], None],
+        proof_within: float | None,
+        on_migration: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._channel = channel
+        self._on_listening = on_listening
+        self._on_lost = on_lost
+        self._request_proof = request_proof
+        self._proof_within = proof_within
+        self._on_migration = on_migration
+        self._clock = clock
+        self._connection: Any = None
+        self._own_channel = ""
+        # Seconds of waiting since the last sign of life.
+        self._silence = 0.0
+        self._must_ask = False
+        self._is_looking = False
+        self._has_news = False
+        self._losses = 0
+        self._try_again_at = -math.inf
+        self._bell = Bell()
+        self.is_healthy = False
+
+    def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool:
+        """Until jobs are announced, an interruption, or the end of the time. Are there news?"""
+        deadline = self._clock() + seconds
+        try:
+            self._attend()
+            while not self._has_news and (remaining := deadline - self._clock()) > 0:
+                if self._rest(min(remaining, self._until_next_look()), unless):
+                    break
+                self._look()
+        except Exception as error:
+            self._lose(error)
+        has_news, self._has_news = self._has_news, False
+        return has_news
+
+    def interrupt(self) -> None:
+        """From another thread: end the wait that may be under way."""
+        self._bell.ring()
+
+    def close(self) -> None:
+        self._forget_connection()
+        self._bell.close()
+
+    def _attend(self) -> None:
+        """Listen, unless that is done or was in vain a moment ago."""
+        if self._is_listening or self._clock() < self._try_again_at:
+            return
+        if self._connection is not None and self._connection is self._database.current:
+            # The worker has another id now. A new session has nothing of the old one's to forget.
+            self._database.close()
+        self._forget_connection()
+        self._own_channel = self._channel()
+        with self._database.cursor() as cursor:
+            for channel in (JOBS_CHANNEL, MIGRATIONS_CHANNEL, self._own_channel):
+                cursor.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        self._connection = self._database.connection()
+        self._connection.add_notify_handler(lambda notice: self._hear(notice.channel, notice.payload))
+        self._bell.watch(self._connection)
+        self._silence = 0.0
+        self._must_ask = self._proof_within is not None
+        if self._proof_within is None:
+            self._prove()
+        # Whatever was added while nobody listened.
+        self._has_news = True
+
+    @property
+    def _is_listening(self) -> bool:
+        return (
+            self._connection is not None
+            and self._connection is self._database.current
+            and self._own_channel == self._channel()
+        )
+
+    def _rest(self, seconds: float, unless: Callable[[], bool]) -> bool:
+        """Wait for something to look at; was it a call instead?"""
+        if self._must_ask:
+            self._must_ask = False
+            self._request_proof()
+        began = self._clock()
+        try:
+            return self._bell.wait(seconds, unless=unless)
+        finally:
+            self._count_silence(self._clock() - began, seconds)
+
+    def _count_silence(self, rested: float, meant: float) -> None:
+        if rested - meant > OVERSLEEP * self._longest_silence:
+            # A suspended machine, a stopped process: nobody was there to send a sign of life.
+            self._silence = 0.0
+            self._must_ask = True
+        else:
+            self._silence += rested
+
+    def _look(self) -> None:
+        """Take what has arrived; a claim under way takes it along by itself."""
+        if self._connection is None:
+            self._attend()
+            return
+        self._is_looking = True
+        link = self._connection.pgconn
+        link.consume_input()
+        while notice := link.notifies():
+            self._hear(notice.relname.decode(), notice.extra.decode())
+        self._is_looking = False
+        if not self._has_news:
+            self._insist_on_proof()
+
+    def _hear(self, channel: str, payload: str) -> None:
+        if channel == self._own_channel:
+            if self._is_looking or self.is_healthy:
+                self._silence = 0.0
+                self._prove()
+            else:
+                self._must_ask = True
+        elif channel == MIGRATIONS_CHANNEL:
+            # Everybody may notify: only the database can tell what has become of the schema.
+            self._on_migration()
+        elif announces_jobs(payload):
+            self._has_news = True
+
+    def _prove(self) -> None:
+        if not self.is_healthy:
+            self.is_healthy = True
+            self._losses = 0
+            self._on_listening()
+
+    def _until_next_look(self) -> float:
+        """How long nothing needs to be done, if nothing is heard."""
+        if self._connection is None:
+            return max(self._try_again_at - self._clock(), 0.0)
+        return max(self._longest_silence - self._silence, 0.0)
+
+    @property
+    def _longest_silence(self) -> float:
+        if self._proof_within is None:
+            return math.inf
+        return self._proof_within if self.is_healthy else min(self._proof_within, FIRST_PROOF_WITHIN)
+
+    def _insist_on_proof(self) -> None:
+        if self._silence >= self._longest_silence:
+            raise SilentListenerError(
+                f"Expected a notification within {self._longest_silence:g} s, heard none. A pooler in "
+                "transaction mode does not pass notifications on: point the worker at the server "
+                "itself or at a session pool, or run it with --no-listen. Polling meanwhile."
+            )
+
+    def _lose(self, error: Exception) -> None:
+        self.is_healthy = False
+        self._forget_connection()
+        self._database.close()
+        # A server that was away is back soon; a pooler stays what it is.
+        is_silent = isinstance(error, SilentListenerError)
+        longest = LONGEST_SILENCE_BETWEEN_TRIES if is_silent else LONGEST_WAIT_FOR_SERVER
+        delay = jittered(min(longest, 0.1 * 4.0 ** min(self._losses, 10)))
+        self._losses += 1
+        self._try_again_at = self._clock() + delay
+        self._on_lost(error, delay)
+
+    def _forget_connection(self) -> None:
+        self._bell.watch(None)
+        self._connection = None
+
+
+def announces_jobs(payload: str) -> bool:
+    """Does a notification tell of jobs? The original counts down when one is removed."""
+    count = payload.rpartition('"count":')[2].strip("} ")
+    return count != "0" and not count.startswith("-")

@@ -1,0 +1,67 @@
+"""The statements that end claims, on the releaser's own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from psycopg.errors import ProgramLimitExceeded
+
+from django_graphile_worker.sql import releases
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.database.connection import Database
+
+Clock = Callable[[], datetime | None]
+
+
+class ReleaseLedger:
+    """How claims end, in the database."""
+
+    def __init__(self, database: Database, *, now: Clock, notify: bool) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._now = now
+        self._notify = notify
+
+    def complete(self, ended: Sequence[Claim]) -> set[int]:
+        with self._database.cursor() as cursor:
+            return releases.complete_jobs(cursor, ended, schema=self._schema)
+
+    def fail(self, failures: Sequence[releases.Failure]) -> dict[int, float | None]:
+        with self._database.cursor() as cursor:
+            return releases.fail_jobs(cursor, failures, schema=self._schema, now=self._now())
+
+    def give_back(self, ended: Sequence[Claim]) -> set[int]:
+        with self._database.cursor() as cursor:
+            return releases.return_jobs(cursor, ended, schema=self._schema)
+
+    def give_back_remains(self, ended: Sequence[tuple[Claim, str]]) -> set[int]:
+        # Here, as it is rare, and nothing that the first job has to wait for.
+        from django_graphile_worker.sql.remains import Remains, return_remains
+
+        remains = [Remains(*each) for each in ended]
+        with self._database.cursor() as cursor:
+            return return_remains(cursor, remains, schema=self._schema)
+
+    def still_claimed(self, ended: Sequence[Claim]) -> set[int]:
+        with self._database.cursor() as cursor:
+            return releases.still_claimed(cursor, ended, schema=self._schema)
+
+    def release_queues(self, queues: Sequence[releases.HeldQueue]) -> set[int]:
+        """Let go of queues; return the ids of those that have something to run.
+
+        All of them are looked at, not only those that were still held: after a broken connection they may have been
+        released by the first try, whose answer was lost.
+        """
+        with self._database.cursor() as cursor:
+            releases.release_queues(cursor, queues, schema=self._schema)
+        queue_ids = [queue.id for queue in queues]
+        try:
+            return self._waiting(queue_ids, notify=self._notify)
+        except ProgramLimitExceeded:
+            # The server's queue of notifications is full. This worker looks for the jobs, others when they poll.
+            return self._waiting(queue_ids, notify=False)
+
+    def _waiting(self, queue_ids: Sequence[int], *, notify: bool) -> set[int]:
+        with self._database.cursor() as cursor:
+            return releases.waiting_queues(cursor, queue_ids, schema=self._schema, notify=notify, now=self._now())

@@ -1,0 +1,74 @@
+"""Writes down what became of jobs, for the dashboard.
+
+On a thread and a connection of its own: a lock on the statistics costs neither the
+lease nor a result, only figures that are a little old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.reporting.statistics_buffer import Tally
+from django_graphile_worker.worker.service import Service, Trouble, jittered
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.statistics import Row
+
+# How long a worker that stops tries to write its last figures, in seconds.
+LAST_RECORD_TIMEOUT = 5.0
+
+
+class StatisticsRecorder(Service):
+    """Leaves this worker's counts in the database, and folds in everybody's when that is due."""
+
+    name = "statistics"
+
+    def __init__(self, *, database: Database, tally: Tally, interval: float, on_trouble: Trouble | None = None) -> None:
+        super().__init__(on_trouble=on_trouble)
+        self._database = database
+        self._tally = tally
+        self._interval = interval
+        self._is_closed = False
+
+    def step(self) -> float:
+        rows = self._tally.drain()
+        if rows:
+            # One fold for all workers within half an interval is enough.
+            self._record(rows, at_least_after=self._interval / 2)
+        else:
+            # An idle worker needs no connection for this.
+            self._database.close()
+        return jittered(self._interval)
+
+    def close(self) -> None:
+        """Write what was counted since the last step. Safe twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            rows = self._tally.drain()
+            if rows:
+                self._database.deadline = min(self._database.deadline, LAST_RECORD_TIMEOUT)
+                self._record(rows, at_least_after=0.0)
+        except Exception as error:
+            if self._on_trouble is not None:
+                self._on_trouble(self.name, error, 0.0)
+        finally:
+            self._database.close()
+
+    def _record(self, rows: Sequence[Row], *, at_least_after: float) -> None:
+        # Here, as nothing is counted before the first job has ended.
+        from django_graphile_worker.sql import statistics
+
+        schema = self._database.schema
+        try:
+            with self._database.cursor() as cursor:
+                statistics.append(cursor, rows, schema=schema)
+        except BaseException:
+            self._tally.restore(rows)
+            raise
+        with self._database.cursor() as cursor:
+            while statistics.fold(cursor, schema=schema, at_least_after=at_least_after):
+                continue

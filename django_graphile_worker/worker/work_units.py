@@ -1,0 +1,57 @@
+"""Claimed jobs, as slots take them: a single job, or some jobs of one queue in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.outcomes import Interrupted
+
+
+class Stretch:
+    """Jobs that one slot runs in order; all of one queue, or just one job."""
+
+    __slots__ = ("claims", "queue", "submitted_at")
+
+    def __init__(self, claims: list[Claim], queue: HeldQueue | None, submitted_at: float) -> None:
+        # The next one last: taking it is one step that no other thread can split.
+        self.claims = claims
+        # The queue that is to be let go after the last of them.
+        self.queue = queue
+        self.submitted_at = submitted_at
+
+    @property
+    def size(self) -> int:
+        """The bytes of payload of the jobs that have not begun."""
+        return sum([len(claim.payload_text) for claim in self.claims])
+
+    def take_back(self) -> list[Claim]:
+        """Whatever has not been started yet; the last first, for the slot may take the next meanwhile."""
+        taken = []
+        while True:
+            try:
+                taken.append(self.claims.pop(0))
+            except IndexError:
+                return taken
+
+
+def stretches(claims: Sequence[Claim]) -> Iterable[Stretch]:
+    """One stretch per queue, in its order; every other job for itself, first things first."""
+    now = time.monotonic()
+    by_queue: dict[int, list[Claim]] = {}
+    for claim in reversed(claims):
+        if claim.queue_id is not None:
+            by_queue.setdefault(claim.queue_id, []).append(claim)
+    for claim in claims:
+        queue_id = claim.queue_id
+        if queue_id is None:
+            yield Stretch([claim], None, now)
+        elif queue_id in by_queue:
+            yield Stretch(by_queue.pop(queue_id), HeldQueue(queue_id, claim.holder), now)
+
+
+def interrupted(stretches: Iterable[Stretch]) -> Iterable[Interrupted]:
+    """Outcomes for jobs that never began."""
+    return (Interrupted(claim, 0.0, has_begun=False) for stretch in stretches for claim in stretch.take_back())
