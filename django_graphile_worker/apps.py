@@ -88,15 +88,15 @@ def install_named_later(**arguments: Any) -> None:
 
 def register_task_names(*, using: str, **kwargs: Any) -> None:
     """Make a row for each task, so that nobody who adds a job waits for another's transaction to make it."""
-    from django_graphile_worker.sql import installation
     from django_graphile_worker.sql import tasks as sql_tasks
+    from django_graphile_worker.sql.install import catalog
 
     if connections[using].vendor != "postgresql":
         return
     for schema in [place.settings.schema for place in routing.all_places() if place.using == using]:
         try:
             with transaction.atomic(using=using), connections[using].cursor() as cursor:
-                if "_private_tasks" in installation.relations(cursor, schema=schema):
+                if "_private_tasks" in catalog.relations(cursor, schema=schema):
                     sql_tasks.register_tasks(cursor, registry.tasks.usable_identifiers(), schema=schema)
         except Error as error:
             # A convenience must not fail a deployment: the names are made again as jobs are added.

@@ -17,7 +17,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ReadOnlyModelError
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql import schema
-from django_graphile_worker.sql.reading import as_text, within_python_years
+from django_graphile_worker.sql.codecs import as_text, within_python_years
 from django_graphile_worker.sql.workers import worker_of_column
 
 

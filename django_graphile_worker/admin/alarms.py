@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin.moments import duration, size
-from django_graphile_worker.sql.inspection.holders import Holder
+from django_graphile_worker.sql.inspection.lock_holders import Holder
 from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
 
 LONG_TRANSACTION = 600.0

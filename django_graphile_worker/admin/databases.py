@@ -13,9 +13,9 @@ from django.http import HttpRequest
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import APP_LABEL, queue_alias
-from django_graphile_worker.sql import installation
 from django_graphile_worker.sql.errors import sqlstate, translated
-from django_graphile_worker.sql.inspection import guard
+from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.install import catalog
 
 QUERY_CANCELED = "57014"
 PARAMETER = "database"
@@ -69,7 +69,7 @@ def _holds(alias: str) -> bool:
         answer = False
         # Whatever is wrong with another database is no reason not to show this one.
         with suppress(Exception), connections[alias].cursor() as cursor:
-            answer = "_private_jobs" in installation.relations(cursor, schema=schema)
+            answer = "_private_jobs" in catalog.relations(cursor, schema=schema)
         _known[alias, schema] = (answer, time.monotonic() + MEMORY_SECONDS)
     return answer
 
@@ -94,11 +94,11 @@ def _limited(alias: str, timeout: float) -> Iterator[Session]:
     is_outermost = not connection.in_atomic_block
     try:
         with transaction.atomic(using=alias), connection.cursor() as cursor:
-            before = guard.guard(cursor, timeout=timeout)
+            before = limits.guard(cursor, timeout=timeout)
             yield Session(cursor, schema)
             # The settings end with the transaction; one that began before the page must not keep them.
             if not is_outermost:
-                guard.change(cursor, before)
+                limits.change(cursor, before)
     except OperationalError as error:
         if sqlstate(error) != QUERY_CANCELED:
             raise

@@ -18,7 +18,7 @@ from django_graphile_worker.admin.chips import Chip
 from django_graphile_worker.admin.pages import Page, page
 from django_graphile_worker.admin.task_lines import read_figures, task_lines
 from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.inspection import holders, overview, queue_depths
+from django_graphile_worker.sql.inspection import lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.counts import Count, count_states, earliest
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.statistics import ALL_TASKS, Row
@@ -50,7 +50,7 @@ class OverviewAdmin(Page):
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
             counts = count_states(cursor, Criteria(), schema=schema)
             oldest = earliest(cursor, State.READY, schema=schema)
-            everybody = holders.holders(cursor, schema=schema)
+            everybody = lock_holders.holders(cursor, schema=schema)
             health = overview.health(cursor, schema=schema)
             queues = queue_depths.busiest_queues(cursor, schema=schema)
             rows = statistics.read(
@@ -81,7 +81,7 @@ class OverviewAdmin(Page):
     def _restricted(self, request: HttpRequest) -> HttpResponse:
         """For whom some jobs are hidden: the figures are those of all jobs, so there are none of them."""
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
-            everybody = holders.holders(cursor, schema=schema)
+            everybody = lock_holders.holders(cursor, schema=schema)
         context = {
             "is_restricted": True,
             "tiles": [self._workers_tile(request, everybody)],
@@ -89,7 +89,7 @@ class OverviewAdmin(Page):
         }
         return self.render(request, "overview.html", context)
 
-    def _workers_tile(self, request: HttpRequest, everybody: Sequence[holders.Holder]) -> Tile:
+    def _workers_tile(self, request: HttpRequest, everybody: Sequence[lock_holders.Holder]) -> Tile:
         alive = sum(alarms.is_alive(holder) for holder in everybody)
         return Tile(_("Workers alive"), str(alive), self.url(request, "worker"), "" if alive else "gw-tile-failed")
 
@@ -98,7 +98,7 @@ class OverviewAdmin(Page):
         request: HttpRequest,
         counts: dict[State, Count],
         oldest: float | None,
-        everybody: Sequence[holders.Holder],
+        everybody: Sequence[lock_holders.Holder],
     ) -> list[Tile]:
         states = {
             State.READY: _("Ready"),

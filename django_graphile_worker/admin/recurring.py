@@ -18,7 +18,7 @@ from django_graphile_worker.admin.pages import Page, page, posted
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 from django_graphile_worker.models import RecurringTask
-from django_graphile_worker.sql import pausing
+from django_graphile_worker.sql import paused_crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
 
 NEXT_RUNS = 5
@@ -43,7 +43,7 @@ class RecurringTaskAdmin(Page):
         self.require(self.has_view_permission(request))
         items, mistakes = _items()
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
-            known = pausing.known_items(cursor, schema=schema)
+            known = paused_crontabs.known_items(cursor, schema=schema)
         names = {item.name for item in items}
         now = timezone.now()
         context = {

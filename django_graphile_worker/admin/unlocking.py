@@ -12,7 +12,7 @@ from django_graphile_worker import api
 from django_graphile_worker.admin import alarms, audit, databases, moments
 from django_graphile_worker.admin.pages import Page
 from django_graphile_worker.models import Worker
-from django_graphile_worker.sql.inspection import holders
+from django_graphile_worker.sql.inspection import lock_holders
 
 
 class UnlockingPage(Page):
@@ -27,8 +27,8 @@ class UnlockingPage(Page):
         worker_id = request.POST.get("worker", "").replace("\x00", "")
         alias = databases.alias_of(request)
         with databases.reading(alias) as (cursor, schema):
-            held = holders.held_by(cursor, worker_id, schema=schema)
-            found = [holder for holder in holders.holders(cursor, schema=schema) if holder.id == worker_id]
+            held = lock_holders.held_by(cursor, worker_id, schema=schema)
+            found = [holder for holder in lock_holders.holders(cursor, schema=schema) if holder.id == worker_id]
         if not held:
             messages.warning(request, _("%(worker)s holds nothing.") % {"worker": worker_id})
             return HttpResponseRedirect(back)
@@ -48,7 +48,7 @@ class UnlockingPage(Page):
         return self.render(request, "unlock.html", context)
 
     def _unlock(
-        self, request: HttpRequest, worker_id: str, held: list[holders.Held], alias: str, back: str
+        self, request: HttpRequest, worker_id: str, held: list[lock_holders.Held], alias: str, back: str
     ) -> HttpResponse:
         with databases.writing(alias):
             api.force_unlock_workers([worker_id], using=alias)

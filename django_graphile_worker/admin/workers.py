@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_graphile_worker.admin import alarms, databases, moments
 from django_graphile_worker.admin.pages import page, posted
 from django_graphile_worker.admin.unlocking import UnlockingPage
-from django_graphile_worker.sql.inspection import holders
+from django_graphile_worker.sql.inspection import lock_holders
 
 MOST_RUNNING = 20
 
@@ -52,7 +52,7 @@ class WorkerAdmin(UnlockingPage):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
-            found = holders.holders(cursor, schema=schema)
+            found = lock_holders.holders(cursor, schema=schema)
         may_unlock = self.has_unlock_permission(request)
         lines = [self._line(request, holder, may_unlock) for holder in found]
         context = {
@@ -68,7 +68,7 @@ class WorkerAdmin(UnlockingPage):
     def unlock_view(self, request: HttpRequest) -> HttpResponse:
         return self.unlock(request, self.url(request, "worker"))
 
-    def _line(self, request: HttpRequest, holder: holders.Holder, may_unlock: bool) -> WorkerLine:
+    def _line(self, request: HttpRequest, holder: lock_holders.Holder, may_unlock: bool) -> WorkerLine:
         about = holder.metadata
         running = self._running(request, about.get("running"))
         concurrency = about.get("concurrency")
@@ -107,7 +107,7 @@ class WorkerAdmin(UnlockingPage):
         ]
 
 
-def _status(holder: holders.Holder, about: Any) -> tuple[str, str]:
+def _status(holder: lock_holders.Holder, about: Any) -> tuple[str, str]:
     if holder.started_at is None:
         return "stranger", _("not registered")
     if not alarms.is_alive(holder):
@@ -117,7 +117,7 @@ def _status(holder: holders.Holder, about: Any) -> tuple[str, str]:
     return ("polling", _("polling")) if about.get("is_listening") is False else ("alive", _("alive"))
 
 
-def _held(holder: holders.Holder) -> str:
+def _held(holder: lock_holders.Holder) -> str:
     parts = [moments.jobs(holder.jobs)] if holder.jobs else []
     if holder.queues:
         parts.append(ngettext("%(number)s queue", "%(number)s queues", holder.queues) % {"number": holder.queues})

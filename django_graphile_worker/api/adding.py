@@ -18,9 +18,9 @@ from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql import batches as sql_batches
+from django_graphile_worker.sql import add_jobs as sql_batches
 from django_graphile_worker.sql import jobs as sql_jobs
-from django_graphile_worker.sql.batches import Batch, Entry
+from django_graphile_worker.sql.add_jobs import Batch, Entry
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 

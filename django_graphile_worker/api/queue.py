@@ -11,7 +11,7 @@ from django.db import Error
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.routing import Place, place_of, queue_connection
-from django_graphile_worker.sql import visibility
+from django_graphile_worker.sql import row_security
 from django_graphile_worker.sql.errors import not_permitted, translated
 from django_graphile_worker.sql.jobs import Cursor
 
@@ -31,7 +31,7 @@ class Queue(NamedTuple):
         return jobs
 
     def refuse_blindness(self) -> None:
-        role, tables = visibility.hidden_tables(self.cursor, schema=self.schema)
+        role, tables = row_security.hidden_tables(self.cursor, schema=self.schema)
         if tables:
             got = f"got {role!r}, to whom {', '.join(tables)} look empty"
             raise SchemaError(not_permitted(self.alias, self.schema, got))

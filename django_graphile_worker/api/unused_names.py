@@ -12,7 +12,7 @@ from django.db import OperationalError, connections, transaction
 from django_graphile_worker.api.queue import Queue
 from django_graphile_worker.sql import unused_names
 from django_graphile_worker.sql.errors import sqlstate
-from django_graphile_worker.sql.inspection import guard
+from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.unused_names import Watermark
 
 LOCK_NOT_AVAILABLE = "55P03"
@@ -102,10 +102,10 @@ class NamesDeletion:
         with transaction.atomic(using=alias):
             if is_outermost:
                 unused_names.begin_read_committed(cursor)
-            before = guard.change(cursor, unused_names.SETTINGS)
+            before = limits.change(cursor, unused_names.SETTINGS)
             unused_names.lock_names(cursor, schema=schema)
             result = act()
-            guard.change(cursor, before)
+            limits.change(cursor, before)
         return result
 
 

@@ -16,7 +16,7 @@ from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.configuration import readable_places, readable_settings, setting_name
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql import visibility
+from django_graphile_worker.sql import row_security
 from django_graphile_worker.sql.errors import not_installed, not_permitted
 
 if TYPE_CHECKING:
@@ -174,15 +174,15 @@ def check_installation(
 
 def _look_at(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
     # Here, as most commands, the worker's too, check no database: a millisecond of every start.
-    from django_graphile_worker.sql import installation
+    from django_graphile_worker.sql.install import catalog
 
     with connection.cursor() as cursor:
-        if not installation.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
+        if not catalog.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
             is_migrated = _is_migrated(connection)
             # Another migrate may have come to its end between the two looks: what it has recorded is there by now.
-            if not is_migrated or not installation.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
+            if not is_migrated or not catalog.relations(cursor, schema=schema) >= NEEDED_RELATIONS:
                 return _missing(connection, schema, is_migrated=is_migrated)
-        role, tables = visibility.hidden_tables(cursor, schema=schema)
+        role, tables = row_security.hidden_tables(cursor, schema=schema)
         if not tables:
             return [
                 *_look_at_ledger(cursor, schema),
@@ -211,17 +211,17 @@ def _look_at_ledger(cursor: Any, schema: str) -> list[CheckMessage]:
 
 
 def _look_at_functions(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
-    from django_graphile_worker.sql import installation, installer
+    from django_graphile_worker.sql.install import catalog, installer
     from django_graphile_worker.sql.ledger import LEDGER
 
-    if _is_migrating() or installation.part(cursor, installer.WORKER_SCHEMA, schema=schema) is None:
+    if _is_migrating() or catalog.part(cursor, installer.WORKER_SCHEMA, schema=schema) is None:
         return []
     foreign = installer.foreign_functions(cursor, schema=schema)
     missing = installer.missing_functions(cursor, schema=schema)
     if not foreign and not missing:
         return []
     got = ", ".join(sorted({*(function.name for function in foreign), *missing}))
-    latest = installation.ledger(cursor, schema=schema).latest
+    latest = catalog.ledger(cursor, schema=schema).latest
     newer = (
         f" The table of migrations has come to {latest}, which is beyond {LEDGER}: that is what graphile_worker for "
         "Rust (0.14) does, which also replaces functions, or a newer graphile-worker."
@@ -239,9 +239,9 @@ def _look_at_functions(cursor: Any, alias: str, schema: str) -> list[CheckMessag
 
 
 def _look_at_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
-    from django_graphile_worker.sql import indexes, installation
+    from django_graphile_worker.sql.install import catalog, indexes
 
-    if _is_migrating() or not installation.relations(cursor, schema=schema) >= RELATIONS_OF_OURS:
+    if _is_migrating() or not catalog.relations(cursor, schema=schema) >= RELATIONS_OF_OURS:
         return []
     lack = indexes.lacking_indexes(cursor, schema=schema)
     if not any(lack):
@@ -258,9 +258,10 @@ def _look_at_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]
 
 
 def _look_at_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
-    from django_graphile_worker.sql import installation, workers
+    from django_graphile_worker.sql import workers
+    from django_graphile_worker.sql.install import catalog
 
-    if _is_migrating() or installation.part(cursor, workers.PART, schema=schema) is None:
+    if _is_migrating() or catalog.part(cursor, workers.PART, schema=schema) is None:
         return []
     timeouts = workers.promised_timeouts(cursor, schema=schema)
     if len(timeouts) < 2:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.operations.operation import SchemaOperation
-from django_graphile_worker.sql import installation, installer
-from django_graphile_worker.sql.installation import Part
+from django_graphile_worker.sql.install import catalog, installer
+from django_graphile_worker.sql.install.catalog import Part
 from django_graphile_worker.sql.schema import ddl
 
 
@@ -35,7 +35,7 @@ class ReplaceFunctions(SchemaOperation):
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         self._run(schema_editor, schema, self.forwards)
-        installation.record_part(schema_editor.execute, Part(self.name), schema=schema)
+        catalog.record_part(schema_editor.execute, Part(self.name), schema=schema)
 
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         if self._is_installed(schema_editor, schema):
@@ -47,7 +47,7 @@ class ReplaceFunctions(SchemaOperation):
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         self._run(schema_editor, schema, self.backwards)
-        installation.forget_part(schema_editor.execute, self.name, schema=schema)
+        catalog.forget_part(schema_editor.execute, self.name, schema=schema)
 
     def _run(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, filenames: Iterable[str]) -> None:
         for filename in filenames:
@@ -55,4 +55,4 @@ class ReplaceFunctions(SchemaOperation):
 
     def _is_installed(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> bool:
         with schema_editor.connection.cursor() as cursor:
-            return installation.part(cursor, self.name, schema=schema) is not None
+            return catalog.part(cursor, self.name, schema=schema) is not None

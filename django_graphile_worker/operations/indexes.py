@@ -9,8 +9,8 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.operations.operation import SchemaOperation, all_or_nothing, explained
-from django_graphile_worker.sql import indexes
-from django_graphile_worker.sql.indexes import Index
+from django_graphile_worker.sql.install import indexes
+from django_graphile_worker.sql.install.indexes import Index
 
 # How often one who waits for another's index looks whether it is there, in seconds.
 LOOK_INTERVAL = 0.2

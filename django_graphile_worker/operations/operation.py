@@ -15,8 +15,8 @@ from django.db.migrations.state import ProjectState
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.routing import places_in
-from django_graphile_worker.sql import migration_locks
 from django_graphile_worker.sql.errors import sqlstate
+from django_graphile_worker.sql.install import locks
 
 LOCK_NOT_AVAILABLE = "55P03"
 INSUFFICIENT_PRIVILEGE = "42501"
@@ -102,11 +102,11 @@ def all_or_nothing(connection: BaseDatabaseWrapper, schema: str) -> Iterator[Non
     """
     with explained(connection, schema), transaction.atomic(using=connection.alias):
         with connection.cursor() as cursor:
-            path = migration_locks.set_search_path(cursor, SEARCH_PATH)
-            migration_locks.lock_installation(cursor, schema=schema, lock_timeout=conf.current().migration_lock_timeout)
+            path = locks.set_search_path(cursor, SEARCH_PATH)
+            locks.lock_installation(cursor, schema=schema, lock_timeout=conf.current().migration_lock_timeout)
         yield
         with connection.cursor() as cursor:
-            migration_locks.set_search_path(cursor, path)
+            locks.set_search_path(cursor, path)
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def explained(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
 
 def _describe_lock(connection: BaseDatabaseWrapper, schema: str) -> str:
     with connection.cursor() as cursor:
-        holders = migration_locks.lock_holders(cursor, schema=schema)
+        holders = locks.lock_holders(cursor, schema=schema)
     who = "; ".join(str(holder) for holder in holders) or "a session that has ended meanwhile"
     return (
         f"Could not get a lock in the worker schema {schema!r} within "

@@ -18,8 +18,8 @@ from django_graphile_worker import conf
 from django_graphile_worker.operations.operation import SchemaOperation, concerns
 from django_graphile_worker.operations.schema import check_no_job_is_lost
 from django_graphile_worker.routing import places_in
-from django_graphile_worker.sql import installation
-from django_graphile_worker.sql.installer import WORKER_SCHEMA
+from django_graphile_worker.sql.install import catalog
+from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
 
 
 def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> None:
@@ -39,9 +39,9 @@ def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migrat
         return
     with connections[using].cursor() as cursor:
         for schema in _schemas_in(using):
-            found = installation.part(cursor, WORKER_SCHEMA, schema=schema)
+            found = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
             if found and not found.is_adopted:
-                check_no_job_is_lost(installation.count_waiting_jobs(cursor, schema=schema), schema)
+                check_no_job_is_lost(catalog.count_waiting_jobs(cursor, schema=schema), schema)
 
 
 def install_named_later(
@@ -79,7 +79,7 @@ def _is_complete(connection: BaseDatabaseWrapper, migrations: Iterable[type[Migr
     """By the schema's own record of its parts."""
     with connection.cursor() as cursor:
         return all(
-            installation.part(cursor, operation.part, schema=schema)
+            catalog.part(cursor, operation.part, schema=schema)
             for migration in migrations
             for operation in _operations_of(migration)
             if operation.part is not None

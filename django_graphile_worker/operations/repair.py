@@ -8,8 +8,8 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.operations.indexes import BuildIndexes
 from django_graphile_worker.operations.operation import all_or_nothing
-from django_graphile_worker.sql import indexes, installation, installer
 from django_graphile_worker.sql.errors import sqlstate
+from django_graphile_worker.sql.install import catalog, indexes, installer
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
 from django_graphile_worker.values import Value
 
@@ -38,7 +38,7 @@ def repair(alias: str, schema: str) -> Repaired:
     with connection.schema_editor(atomic=False) as schema_editor:
         with all_or_nothing(connection, schema):
             with connection.cursor() as cursor:
-                installation.check_usable(cursor, schema=schema)
+                catalog.check_usable(cursor, schema=schema)
                 refuse_breaking_migration(cursor, schema=schema)
             restored, dropped = _repair_functions(schema_editor, schema)
         built = _repair_indexes(schema_editor, schema)
@@ -53,7 +53,7 @@ def _repair_functions(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> t
             return (), ()
         # Those in the place of ours are what migrating an adopted schema back to zero is to leave.
         replaced = {function.name: function.definition for function in foreign if function.name in missing}
-        installation.add_found_functions(schema_editor.execute, installer.WORKER_SCHEMA, replaced, schema=schema)
+        catalog.add_found_functions(schema_editor.execute, installer.WORKER_SCHEMA, replaced, schema=schema)
         try:
             with transaction.atomic(using=schema_editor.connection.alias):
                 installer.restore_functions(schema_editor.execute, cursor, schema=schema)
@@ -67,7 +67,7 @@ def _repair_functions(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> t
     return tuple(missing), tuple(f"{function.name}({function.arguments})" for function in beside)
 
 
-def _drop(schema_editor: BaseDatabaseSchemaEditor, functions: list[installation.Function], schema: str) -> None:
+def _drop(schema_editor: BaseDatabaseSchemaEditor, functions: list[catalog.Function], schema: str) -> None:
     try:
         installer.drop_functions(schema_editor.execute, functions, schema=schema)
     except DatabaseError as error:

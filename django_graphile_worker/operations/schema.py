@@ -9,9 +9,9 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.operations.operation import SchemaOperation
-from django_graphile_worker.sql import indexes, installation, installer, migration_locks
-from django_graphile_worker.sql.installation import Part
-from django_graphile_worker.sql.installer import WORKER_SCHEMA
+from django_graphile_worker.sql.install import catalog, indexes, installer, locks
+from django_graphile_worker.sql.install.catalog import Part
+from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
 from django_graphile_worker.sql.schema import ddl
 
 
@@ -25,14 +25,14 @@ class InstallWorkerSchema(SchemaOperation):
 
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with schema_editor.connection.cursor() as cursor:
-            if installation.part(cursor, WORKER_SCHEMA, schema=schema):
+            if catalog.part(cursor, WORKER_SCHEMA, schema=schema):
                 return  # another migrate was quicker
-            relations = installation.relations(cursor, schema=schema)
+            relations = catalog.relations(cursor, schema=schema)
             if "migrations" in relations:
                 installer.adopt(schema_editor.execute, cursor, schema=schema)
                 return
             _check_nothing_in_the_way(relations, schema)
-            exists = installation.schema_exists(cursor, schema=schema)
+            exists = catalog.schema_exists(cursor, schema=schema)
             installer.make(schema_editor.execute, schema=schema, is_schema_made=not exists)
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
@@ -40,22 +40,22 @@ class InstallWorkerSchema(SchemaOperation):
 
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with schema_editor.connection.cursor() as cursor:
-            found = installation.part(cursor, WORKER_SCHEMA, schema=schema)
+            found = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
             if found is None:
                 return
             if found.is_adopted:
                 installer.give_back(schema_editor.execute, cursor, found, schema=schema)
                 return
-            migration_locks.lock_jobs(cursor, schema=schema)
-            check_no_job_is_lost(installation.count_waiting_jobs(cursor, schema=schema), schema)
+            locks.lock_jobs(cursor, schema=schema)
+            check_no_job_is_lost(catalog.count_waiting_jobs(cursor, schema=schema), schema)
             installer.drop(schema_editor.execute, schema=schema)
             # What somebody else has put into the schema stays, and then so does the schema.
-            if found.is_schema_made and installation.is_schema_empty(cursor, schema=schema):
-                installation.drop_schema(schema_editor.execute, schema=schema)
+            if found.is_schema_made and catalog.is_schema_empty(cursor, schema=schema):
+                catalog.drop_schema(schema_editor.execute, schema=schema)
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         installer.drop(schema_editor.execute, schema=schema)
-        installation.drop_schema(schema_editor.execute, schema=schema)
+        catalog.drop_schema(schema_editor.execute, schema=schema)
 
 
 class RunSchemaFile(SchemaOperation):
@@ -80,12 +80,12 @@ class RunSchemaFile(SchemaOperation):
 
     def _run(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, *, without: Iterable[str] = ()) -> None:
         schema_editor.execute(indexes.without_indexes(ddl(self.forwards, schema), without), params=None)
-        installation.record_part(schema_editor.execute, Part(self.forwards), schema=schema)
+        catalog.record_part(schema_editor.execute, Part(self.forwards), schema=schema)
 
     def _indexes_for_later(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> Iterable[str]:
         """Those that somebody has made by hand, and all in a schema that others work in: BuildIndexes sees to them."""
         with schema_editor.connection.cursor() as cursor:
-            worker_schema = installation.part(cursor, WORKER_SCHEMA, schema=schema)
+            worker_schema = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
             is_adopted = worker_schema is not None and worker_schema.is_adopted
             if is_adopted or indexes.has_any_table_rows(cursor, schema=schema):
                 return [index.name for index in indexes.indexes_of([self.forwards], schema=schema)]
@@ -97,15 +97,15 @@ class RunSchemaFile(SchemaOperation):
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         schema_editor.execute(ddl(self.backwards, schema), params=None)
-        installation.forget_part(schema_editor.execute, self.forwards, schema=schema)
+        catalog.forget_part(schema_editor.execute, self.forwards, schema=schema)
 
     def _is_installed(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> bool:
         with schema_editor.connection.cursor() as cursor:
-            return installation.part(cursor, self.forwards, schema=schema) is not None
+            return catalog.part(cursor, self.forwards, schema=schema) is not None
 
 
 def _check_nothing_in_the_way(relations: frozenset[str], schema: str) -> None:
-    in_the_way = sorted(relations & installation.RELATIONS)
+    in_the_way = sorted(relations & catalog.RELATIONS)
     if in_the_way:
         raise SchemaError(
             f"Expected the schema {schema!r} to be absent, empty, or made by graphile-worker, got one with "

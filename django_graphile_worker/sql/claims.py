@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.arrays import int_array, int_multirange
-from django_graphile_worker.sql.reading import time_reader
+from django_graphile_worker.sql.codecs import time_reader
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 from django_graphile_worker.values import Value

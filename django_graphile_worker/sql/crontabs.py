@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.qualification import qualified
-from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
-from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 

@@ -187,9 +187,9 @@ def _raising_handler() -> None:
 
 @mistake("no end to poison")
 def _endless_poison() -> None:
-    from django_graphile_worker.sql import rescue
+    from django_graphile_worker.sql import recovery
 
-    rescue.POISON_LIMIT = 1000
+    recovery.POISON_LIMIT = 1000
 
 
 @mistake("queues that are let go in silence")

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import claims, rescue
+from django_graphile_worker.sql import claims, recovery
 from tests.faults.processes import Fleet, Wait, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
@@ -171,7 +171,7 @@ def test_recovery_in_parts__keeps_a_queue_until_its_last_job_is_free(world: Worl
         assert held == jobs
         for _ in range(3):
             assert world.value("select locked_by from {schema}._private_job_queues") is not None
-            rescue.free(connection.cursor(), ["django-worker-dead"], schema=world.schema, limit=11)
+            recovery.free(connection.cursor(), ["django-worker-dead"], schema=world.schema, limit=11)
     assert world.value("select locked_by from {schema}._private_job_queues") is None
     assert world.locked() == 0
 

@@ -19,7 +19,7 @@ from django_graphile_worker.checks import databases
 from django_graphile_worker.checks.configuration import SETTINGS_PAGE
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.registry import Registry, tasks
-from django_graphile_worker.sql.indexes import REMEDY
+from django_graphile_worker.sql.install.indexes import REMEDY
 from tests.rows import in_quotes
 
 CHECKOUT = Path(__file__).parents[2]

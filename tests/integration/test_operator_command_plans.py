@@ -13,7 +13,7 @@ from django.core.management import CommandError
 from django.db import connection
 from django.test import override_settings
 
-from django_graphile_worker.sql.inspection import counts, guard, holders, queue_depths, search
+from django_graphile_worker.sql.inspection import counts, limits, lock_holders, queue_depths, search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.operating import execute, operate
@@ -82,7 +82,7 @@ class _Explaining:
 
 def _rows_read(read: Read) -> float:
     with connection.cursor() as cursor:
-        guard.guard(cursor, timeout=30)
+        limits.guard(cursor, timeout=30)
         explaining = _Explaining(cursor)
         read(explaining, settings.GRAPHILE_WORKER["SCHEMA"])
         return explaining.rows
@@ -117,7 +117,7 @@ def test_looks__read_no_more_than_what_they_show_needs(backlog: str) -> None:
     looks |= {f"earliest of {state}": partial(_earliest, state=state) for state in STATES}
     looks["counts"] = lambda cursor, schema: counts.count_states(cursor, Criteria(), schema=schema, most=LIMIT)
     looks["queues"] = lambda cursor, schema: queue_depths.held_first(cursor, limit=LIMIT, schema=schema, most=LIMIT)
-    looks["workers"] = lambda cursor, schema: holders.holders(cursor, schema=schema)
+    looks["workers"] = lambda cursor, schema: lock_holders.holders(cursor, schema=schema)
     rows = {name: _rows_read(look) for name, look in looks.items()}
     # A few rows for each priority level, task and part, and far from the crowd.
     assert {name: count for name, count in rows.items() if count > 40 * LIMIT} == {}

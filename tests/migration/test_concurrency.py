@@ -16,7 +16,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql import migration_locks
+from django_graphile_worker.sql.install import locks
 from tests.migration.conftest import Site
 from tests.worker_sql import WorkerSql
 
@@ -76,7 +76,7 @@ def test_a_migrate_that_starts_while_another_ends_is_not_told_that_the_schema_is
 
 def test_a_second_migrate_waits_for_the_first(site: Site, worker: WorkerSql, wait_until: Callable[..., None]) -> None:
     with site.connect(autocommit=False) as first, ThreadPoolExecutor() as threads, first.cursor() as cursor:
-        migration_locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
+        locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
 
         def migrate() -> None:
             try:
@@ -99,9 +99,9 @@ class TestALockThatSomebodyHolds:
     def test_makes_migrate_give_up_and_say_who(
         self, site: Site, holder: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(migration_locks, "SECONDS_FOR_ANOTHER_MIGRATION", 0.05)
+        monkeypatch.setattr(locks, "SECONDS_FOR_ANOTHER_MIGRATION", 0.05)
         with holder.cursor() as cursor:
-            migration_locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
+            locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
 
         with pytest.raises(SchemaError) as caught:
             site.migrate()

@@ -14,7 +14,7 @@ import pytest
 from django.db import connections
 
 from django_graphile_worker.operations import BuildIndexes, ReplaceFunctions, RunSchemaFile
-from django_graphile_worker.sql import indexes, installer
+from django_graphile_worker.sql.install import indexes, installer
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
 from tests.migration.test_install import MIGRATIONS

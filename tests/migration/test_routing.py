@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
-from django_graphile_worker.sql import installation
+from django_graphile_worker.sql.install import catalog
 from tests.migration.conftest import Site
 
 
@@ -24,7 +24,7 @@ class QueueRouter:
 
 def is_installed(site: Site) -> bool:
     with site.connect() as connection, connection.cursor() as cursor:
-        return installation.schema_exists(cursor, schema=site.schema)
+        return catalog.schema_exists(cursor, schema=site.schema)
 
 
 def test_a_router_decides_where_the_schema_is(make_site: Callable[[], Site]) -> None:

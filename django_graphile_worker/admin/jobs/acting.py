@@ -20,7 +20,7 @@ from django_graphile_worker.admin.jobs.progress import Progress, carry_out, resu
 from django_graphile_worker.admin.jobs.states import name_of
 from django_graphile_worker.admin.pages import page, posted
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import bulk
+from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
@@ -96,7 +96,7 @@ class ActingPage(ListingPage):
             "hidden": self._repeated(request),
             "act_url": self.url(request, "job", "act"),
             "back_url": self._back_url(request),
-            "step": f"{bulk.STEP:,}",
+            "step": f"{bulk_actions.STEP:,}",
             "is_all": is_all,
         }
         return self.render(request, "confirm.html", context)

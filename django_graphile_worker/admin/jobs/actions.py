@@ -15,7 +15,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.admin import audit
 from django_graphile_worker.admin.jobs.forms import FailForm, RescheduleForm
 from django_graphile_worker.jobs import storable_text
-from django_graphile_worker.sql import bulk
+from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.jobs import Changes
 
 Given = dict[str, Any]
@@ -31,7 +31,7 @@ class Action:
     # The permission, as the name of JobAdmin's method without has_ and _permission.
     permission: str
     # What the schema is asked to do, from what the form was given.
-    call: Callable[[Given], bulk.Call]
+    call: Callable[[Given], bulk_actions.Call]
     done: Any
     form: type[forms.Form] | None = None
     is_destructive: bool = False
@@ -45,26 +45,26 @@ class Action:
         return self.is_destructive or self.form is not None
 
 
-def _run(given: Given) -> bulk.Call:
+def _run(given: Given) -> bulk_actions.Call:
     return _reschedule({"run_at": timedelta(0), "attempts": 0})
 
 
-def _reschedule(given: Given) -> bulk.Call:
+def _reschedule(given: Given) -> bulk_actions.Call:
     changes = Changes(
         run_at=given.get("run_at"),
         priority=given.get("priority"),
         attempts=given.get("attempts"),
         max_attempts=given.get("max_attempts"),
     )
-    return bulk.reschedule(changes, notify=conf.current().notify)
+    return bulk_actions.reschedule(changes, notify=conf.current().notify)
 
 
-def _complete(given: Given) -> bulk.Call:
-    return bulk.COMPLETE
+def _complete(given: Given) -> bulk_actions.Call:
+    return bulk_actions.COMPLETE
 
 
-def _fail(given: Given) -> bulk.Call:
-    return bulk.fail(storable_text(given.get("reason") or "") or None)
+def _fail(given: Given) -> bulk_actions.Call:
+    return bulk_actions.fail(storable_text(given.get("reason") or "") or None)
 
 
 ACTIONS = {

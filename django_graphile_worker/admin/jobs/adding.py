@@ -18,7 +18,7 @@ from django_graphile_worker.admin.pages import page
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.sql.inspection import holders, job_detail, names
+from django_graphile_worker.sql.inspection import job_detail, lock_holders, names
 
 
 class AddingPage(DetailPage):
@@ -64,7 +64,9 @@ class AddingPage(DetailPage):
         """Tasks to choose from: this site's own, and what workers and jobs know besides."""
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
             elsewhere = set(names.known_tasks(cursor, schema=schema))
-            elsewhere |= {task for each in holders.holders(cursor, schema=schema) for task in alarms.tasks_of(each)}
+            elsewhere |= {
+                task for each in lock_holders.holders(cursor, schema=schema) for task in alarms.tasks_of(each)
+            }
         here = registry.tasks.identifiers()
         groups = [(_("Tasks of this site"), list(here)), (_("Tasks of others"), sorted(elsewhere - set(here)))]
         return [(label, [(name, name) for name in group]) for label, group in groups if group]

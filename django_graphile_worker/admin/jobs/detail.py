@@ -26,8 +26,8 @@ from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.sql.inspection import job_detail, search
+from django_graphile_worker.sql.inspection.add_job_call import add_job_call
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.snippets import add_job_call
 
 MOST_ENTRIES = 20
 

@@ -13,7 +13,7 @@ from django.db import connections
 from django.http import Http404
 
 from django_graphile_worker.admin import databases
-from django_graphile_worker.sql import bulk
+from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.inspection.criteria import Criteria
 
 # Proxies and servers give a request half a minute, and people less. After this a request answers how far it came.
@@ -28,7 +28,7 @@ class Progress:
     action: str
     # Jobs that have changed since are left out: an action must not meet again what it has changed.
     since: datetime | None = None
-    place: bulk.Place | None = None
+    place: bulk_actions.Place | None = None
     found: int = 0
     changed: int = 0
     # Of this request alone.
@@ -42,13 +42,13 @@ class Progress:
     def left_alone(self) -> int:
         return self.found - self.changed
 
-    def after(self, step: bulk.Step) -> Progress:
+    def after(self, step: bulk_actions.Step) -> Progress:
         return replace(
             self,
             place=step.next_place,
             found=self.found + step.found,
             changed=self.changed + step.changed,
-            ids=(*self.ids, *step.ids)[: bulk.MOST_NAMED],
+            ids=(*self.ids, *step.ids)[: bulk_actions.MOST_NAMED],
             changed_now=self.changed_now + step.changed,
             is_over=step.next_place is None,
         )
@@ -73,14 +73,14 @@ def resumed(text: str | None, action: str) -> Progress:
     return Progress(
         action,
         since=datetime.fromisoformat(since) if since else None,
-        place=bulk.Place(tuple(place[0]), place[1]) if place else None,
+        place=bulk_actions.Place(tuple(place[0]), place[1]) if place else None,
         found=kept["found"],
         changed=kept["changed"],
     )
 
 
 def carry_out(
-    progress: Progress, call: bulk.Call, criteria: Criteria, alias: str, note: Callable[[Progress], None]
+    progress: Progress, call: bulk_actions.Call, criteria: Criteria, alias: str, note: Callable[[Progress], None]
 ) -> Progress:
     """Do the next steps, and tell how far they led. Each is a transaction, together with the note about it.
 
@@ -90,19 +90,19 @@ def carry_out(
     has_steps = not connections[alias].in_atomic_block
     try:
         with databases.writing(alias) as (cursor, schema):
-            parts = bulk.parts(cursor, criteria, schema=schema)
+            parts = bulk_actions.parts(cursor, criteria, schema=schema)
             if progress.since is None and has_steps:
-                progress = replace(progress, since=bulk.beginning(cursor))
+                progress = replace(progress, since=bulk_actions.beginning(cursor))
         while not progress.is_over and monotonic() < deadline:
             with databases.writing(alias) as (cursor, schema):
-                step = bulk.step(
+                step = bulk_actions.step(
                     cursor,
                     call,
                     parts,
                     progress.place,
                     schema=schema,
                     since=progress.since,
-                    size=bulk.STEP if has_steps else None,
+                    size=bulk_actions.STEP if has_steps else None,
                 )
                 ahead = progress.after(step)
                 note(ahead)

@@ -20,7 +20,7 @@ from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedule import collect
-from django_graphile_worker.sql import crontabs, pausing
+from django_graphile_worker.sql import crontabs, paused_crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
 
 DEFAULT_TIMES = 5
@@ -67,7 +67,7 @@ class Crontab(Verb):
             settings = settings.replace(crontab_file=options["crontab_file"])
         items = collect(settings, with_tasks=place.installation == conf.DEFAULT)
         with desk.reading() as (cursor, schema, now):
-            known = pausing.known_items(cursor, schema=schema)
+            known = paused_crontabs.known_items(cursor, schema=schema)
         strangers = [known[name] for name in sorted(set(known) - {item.name for item in items})]
         if desk.is_json:
             desk.dump(_as_dict(items, known, strangers, now, options["next"]))
@@ -91,7 +91,7 @@ class Crontab(Verb):
 
 
 def _change(desk: Desk, paused: str | None, resumed: str | None) -> None:
-    name, change = (paused, pausing.pause) if paused is not None else (resumed or "", pausing.resume)
+    name, change = (paused, paused_crontabs.pause) if paused is not None else (resumed or "", paused_crontabs.resume)
     with open_queue(**desk.place) as queue:
         was_changed = change(queue.cursor, name, schema=queue.schema)
         known = crontabs.known_crontabs(queue.cursor, schema=queue.schema)

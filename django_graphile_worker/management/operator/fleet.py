@@ -15,7 +15,7 @@ from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection import queue_depths
-from django_graphile_worker.sql.inspection.holders import Holder, holders
+from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.queue_depths import QueueDepth
 
 DEFAULT_LIMIT = 50

@@ -18,9 +18,9 @@ from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.watch import watch_the_silent
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql import rescue
-from django_graphile_worker.sql.exhaustion import Exhausted
-from django_graphile_worker.sql.inspection.holders import Holder, holders
+from django_graphile_worker.sql import recovery
+from django_graphile_worker.sql.exhausted_jobs import Exhausted
+from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 
 # More than a fleet can hold; in one go, because a worker is buried with the first of its jobs.
 MOST_RECOVERED = 1_000_000
@@ -122,7 +122,7 @@ class Sweep(Verb):
             return
         self._tell(desk, swept, "Would free" if options["dry_run"] else "Freed")
 
-    def _watch(self, desk: Desk) -> list[rescue.LateWorker]:
+    def _watch(self, desk: Desk) -> list[recovery.LateWorker]:
         def tell(silent: int, seconds: float) -> None:
             desk.note(f"Watching {counted(silent, 'silent worker')} for {seconds:g} s, in case of a beat after all ...")
 
@@ -142,7 +142,7 @@ class Sweep(Verb):
 def sweep(
     using: str | None,
     installation: str | None = None,
-    dead: Sequence[rescue.LateWorker] | None = None,
+    dead: Sequence[recovery.LateWorker] | None = None,
     *,
     is_rehearsal: bool = False,
 ) -> Swept:
@@ -154,14 +154,14 @@ def sweep(
     settings = place.settings
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_blindness()
-        recovered = rescue.recover(
+        recovered = recovery.recover(
             queue.cursor, dead, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
-        unlocked = rescue.release_stale_locks(queue.cursor, schema=queue.schema)
+        unlocked = recovery.release_stale_locks(queue.cursor, schema=queue.schema)
         dead_worker_ids, job_ids, queue_ids = recovered[:3]
         freed = len(job_ids) + len(queue_ids) + unlocked.jobs + unlocked.queues
         if freed and settings.notify:
-            rescue.wake_workers(queue.cursor, freed, schema=queue.schema)
+            recovery.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
     swept = Swept(dead_worker_ids, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)

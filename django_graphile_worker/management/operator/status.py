@@ -14,9 +14,9 @@ from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.holders import Holder, holders
+from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.unserved import UnservedTask, unserved_tasks
-from django_graphile_worker.sql.installer import foreign_functions
+from django_graphile_worker.sql.install.installer import foreign_functions
 from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import MINUTE, Row

@@ -16,7 +16,7 @@ from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import overview
-from django_graphile_worker.sql.inspection.holders import Holder, holders
+from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog
 from django_graphile_worker.sql.statistics import TEN_MINUTES, Row
 

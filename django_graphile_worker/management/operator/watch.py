@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from django_graphile_worker.api.queue import open_place
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql import rescue
+from django_graphile_worker.sql import recovery
 from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, Judge
 
 LOOK_INTERVAL = 1.0
@@ -29,7 +29,7 @@ def watch_the_silent(
     *,
     timeout: float,
     on_begin: Callable[[int, float], None],
-) -> list[rescue.LateWorker]:
+) -> list[recovery.LateWorker]:
     """Look on until each silent worker has beaten again or is dead; return the dead.
 
     ``on_begin`` is told how many are silent, and for how many seconds they are watched, if there are any.
@@ -48,9 +48,9 @@ def watch_the_silent(
         pause(min(judge.until_next, LOOK_INTERVAL))
 
 
-def _late_workers(using: str | None, installation: str | None, timeout: float) -> list[rescue.LateWorker]:
+def _late_workers(using: str | None, installation: str | None, timeout: float) -> list[recovery.LateWorker]:
     place = place_of(using, installation)
     heartbeat = place.settings.heartbeat_interval
     with open_place(place) as queue:
         queue.refuse_blindness()
-        return rescue.look_at_fleet(queue.cursor, schema=queue.schema, timeout=timeout, heartbeat=heartbeat).late
+        return recovery.look_at_fleet(queue.cursor, schema=queue.schema, timeout=timeout, heartbeat=heartbeat).late

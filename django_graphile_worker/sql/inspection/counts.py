@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import NOT_TRIED, STATES, Criteria, State
-from django_graphile_worker.sql.inspection.walks import Walk, walk, walk_by_priority
-from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.inspection.index_walks import Walk, walk, walk_by_priority
 from django_graphile_worker.sql.schema import statement
 
 # "5,000+" tells as much as the exact number.

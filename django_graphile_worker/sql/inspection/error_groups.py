@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State, Subquery
-from django_graphile_worker.sql.inspection.walks import order_of
-from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.inspection.index_walks import order_of
 from django_graphile_worker.sql.schema import statement
 
 MOST_GROUPS = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django_graphile_worker.attempts import attempts_made
+from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection.criteria import State, state_of
-from django_graphile_worker.sql.reading import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 
 # A larger payload is shown in part, and not taken apart.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.inspection.walks import MOST_LEVELS, MOST_TASKS, PARTS
+from django_graphile_worker.sql.inspection.index_walks import MOST_LEVELS, MOST_TASKS, PARTS
 from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django_graphile_worker.attempts import attempts_made
+from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection.criteria import (
     NOT_TRIED,
     STATES,
@@ -18,8 +19,7 @@ from django_graphile_worker.sql.inspection.criteria import (
     where_looked_at,
     where_named,
 )
-from django_graphile_worker.sql.inspection.walks import TYPES, Order, order_of, walk
-from django_graphile_worker.sql.reading import within_python_years as readable
+from django_graphile_worker.sql.inspection.index_walks import TYPES, Order, order_of, walk
 from django_graphile_worker.sql.schema import statement
 
 # How many jobs a page looks at when each has to be looked at: of one range of an index, or of many at once.

@@ -20,11 +20,11 @@ from django_graphile_worker.conf import Settings
 from django_graphile_worker.exceptions import ConfigurationError, SchemaError
 from django_graphile_worker.flags import checked_flags
 from django_graphile_worker.registry import Task
-from django_graphile_worker.sql import claims, releases, visibility
+from django_graphile_worker.sql import claims, releases, row_security
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
-from django_graphile_worker.sql.glance import NOTHING, Glance
+from django_graphile_worker.sql.fast_claim import NOTHING, Glance
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.blocked_jobs import Walking
@@ -247,8 +247,8 @@ class Claimer:
         alias, schema = self._database.alias, self._settings.schema
         try:
             with self._database.cursor() as cursor:
-                are_installed, are_secured = visibility.worker_tables(cursor, schema=schema)
-                role, hidden = visibility.hidden_tables(cursor, schema=schema) if are_secured else ("", ())
+                are_installed, are_secured = row_security.worker_tables(cursor, schema=schema)
+                role, hidden = row_security.hidden_tables(cursor, schema=schema) if are_secured else ("", ())
         except psycopg.errors.InsufficientPrivilege as error:
             raise translated(error, alias=alias, schema=schema) or error from error
         if not are_installed:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from django_graphile_worker.sql.claims import Claimed
-from django_graphile_worker.sql.glance import NOTHING, PLANNER, Glance, glance_statement, take_few
+from django_graphile_worker.sql.fast_claim import NOTHING, PLANNER, Glance, glance_statement, take_few
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.prepared import DirectStatement
 

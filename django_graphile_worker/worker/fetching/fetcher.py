@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.glance import NOTHING, Glance
+from django_graphile_worker.sql.fast_claim import NOTHING, Glance
 from django_graphile_worker.worker.fetching.prefetch import Pace
 from django_graphile_worker.worker.pool import Slots
 from django_graphile_worker.worker.service import Service, Trouble

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql import tasks, visibility
+from django_graphile_worker.sql import row_security, tasks
 from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.fast_path import Glancer
@@ -83,7 +83,7 @@ def _rehearse(database: Database) -> None:
     """A session's first statements take the server ten times as long as the next: it plans, and reads the catalog."""
     # No task, no job: these change nothing, and take nothing.
     with database.cursor() as cursor:
-        visibility.worker_tables(cursor, schema=database.schema)
+        row_security.worker_tables(cursor, schema=database.schema)
         tasks.register_tasks(cursor, (), schema=database.schema)
     Glancer(database, schema=database.schema)(1, holder="", task_ids=b"{}", forbidden_flags=(), now=None)
     # Last, as a role may have no right to it: then the others are done.

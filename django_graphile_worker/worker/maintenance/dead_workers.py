@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.rescue import LateWorker
+    from django_graphile_worker.sql.recovery import LateWorker
 
 BEATS_WATCHED = 2
 

@@ -16,7 +16,7 @@ from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql import rescue
+    from django_graphile_worker.sql import recovery
 
 # Four looks per timeout: a dead worker's jobs are free within timeout and a quarter.
 LOOKS_PER_TIMEOUT = 4
@@ -44,8 +44,8 @@ class Recovery(Service):
         timeout: float,
         heartbeat_interval: float,
         in_contact_since: Callable[[], float],
-        on_recovered: Callable[[rescue.Recovered], None],
-        on_stale: Callable[[rescue.Unlocked], None],
+        on_recovered: Callable[[recovery.Recovered], None],
+        on_stale: Callable[[recovery.Unlocked], None],
         on_indexes_missed: Callable[[Sequence[str], Sequence[str]], None] | None = None,
         worker_id: Callable[[], str] = str,
         spared_job_ids: Callable[[], Sequence[int]] = tuple,
@@ -114,7 +114,7 @@ class Recovery(Service):
             seconds *= fleet_size / BUSY_FLEET * random.uniform(0.5, 1.5)
         return min(jittered(seconds), RENEWAL_INTERVAL, max(self._judge.until_next, SHORTEST_PAUSE))
 
-    def _dead(self, fleet: rescue.Fleet) -> list[rescue.LateWorker]:
+    def _dead(self, fleet: recovery.Fleet) -> list[recovery.LateWorker]:
         if self.judges_at_once:
             return [
                 worker
@@ -123,12 +123,12 @@ class Recovery(Service):
             ]
         return self._judge.look(fleet.late, in_contact_since=self._in_contact_since())
 
-    def _look_at_fleet(self) -> rescue.Fleet:
+    def _look_at_fleet(self) -> recovery.Fleet:
         # Here, as below: the first look may wait for its statements, the first job need not.
-        from django_graphile_worker.sql import rescue
+        from django_graphile_worker.sql import recovery
 
         with self._database.cursor() as cursor:
-            fleet = rescue.look_at_fleet(
+            fleet = recovery.look_at_fleet(
                 cursor,
                 schema=self._database.schema,
                 timeout=self._timeout,
@@ -139,16 +139,16 @@ class Recovery(Service):
         self._go_on_at = fleet.reached
         return fleet
 
-    def _recover(self, dead: Sequence[rescue.LateWorker], unregistered: Sequence[str]) -> rescue.Recovered:
-        from django_graphile_worker.sql import rescue
+    def _recover(self, dead: Sequence[recovery.LateWorker], unregistered: Sequence[str]) -> recovery.Recovered:
+        from django_graphile_worker.sql import recovery
 
         if not dead and not unregistered:
-            return rescue.Recovered((), (), (), is_partial=False)
+            return recovery.Recovered((), (), (), is_partial=False)
         schema = self._database.schema
         with self._database.cursor() as cursor:
-            buried = rescue.bury(cursor, dead, schema=schema)
+            buried = recovery.bury(cursor, dead, schema=schema)
             worker_ids = list(dict.fromkeys([*buried, *unregistered]))
-            recovered = rescue.free(cursor, worker_ids, schema=schema, now=self._now())
+            recovered = recovery.free(cursor, worker_ids, schema=schema, now=self._now())
         if recovered.dead_worker_ids:
             self._on_recovered(recovered)
         if self._notify and (recovered.job_ids or recovered.queue_ids):
@@ -156,11 +156,11 @@ class Recovery(Service):
         return recovered
 
     def _wake_workers(self, count: int) -> None:
-        from django_graphile_worker.sql import rescue
+        from django_graphile_worker.sql import recovery
 
         # Where the server's queue of notifications is full, they find the jobs when they poll.
         with contextlib.suppress(ProgramLimitExceeded), self._database.cursor() as cursor:
-            rescue.wake_workers(cursor, max(count, 1), schema=self._database.schema)
+            recovery.wake_workers(cursor, max(count, 1), schema=self._database.schema)
 
     def _renew_long_claims(self) -> None:
         if self._clock() - self._renewed_at < RENEWAL_INTERVAL:
@@ -172,11 +172,11 @@ class Recovery(Service):
         self._renewed_at = self._clock()
 
     def _tidy_up(self) -> None:
-        from django_graphile_worker.sql import rescue, statistics
+        from django_graphile_worker.sql import recovery, statistics
 
         with self._database.cursor() as cursor:
-            unlocked = rescue.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
-            rescue.forget_ended(cursor, schema=self._database.schema)
+            unlocked = recovery.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
+            recovery.forget_ended(cursor, schema=self._database.schema)
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
         if unlocked.jobs or unlocked.queues:
             self._on_stale(unlocked)
@@ -186,7 +186,7 @@ class Recovery(Service):
         if self._on_indexes_missed is None:
             return
         # Here, as it is done once, and nothing that the first job has to wait for.
-        from django_graphile_worker.sql.indexes import lacking_indexes
+        from django_graphile_worker.sql.install.indexes import lacking_indexes
 
         with self._database.cursor() as cursor:
             lack = lacking_indexes(cursor, schema=self._database.schema)

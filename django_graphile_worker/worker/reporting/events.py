@@ -14,8 +14,8 @@ from django_graphile_worker.worker.reporting.outage import Outage
 from django_graphile_worker.worker.reporting.signal_sender import Announcer
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.exhaustion import Exhausted
-    from django_graphile_worker.sql.rescue import Recovered, Unlocked
+    from django_graphile_worker.sql.exhausted_jobs import Exhausted
+    from django_graphile_worker.sql.recovery import Recovered, Unlocked
 
 
 class News:

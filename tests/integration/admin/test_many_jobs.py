@@ -13,7 +13,7 @@ from django.test import Client
 
 from django_graphile_worker.admin.jobs import progress
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import bulk
+from django_graphile_worker.sql import bulk_actions
 from tests.factories import make_failed_job, make_job, minutes_ago
 from tests.integration.admin import pages
 from tests.integration.admin.pages import messages, text
@@ -26,7 +26,7 @@ SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "STEP", 7)
+    monkeypatch.setattr(bulk_actions, "STEP", 7)
 
 
 @pytest.fixture
@@ -114,10 +114,10 @@ class TestAllThatMatch:
     def test_include_tasks_that_a_page_would_leave_out(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from django_graphile_worker.sql.inspection import walks
+        from django_graphile_worker.sql.inspection import index_walks
 
-        monkeypatch.setitem(walks.LIMITS, "most_tasks", 1)
-        monkeypatch.setitem(walks.LIMITS, "most_levels", 1)
+        monkeypatch.setitem(index_walks.LIMITS, "most_tasks", 1)
+        monkeypatch.setitem(index_walks.LIMITS, "most_levels", 1)
         make_many()
         assert messages(act_on_all(admin_page, "complete", state="ready", confirmed="1")) == ["Completed: 36 jobs."]
 

@@ -14,7 +14,7 @@ from django.test import Client
 from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.moments import NOTHING
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import pausing, statistics
+from django_graphile_worker.sql import paused_crontabs, statistics
 from django_graphile_worker.sql.inspection import error_groups
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.factories import TOO_DEEP, make_failed_job, make_job, make_queue, make_task, minutes_ago
@@ -468,7 +468,7 @@ class TestRecurring:
             worker_schema,
         )
         with connection.cursor() as cursor:
-            pausing.pause(cursor, "nightly", schema=worker_schema)
+            paused_crontabs.pause(cursor, "nightly", schema=worker_schema)
         items = {item["name"]: item for item in admin_page.get(pages.RECURRING).context["items"]}
         item = items["nightly"]
         assert (item["is_paused"], item["next_runs"]) == (True, [])

@@ -15,7 +15,7 @@ from django.test import Client
 
 from django_graphile_worker.admin import chips
 from django_graphile_worker.admin.jobs import listing
-from django_graphile_worker.sql.inspection import criteria, guard, search, walks
+from django_graphile_worker.sql.inspection import criteria, index_walks, limits, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.integration.admin import pages
@@ -374,14 +374,14 @@ class TestALongTable:
 
     def test_lists_read_no_payload(self) -> None:
         ready = Criteria(state=State.READY)
-        order = walks.ORDERS[State.READY]
+        order = index_walks.ORDERS[State.READY]
         text, parameters = search._statement(ready, search.looked_at_by(ready), order, most=51, wanted=51, after=None)
         assert "payload" not in text + search.ROWS
         assert parameters["most"] == 51
 
     def test_an_adder_and_a_claimer_do_not_wait_for_a_page(self) -> None:
         assert not re.search("for (no key )?(update|share)", search.ROWS + "".join(criteria.CONDITIONS.values()))
-        assert guard.SETTINGS["enable_seqscan"] == "off"
+        assert limits.SETTINGS["enable_seqscan"] == "off"
 
 
 # The overview counts up to five thousand in each state; the others up to a thousand in each of five.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import claims, glance
+from django_graphile_worker.sql import claims, fast_claim
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claimed
 from tests.conftest import RawConnection
@@ -216,9 +216,9 @@ def test_child_table__is_not_claimed_from(claim: Claim, raw_connection: Connect,
         connection.execute(f'drop table "{worker_schema}".archive'.encode())
 
 
-def take_few(connection: RawConnection, schema: str) -> glance.Glance:
+def take_few(connection: RawConnection, schema: str) -> fast_claim.Glance:
     def execute(parameters: Any) -> Any:
-        return connection.pgconn.exec_params(glance.glance_statement(schema).encode(), parameters)
+        return connection.pgconn.exec_params(fast_claim.glance_statement(schema).encode(), parameters)
 
     task_ids = int_array([make_task("task")]).encode()
-    return glance.take_few(execute, holder="w/1", task_ids=task_ids, max_jobs=10)
+    return fast_claim.take_few(execute, holder="w/1", task_ids=task_ids, max_jobs=10)

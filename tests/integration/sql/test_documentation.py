@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from django_graphile_worker.sql import installation
+from django_graphile_worker.sql.install import catalog
 from tests.docs.pages import headings, page
 from tests.worker_sql import WorkerSql
 
 REFERENCE = page("reference/sql.md")
-DDL = Path(installation.__file__).parent / "ddl"
+DDL = Path(catalog.__file__).parent / "ddl"
 
 
 def test_every_function_has_its_section(worker: WorkerSql) -> None:
-    assert sorted(headings(REFERENCE)) == sorted(installation.FUNCTIONS)
+    assert sorted(headings(REFERENCE)) == sorted(catalog.FUNCTIONS)
 
 
 def test_signatures_are_those_of_the_catalog(worker: WorkerSql) -> None:
@@ -27,7 +27,7 @@ def test_signatures_are_those_of_the_catalog(worker: WorkerSql) -> None:
         "select proname, pg_get_function_arguments(oid) as arguments from pg_proc"
         " where pronamespace = %s::regnamespace and proname = any(%s)",
         f'"{worker.schema}"',
-        list(installation.FUNCTIONS),
+        list(catalog.FUNCTIONS),
     )
     assert documented == {row["proname"]: as_documented(row["arguments"], worker.schema) for row in rows}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import claims, glance
+from django_graphile_worker.sql import claims, fast_claim
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claim
 from tests.conftest import RawConnection
@@ -19,28 +19,28 @@ Look = Callable[..., list[Claim]]
 
 
 @pytest.fixture
-def glance_at(worker_schema: str) -> Callable[..., glance.Glance]:
-    def glance_at(*tasks: str, **options: Any) -> glance.Glance:
+def glance_at(worker_schema: str) -> Callable[..., fast_claim.Glance]:
+    def glance_at(*tasks: str, **options: Any) -> fast_claim.Glance:
         task_ids = int_array(make_task(task) for task in tasks or ("task",)).encode()
         parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 10} | options
-        return glance.take_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
+        return fast_claim.take_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
 
     return glance_at
 
 
 @pytest.fixture
-def look(glance_at: Callable[..., glance.Glance]) -> Look:
+def look(glance_at: Callable[..., fast_claim.Glance]) -> Look:
     return lambda *tasks, **options: glance_at(*tasks, **options).claims
 
 
-def straight_to_the_server(schema: str) -> glance.Execute:
+def straight_to_the_server(schema: str) -> fast_claim.Execute:
     """In the test's own transaction, and planned as in a worker's session."""
 
     def execute(parameters: Any) -> Any:
         with connection.cursor() as cursor:
-            for name, value in glance.PLANNER.items():
+            for name, value in fast_claim.PLANNER.items():
                 cursor.execute("select set_config(%s, %s, true)", [name, value])
-        result = connection.connection.pgconn.exec_params(glance.glance_statement(schema).encode(), parameters)
+        result = connection.connection.pgconn.exec_params(fast_claim.glance_statement(schema).encode(), parameters)
         assert result.error_message == b""
         return result
 
@@ -104,7 +104,7 @@ class TestGlance:
         allowed = make_job(flags={"other": True})
         assert ids(look(forbidden_flags=[flag, "unused"])) == [allowed]
 
-    def test_tells_when_the_next_job_falls_due(self, glance_at: Callable[..., glance.Glance]) -> None:
+    def test_tells_when_the_next_job_falls_due(self, glance_at: Callable[..., fast_claim.Glance]) -> None:
         make_job()
         make_job("unknown", run_at=minutes_ago(-1))
         make_job(run_at=minutes_ago(-30), queue_name="q")
@@ -112,7 +112,7 @@ class TestGlance:
         assert seconds is not None
         assert 29 * 60 < seconds <= 30 * 60
 
-    def test_nothing_scheduled_is_told_as_such(self, glance_at: Callable[..., glance.Glance]) -> None:
+    def test_nothing_scheduled_is_told_as_such(self, glance_at: Callable[..., fast_claim.Glance]) -> None:
         make_job()
         assert glance_at().seconds_until_next is None
 
@@ -172,9 +172,9 @@ class TestBesideOthers:
             f"insert into {table} (task_id, priority, run_at)"
             f" select {task_id}, n % 9, now() + interval '1 day' from generate_series(1, 5000) as n"
         )
-        for name, value in glance.PLANNER.items():
+        for name, value in fast_claim.PLANNER.items():
             session.execute("select set_config(%s, %s, false)", [name, value])
-        session.execute(f"prepare look as {glance.glance_statement(worker_schema)}")
+        session.execute(f"prepare look as {fast_claim.glance_statement(worker_schema)}")
         explain = f"explain (analyze, buffers, format json) execute look ('w', '{{{task_id}}}', 10, null, null)"
         row = session.execute(explain).fetchone()
         assert row is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import claims, rescue, workers
+from django_graphile_worker.sql import claims, recovery, workers
 from django_graphile_worker.sql.claims import Claimed
 from tests.factories import cancel_claimed, make_job, make_task, minutes_ago
 
@@ -47,8 +47,8 @@ def dead(cursor: Any, worker_schema: str) -> str:
     return WORKER_ID
 
 
-def recover(cursor: Any, schema: str) -> rescue.Recovered:
-    return rescue.recover(cursor, schema=schema, timeout=60.0)
+def recover(cursor: Any, schema: str) -> recovery.Recovered:
+    return recovery.recover(cursor, schema=schema, timeout=60.0)
 
 
 def test_frees_jobs_and_queues_of_a_silent_worker(
@@ -70,7 +70,7 @@ def test_leaves_a_beating_worker_alone(claim: Callable[..., Claimed], cursor: An
     workers.register_worker(cursor, WORKER_ID, {}, schema=worker_schema)
     make_job()
     claim()
-    assert recover(cursor, worker_schema) == rescue.Recovered((), (), (), is_partial=False)
+    assert recover(cursor, worker_schema) == recovery.Recovered((), (), (), is_partial=False)
 
 
 def test_finds_a_claim_that_arrived_after_the_funeral(
@@ -86,7 +86,7 @@ def test_judges_strangers_by_four_hours(cursor: Any, worker_schema: str) -> None
     young = make_job(locked_by="pool-1", locked_at=minutes_ago(239), attempts=1)
     old = make_job(locked_by="pool-1", locked_at=minutes_ago(241), attempts=1)
     assert recover(cursor, worker_schema).job_ids == ()
-    assert rescue.release_stale_locks(cursor, schema=worker_schema) == (1, 0, ())
+    assert recovery.release_stale_locks(cursor, schema=worker_schema) == (1, 0, ())
     stored = row(cursor, old, worker_schema)
     kept = row(cursor, young, worker_schema)
     assert stored is not None
@@ -99,7 +99,7 @@ def test_judges_strangers_by_four_hours(cursor: Any, worker_schema: str) -> None
 def test_tells_the_jobs_of_strangers_that_have_no_attempt_left(cursor: Any, worker_schema: str) -> None:
     held: dict[str, Any] = {"locked_by": "pool-1", "locked_at": minutes_ago(300), "attempts": 2}
     more, last = make_job(max_attempts=3, **held), make_job("doomed", max_attempts=2, **held)
-    jobs, queues, ((job, seconds),) = rescue.release_stale_locks(cursor, schema=worker_schema)
+    jobs, queues, ((job, seconds),) = recovery.release_stale_locks(cursor, schema=worker_schema)
     assert (jobs, queues) == (2, 0)
     assert (job.id, job.task_identifier, job.locked_by) == (last, "doomed", "pool-1")
     assert 5 * 3600 <= seconds < 5 * 3600 + 60
@@ -184,7 +184,7 @@ def test_a_cancelled_job_of_a_stranger_runs_again_only_if_its_payload_is_nowhere
     held: dict[str, Any] = {"locked_by": "pool-1", "locked_at": minutes_ago(300), "attempts": 1}
     job_id = make_job(key="k", payload=payload, max_attempts=1, **held)
     cancel_claimed(job_id, kind)
-    assert rescue.release_stale_locks(cursor, schema=worker_schema) == (1, 0, ())
+    assert recovery.release_stale_locks(cursor, schema=worker_schema) == (1, 0, ())
     stored = row(cursor, job_id, worker_schema)
     assert (stored is not None) == is_kept
     if stored is not None:
@@ -196,7 +196,7 @@ def test_a_marker_that_is_older_than_a_stranger_s_lock_has_no_effect(cursor: Any
     job_id = make_job(locked_by="pool-1", locked_at=minutes_ago(300), attempts=1)
     cancel_claimed(job_id, "removed")
     cursor.execute(f"""update "{worker_schema}"._private_cancellations set cancelled_at = now() - interval '6 hours'""")
-    rescue.release_stale_locks(cursor, schema=worker_schema)
+    recovery.release_stale_locks(cursor, schema=worker_schema)
     assert row(cursor, job_id, worker_schema) is not None
 
 
@@ -239,11 +239,11 @@ def test_a_queue_is_released_only_with_the_last_of_its_jobs(
     claim()
     freed: list[int] = []
     for _ in range(3):
-        recovered = rescue.free(cursor, [dead], schema=worker_schema, limit=1)
+        recovered = recovery.free(cursor, [dead], schema=worker_schema, limit=1)
         freed += recovered.job_ids
         assert (recovered.queue_ids, recovered.is_partial) == ((), True)
         assert claim(holder=OTHER).claims == []
-    recovered = rescue.free(cursor, [dead], schema=worker_schema, limit=2)
+    recovered = recovery.free(cursor, [dead], schema=worker_schema, limit=2)
     assert len(recovered.queue_ids) == 1
     assert {*freed, *recovered.job_ids} == set(job_ids)
     assert [each.id for each in claim(holder=OTHER).claims] == [job_ids[3], *job_ids[:3]]
@@ -264,10 +264,10 @@ def test_a_worker_is_judged_by_what_it_promised(cursor: Any, worker_schema: str)
 def test_a_worker_that_has_beaten_since_it_was_found_silent_is_left_alone(
     dead: str, cursor: Any, worker_schema: str
 ) -> None:
-    late = rescue.look_at_fleet(cursor, schema=worker_schema, timeout=60.0).late
+    late = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0).late
     assert [worker.id for worker in late] == [dead]
     workers.beat(cursor, dead, {}, schema=worker_schema)
-    assert rescue.bury(cursor, late, schema=worker_schema) == []
+    assert recovery.bury(cursor, late, schema=worker_schema) == []
 
 
 def test_a_look_reads_some_locks_and_the_next_goes_on_behind_them(cursor: Any, worker_schema: str) -> None:
@@ -280,10 +280,10 @@ def test_a_look_reads_some_locks_and_the_next_goes_on_behind_them(cursor: Any, w
     )
     orphan = make_job(locked_by="django-worker-orphan/1", locked_at=minutes_ago(2))
     looks = 0
-    fleet = rescue.look_at_fleet(cursor, schema=worker_schema, timeout=60.0)
+    fleet = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0)
     while not fleet.orphans:
         assert fleet.reached is not None
-        fleet = rescue.look_at_fleet(cursor, schema=worker_schema, timeout=60.0, go_on_at=fleet.reached)
+        fleet = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0, go_on_at=fleet.reached)
         looks += 1
     assert (looks, fleet.orphans, fleet.reached) == (2, ["django-worker-orphan"], None)
     assert recover(cursor, worker_schema).job_ids == (orphan,)
@@ -298,7 +298,7 @@ def test_markers_and_deaths_of_what_has_ended_are_forgotten(
         cancel_claimed(job_id, "removed")
         cursor.execute(f'insert into "{worker_schema}"._private_job_recoveries (job_id) values (%s)', [job_id])
     cursor.execute(f'delete from "{worker_schema}"._private_jobs where id = %s', [ended])
-    rescue.forget_ended(cursor, schema=worker_schema)
+    recovery.forget_ended(cursor, schema=worker_schema)
     for table in ("_private_cancellations", "_private_job_recoveries"):
         cursor.execute(f'select job_id from "{worker_schema}".{table}')
         assert cursor.fetchall() == [(running,)]

@@ -16,7 +16,8 @@ from django.db import connection, transaction
 
 from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, models
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql import grants, installation, visibility
+from django_graphile_worker.sql import grants, row_security
+from django_graphile_worker.sql.install import catalog
 from tests.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -305,7 +306,7 @@ class TestAWorkerRole:
 
         assert owner.jobs() == []
         with as_role.connection.cursor() as cursor:
-            installation.check_usable(cursor, schema=owner.schema)
+            catalog.check_usable(cursor, schema=owner.schema)
 
 
 class TestAViewer:
@@ -315,7 +316,7 @@ class TestAViewer:
 
         assert as_role.jobs() == owner.jobs() == [job]
         with as_role.connection.cursor() as cursor:
-            installation.check_usable(cursor, schema=owner.schema)
+            catalog.check_usable(cursor, schema=owner.schema)
         assert denied(as_role, "select {schema}.add_job('task')")
         assert denied(as_role, "select {schema}.remove_job('key')")
         assert denied(as_role, "select {schema}.complete_jobs(%s)", [job["id"]])
@@ -359,12 +360,12 @@ class TestARoleThatRowLevelSecurityBlinds:
         assert as_role.jobs() == []
 
         with as_role.connection.cursor() as cursor:
-            assert visibility.hidden_tables(cursor, schema=owner.schema) == (
+            assert row_security.hidden_tables(cursor, schema=owner.schema) == (
                 role,
                 ("_private_job_queues", "_private_jobs", "_private_tasks"),
             )
             with pytest.raises(SchemaError, match=f"got '{role}': row-level security hides"):
-                installation.check_usable(cursor, schema=owner.schema)
+                catalog.check_usable(cursor, schema=owner.schema)
 
     def test_is_told_so__when_the_policies_are_for_others(
         self, owner: WorkerSql, role: str, as_role: WorkerSql
@@ -377,14 +378,14 @@ class TestARoleThatRowLevelSecurityBlinds:
                 owner.query(f"create policy writers on {{schema}}.{table} for insert to {role} with check (true)")
 
             with as_role.connection.cursor() as cursor:
-                assert len(visibility.hidden_tables(cursor, schema=owner.schema)[1]) == 3
+                assert len(row_security.hidden_tables(cursor, schema=owner.schema)[1]) == 3
                 owner.query(f"grant {other} to {role}")
-                assert visibility.hidden_tables(cursor, schema=owner.schema)[1] == ()
+                assert row_security.hidden_tables(cursor, schema=owner.schema)[1] == ()
         finally:
             owner.query(f"drop owned by {other}")
             owner.query(f"drop role {other}")
 
     def test_owners_see_everything(self, owner: WorkerSql) -> None:
         with owner.connection.cursor() as cursor:
-            assert visibility.hidden_tables(cursor, schema=owner.schema)[1] == ()
-            installation.check_usable(cursor, schema=owner.schema)
+            assert row_security.hidden_tables(cursor, schema=owner.schema)[1] == ()
+            catalog.check_usable(cursor, schema=owner.schema)

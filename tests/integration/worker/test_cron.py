@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql import crontabs, pausing
+from django_graphile_worker.sql import crontabs, paused_crontabs
 from tests.conftest import RawConnection
 from tests.integration.worker.cron_world import MINUTE, SECOND, CronWorld
 
@@ -398,13 +398,13 @@ def test_an_item_that_was_resumed_makes_up_nothing_of_its_pause(world: CronWorld
         world.now = NOON + minute * MINUTE + SECOND
         world.settle(running)
     with world.connection.cursor() as cursor:
-        assert pausing.pause(cursor, "filled", schema=world.schema)
+        assert paused_crontabs.pause(cursor, "filled", schema=world.schema)
         for minute in (3, 4, 90):
             world.now = NOON + minute * MINUTE + SECOND
             world.settle(running)
             world.settle(world.worker([item])[0])
         assert world.ticks("filled") == ["12:01", "12:02"]
-        assert pausing.resume(cursor, "filled", schema=world.schema)
+        assert paused_crontabs.resume(cursor, "filled", schema=world.schema)
         resumed = f'update "{world.schema}"._private_known_crontabs set known_since = %s'
         cursor.execute(resumed.encode(), [world.now + SECOND])
     for minute in (91, 92):

@@ -12,7 +12,7 @@ import pytest
 
 from django_graphile_worker import add_job, remove_job
 from django_graphile_worker.models import Job, JobQueue
-from django_graphile_worker.sql import rescue, workers
+from django_graphile_worker.sql import recovery, workers
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
 from django_graphile_worker.worker.work_units import stretches
@@ -345,5 +345,5 @@ def test_a_worker_with_a_short_timeout_does_not_judge_others_by_it(
     quick.recovery.judges_at_once = True
     quick.recovery.step()
     with connection.cursor() as cursor:
-        fleet = rescue.look_at_fleet(cursor, schema=worker_schema, timeout=6.0)
+        fleet = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=6.0)
     assert (fleet.size, fleet.late) == (2, [])

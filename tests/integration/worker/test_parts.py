@@ -18,8 +18,9 @@ from django.test import override_settings
 from django_graphile_worker import add_job, probe, signals
 from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError, WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
-from django_graphile_worker.sql import indexes, workers
+from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.claims import Claimed
+from django_graphile_worker.sql.install import indexes
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.watchdog import Watchdog
 from django_graphile_worker.worker.fetching import fetcher as fetching

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.glance import Glance
+from django_graphile_worker.sql.fast_claim import Glance
 from django_graphile_worker.worker.fetching import fast_path as glancing
 from django_graphile_worker.worker.fetching.fast_path import LONGEST_GLANCE, REST, Glancer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from django_graphile_worker.sql.rescue import LateWorker
+from django_graphile_worker.sql.recovery import LateWorker
 from django_graphile_worker.worker.maintenance.dead_workers import Judge
 
 TIMEOUT, BEAT = 60.0, 10.0

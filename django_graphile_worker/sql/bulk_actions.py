@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.walks import LIMITS, order_of
+from django_graphile_worker.sql.inspection.index_walks import LIMITS, order_of
 from django_graphile_worker.sql.jobs import Changes, moment
 from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement

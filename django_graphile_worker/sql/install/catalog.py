@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.qualification import qualified
+from django_graphile_worker.sql.row_security import hidden_tables
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.visibility import hidden_tables
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.jobs import Cursor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.exhaustion import Exhausted
+    from django_graphile_worker.sql.exhausted_jobs import Exhausted
 
 # What the original allows a worker that tells nothing of itself.
 STALE_LOCK_SECONDS = 4 * 3600
@@ -185,7 +185,7 @@ def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tu
     if not any(row[1] for row in rows):
         return ()
     # Here, as it is rare, and would be 2 ms of every start.
-    from django_graphile_worker.sql.exhaustion import Hold, exhausted_jobs
+    from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
 
     holds = {job_id: Hold(*hold) for job_id, is_exhausted, *hold in rows if is_exhausted}
     return exhausted_jobs(cursor, holds, schema=schema)

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Iterable
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql import installation, migration_locks
-from django_graphile_worker.sql.installation import Function, Ledger, Part, Run
+from django_graphile_worker.sql.install import catalog, locks
+from django_graphile_worker.sql.install.catalog import Function, Ledger, Part, Run
 from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.ledger import LEDGER, error_of
 from django_graphile_worker.sql.schema import ddl, quoted
@@ -27,45 +27,45 @@ _CREATE_FUNCTION = re.compile(r"^create function", re.MULTILINE)
 def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
     """Make everything; the schema itself may be there already, empty."""
     if is_schema_made:
-        installation.create_schema(run, schema=schema)
+        catalog.create_schema(run, schema=schema)
     for filename in (WORKER_SCHEMA, *FUNCTION_FILES, "installation.sql"):
         run(ddl(filename, schema), None)
-    installation.record_part(run, Part(WORKER_SCHEMA, is_schema_made=is_schema_made), schema=schema)
+    catalog.record_part(run, Part(WORKER_SCHEMA, is_schema_made=is_schema_made), schema=schema)
 
 
 def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
     """Put our functions over those found, keep the texts of the old ones, and touch nothing else."""
-    migration_locks.lock_ledger(cursor, schema=schema)
-    check_ledger(installation.ledger(cursor, schema=schema), schema)
-    missing = installation.RELATIONS - installation.relations(cursor, schema=schema)
+    locks.lock_ledger(cursor, schema=schema)
+    check_ledger(catalog.ledger(cursor, schema=schema), schema)
+    missing = catalog.RELATIONS - catalog.relations(cursor, schema=schema)
     if missing:
         raise SchemaError(
             f"Expected the schema {schema!r} to be as graphile-worker's migration {LEDGER} leaves it, got one without "
             f'{", ".join(sorted(missing))}. Repair it, or choose another name with GRAPHILE_WORKER["SCHEMA"].'
         )
-    found = installation.functions(cursor, schema=schema)
+    found = catalog.functions(cursor, schema=schema)
     for filename in (*FUNCTION_FILES, "installation.sql"):
         run(ddl(filename, schema), None)
     _check_overloads(cursor, schema)
     definitions = {function.name: function.definition for function in found}
     part = Part(WORKER_SCHEMA, is_adopted=True, found_functions=definitions)
-    installation.record_part(run, part, schema=schema)
+    catalog.record_part(run, part, schema=schema)
 
 
 def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
     """The public functions that somebody else has put there, in the place of ours or beside them."""
-    return [function for function in installation.functions(cursor, schema=schema) if not function.is_ours]
+    return [function for function in catalog.functions(cursor, schema=schema) if not function.is_ours]
 
 
 def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
     """The names of the public functions of ours that are not there."""
-    ours = {function.name for function in installation.functions(cursor, schema=schema) if function.is_ours}
-    return [name for name in installation.FUNCTIONS if name not in ours]
+    ours = {function.name for function in catalog.functions(cursor, schema=schema) if function.is_ours}
+    return [name for name in catalog.FUNCTIONS if name not in ours]
 
 
 def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
     """Put our public functions back. Fails with 42P13 where another's of the same arguments cannot be replaced."""
-    installed = [files for part, files in FUNCTION_SETS if installation.part(cursor, part, schema=schema) is not None]
+    installed = [files for part, files in FUNCTION_SETS if catalog.part(cursor, part, schema=schema) is not None]
     for filename in installed[-1] if installed else ():
         run(_CREATE_FUNCTION.sub("create or replace function", ddl(filename, schema)), None)
 
@@ -78,7 +78,7 @@ def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> N
 
 def give_back(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
     """Leave an adopted schema as it was found, except for what a newer graphile-worker has replaced since."""
-    for function in installation.functions(cursor, schema=schema):
+    for function in catalog.functions(cursor, schema=schema):
         if function.is_ours:
             run(part.found_functions[function.name], None)
     run(ddl("job_rules_drop.sql", schema), None)
@@ -89,7 +89,7 @@ def keep_foreign_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
     """Before ours replace them: keep their texts, so that giving the schema back puts them there again."""
     found = {function.name: function.definition for function in foreign_functions(cursor, schema=schema)}
     if found:
-        installation.add_found_functions(run, WORKER_SCHEMA, found, schema=schema)
+        catalog.add_found_functions(run, WORKER_SCHEMA, found, schema=schema)
 
 
 def drop(run: Run, *, schema: str) -> None:
@@ -119,7 +119,7 @@ def check_ledger(ledger: Ledger, schema: str) -> None:
 
 
 def _check_overloads(cursor: Cursor, schema: str) -> None:
-    names = [function.name for function in installation.functions(cursor, schema=schema)]
+    names = [function.name for function in catalog.functions(cursor, schema=schema)]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         raise SchemaError(

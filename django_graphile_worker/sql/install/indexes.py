@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from django_graphile_worker.sql.installation import Run
+from django_graphile_worker.sql.install.catalog import Run
 from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import ddl, quoted, statement
