@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import failures
-from django_graphile_worker.crontab.phrases import parse_phrase
+from django_graphile_worker.crontab.durations import parse_phrase
 from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import is_secret, redact_text
 from django_graphile_worker.sql.inspection.criteria import Criteria

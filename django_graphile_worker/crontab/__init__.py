@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from django_graphile_worker.crontab.describe import describe
+from django_graphile_worker.crontab.draft import Draft, parse_cron_items, parse_crontab
+from django_graphile_worker.crontab.errors import CrontabMistake
 from django_graphile_worker.crontab.items import CronItem
-from django_graphile_worker.crontab.mistakes import CrontabMistake
-from django_graphile_worker.crontab.parser import Draft, parse_cron_items, parse_crontab
 from django_graphile_worker.crontab.timetable import Timetable, occurrences, upcoming
-from django_graphile_worker.crontab.words import describe
 from django_graphile_worker.crontab.writer import format_item
 
 __all__ = [

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_graphile_worker.crontab.phrases import parse_phrase
+from django_graphile_worker.crontab.durations import parse_phrase
 from django_graphile_worker.crontab.zones import load_zone
 from django_graphile_worker.jobs import JobKeyMode
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
-from django_graphile_worker.crontab.mistakes import Notebook, Position
-from django_graphile_worker.crontab.phrases import EXPECTED_PHRASE, parse_phrase
+from django_graphile_worker.crontab.durations import EXPECTED_PHRASE, parse_phrase
+from django_graphile_worker.crontab.errors import Notebook, Position
 from django_graphile_worker.crontab.zones import load_zone
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from django_graphile_worker.crontab.errors import Notebook, Position, raise_for
 from django_graphile_worker.crontab.fields import DATE, FIELDS, WEEKDAY, read_field, write_field
-from django_graphile_worker.crontab.mistakes import Notebook, Position, raise_for
 
 SHORTHANDS = {
     "@hourly": "0 * * * *",

@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django_graphile_worker.crontab.durations import EXPECTED_PHRASE, LONGEST_PERIOD, parse_phrase
+from django_graphile_worker.crontab.errors import Notebook, Position
 from django_graphile_worker.crontab.items import CronItem
-from django_graphile_worker.crontab.mistakes import Notebook, Position
+from django_graphile_worker.crontab.json5_payload import plain_payload
 from django_graphile_worker.crontab.options import LONGEST_IDENTIFIER
 from django_graphile_worker.crontab.patterns import read_pattern
-from django_graphile_worker.crontab.payloads import plain_payload
-from django_graphile_worker.crontab.phrases import EXPECTED_PHRASE, LONGEST_PERIOD, parse_phrase
 from django_graphile_worker.crontab.zones import load_zone
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,

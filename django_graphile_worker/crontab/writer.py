@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from urllib.parse import quote
 
+from django_graphile_worker.crontab.durations import format_phrase
 from django_graphile_worker.crontab.items import CronItem
-from django_graphile_worker.crontab.phrases import format_phrase
 
 # What a query string may hold as it is, beyond letters, digits and '_.-~'.
 _PLAIN = "/:,"

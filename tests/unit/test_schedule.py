@@ -10,8 +10,8 @@ from django.test import override_settings
 from django_graphile_worker import conf, registry, schedule
 from django_graphile_worker.checks.tasks import check_crontab
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.crontab.mistakes import Notebook
-from django_graphile_worker.crontab.reader import PlacedItem, read_crontab
+from django_graphile_worker.crontab.errors import Notebook
+from django_graphile_worker.crontab.parser import PlacedItem, read_crontab
 from django_graphile_worker.exceptions import ConfigurationError, CrontabError
 
 
@@ -127,7 +127,7 @@ def test_a_crontab_is_read_once_however_often_it_is_asked_for(tmp_path: Path, mo
         reads.extend([text] if text else [])
         return read_crontab(text, notebook)
 
-    monkeypatch.setattr("django_graphile_worker.crontab.parser.read_crontab", counted)
+    monkeypatch.setattr("django_graphile_worker.crontab.draft.read_crontab", counted)
     mine = settings(CRONTAB_FILE=path)
     first = schedule.collect(mine)
     with override_settings(GRAPHILE_WORKER={"CRONTAB_FILE": str(path)}):

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_graphile_worker import conf
 from django_graphile_worker.api.queue import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
-from django_graphile_worker.crontab.phrases import format_phrase
+from django_graphile_worker.crontab.durations import format_phrase
 from django_graphile_worker.logs import shown
 from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk

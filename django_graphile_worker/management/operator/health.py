@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.crontab.phrases import format_phrase
+from django_graphile_worker.crontab.durations import format_phrase
 from django_graphile_worker.management.operator import tables, times, values
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.status import CAP, RECENT, Status, read_status

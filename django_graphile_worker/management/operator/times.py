@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from django_graphile_worker.crontab.phrases import EXPECTED_PHRASE, parse_phrase
+from django_graphile_worker.crontab.durations import EXPECTED_PHRASE, parse_phrase
 
 # The largest unit that fits is told, and nothing below it: "3 h ago", not "3 h 12 m 5 s ago".
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))

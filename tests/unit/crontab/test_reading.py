@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from django_graphile_worker.crontab import CronItem, CrontabMistake, parse_crontab
+from django_graphile_worker.crontab.errors import Notebook, Position
 from django_graphile_worker.crontab.fields import DATE, HOUR, MINUTE, MONTH, WEEKDAY, Field, read_field
-from django_graphile_worker.crontab.mistakes import Notebook, Position
 from django_graphile_worker.crontab.patterns import SHORTHANDS, parse_pattern
 from django_graphile_worker.exceptions import CrontabError, InvalidTypeError
 

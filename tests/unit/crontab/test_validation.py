@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from django_graphile_worker.crontab import CronItem, parse_cron_items
-from django_graphile_worker.crontab.parser import Draft
+from django_graphile_worker.crontab.draft import Draft
 from django_graphile_worker.exceptions import CrontabError
 from django_graphile_worker.jobs import JobKeyMode
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from django_graphile_worker.crontab import CronItem, describe
+from django_graphile_worker.crontab.describe import describe_pattern
 from django_graphile_worker.crontab.patterns import parse_pattern
-from django_graphile_worker.crontab.words import describe_pattern
 from tests.unit.crontab import strategies
 
 

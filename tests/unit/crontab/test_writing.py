@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import CronItem, format_item, parse_cron_items, parse_crontab
+from django_graphile_worker.crontab.durations import format_phrase, parse_phrase
 from django_graphile_worker.crontab.patterns import parse_pattern
-from django_graphile_worker.crontab.phrases import format_phrase, parse_phrase
 from django_graphile_worker.exceptions import CrontabError
 from tests.unit.crontab import strategies
 

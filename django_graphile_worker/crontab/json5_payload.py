@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from django_graphile_worker.crontab.errors import Notebook, Position
 from django_graphile_worker.crontab.json5 import Json5Error, loads
-from django_graphile_worker.crontab.mistakes import Notebook, Position
 
 
 def read_payload(text: str, notebook: Notebook, at: Position) -> dict[str, Any] | None:
