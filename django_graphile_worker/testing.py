@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.sql import cleanup, unused_names
 
 

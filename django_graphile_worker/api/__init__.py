@@ -7,8 +7,8 @@ has a twin for asynchronous code, whose name begins with an ``a``.
 
 from __future__ import annotations
 
-from django_graphile_worker.api.adding import aadd_job, aadd_jobs, add_job, add_jobs
-from django_graphile_worker.api.changing import (
+from django_graphile_worker.api.add import aadd_job, aadd_jobs, add_job, add_jobs
+from django_graphile_worker.api.change import (
     acomplete_jobs,
     aforce_unlock_workers,
     aget_job,
@@ -22,7 +22,7 @@ from django_graphile_worker.api.changing import (
     remove_job,
     reschedule_jobs,
 )
-from django_graphile_worker.api.cleaning import acleanup, cleanup
+from django_graphile_worker.api.clean import acleanup, cleanup
 from django_graphile_worker.sql.cleanup import CleanupResult
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from django.db import OperationalError, connections, transaction
 
-from django_graphile_worker.api.queue import Queue
+from django_graphile_worker.api.connection import Queue
 from django_graphile_worker.sql import unused_names
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits

@@ -12,7 +12,7 @@ from django.db import connection, connections
 from django.db.models.signals import post_migrate
 
 from django_graphile_worker import JobSpec, add_job, add_jobs, models, task
-from django_graphile_worker.api import adding
+from django_graphile_worker.api import add as adding
 from django_graphile_worker.apps import register_task_names
 from django_graphile_worker.registry import Registry, tasks
 from tests.rows import in_quotes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from django_graphile_worker import api, registry
-from django_graphile_worker.api.adding import told_names
-from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.api.add import told_names
+from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.jobs import Job, JobKeyMode
 from django_graphile_worker.management.operator import values
 from django_graphile_worker.management.operator.desk import Desk

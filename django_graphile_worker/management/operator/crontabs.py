@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import conf
-from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.crontab.durations import format_phrase
 from django_graphile_worker.logs import shown

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
 from django_graphile_worker import api, signals
-from django_graphile_worker.api.queue import open_place
+from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.logs import shown
 from django_graphile_worker.management.operator.desk import Desk
 from django_graphile_worker.management.operator.fleet import has_beaten_lately, worker_state

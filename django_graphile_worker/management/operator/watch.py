@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from django_graphile_worker.api.queue import open_place
+from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, Judge

@@ -9,8 +9,8 @@ from functools import partial
 from django.db import connections
 
 from django_graphile_worker import registry
-from django_graphile_worker.api.queue import Queue, open_queue
-from django_graphile_worker.api.twins import asynchronous
+from django_graphile_worker.api.async_variants import asynchronous
+from django_graphile_worker.api.connection import Queue, open_queue
 from django_graphile_worker.api.unused_names import IncompleteError, NamesDeletion
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.sql import cleanup as sql_cleanup

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_graphile_worker.api.queue import open_queue
+from django_graphile_worker.api.async_variants import asynchronous
+from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.times import aware
-from django_graphile_worker.api.twins import asynchronous
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,

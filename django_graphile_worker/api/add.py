@@ -11,9 +11,9 @@ from typing import Any, Literal, Never, overload
 from django.db import transaction
 
 from django_graphile_worker import registry
-from django_graphile_worker.api.queue import Queue, open_place
+from django_graphile_worker.api.async_variants import asynchronous
+from django_graphile_worker.api.connection import Queue, open_place
 from django_graphile_worker.api.times import aware
-from django_graphile_worker.api.twins import asynchronous
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
 from django_graphile_worker.payloads import encode
