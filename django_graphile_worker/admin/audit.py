@@ -10,7 +10,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
 from django.http import HttpRequest
 
-from django_graphile_worker.admin import moments
+from django_graphile_worker.admin import formatting
 from django_graphile_worker.redaction import redact_text
 
 # Up to so many objects get an entry each, which their history shows; more share one that names them.
@@ -40,7 +40,7 @@ class Entry:
             LogEntry.objects.bulk_create([LogEntry(**entry) for entry in entries])
             return
         named = ", ".join(map(str, ids)) + (", …" if number > len(ids) else "")
-        fields = _entry(*self._about, "", moments.jobs(number), f"{self._message} {named}", self._flag)
+        fields = _entry(*self._about, "", formatting.jobs(number), f"{self._message} {named}", self._flag)
         if self._summary is None:
             self._summary = LogEntry.objects.create(**fields)
         else:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from django_graphile_worker.admin.moments import NOTHING
+from django_graphile_worker.admin.formatting import NOTHING
 
 WIDTH, HEIGHT = 640, 170
 # On the left there is room for "16 min 40 s". On a narrow screen the style sheet moves these labels into the drawing.

@@ -7,10 +7,10 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy
 
-from django_graphile_worker.admin import databases, failures, moments
-from django_graphile_worker.admin.chips import Chip, join
+from django_graphile_worker.admin import databases, error_summary, formatting
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.pages import Page, page
+from django_graphile_worker.admin.search import Chip, join
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import error_groups
@@ -52,21 +52,21 @@ class ErrorGroupAdmin(Page):
 
     def _line(self, request: HttpRequest, group: error_groups.ErrorGroup) -> dict[str, Any]:
         sees = self.may(request, "view_payload")
-        said = failures.summary(group.latest_error, sees_payloads=sees)
+        said = error_summary.summary(group.latest_error, sees_payloads=sees)
         name = group.name if sees else redact_text(group.name)
         query = join([Chip("task", group.task_identifier), Chip("exception", group.name)])
         # A name that holds a secret must not be in an address either.
         query = query if name == group.name else ""
         return {
             "task": group.task_identifier,
-            "name": failures.short_name(name),
+            "name": error_summary.short_name(name),
             "path": name,
             "number": f"{group.number:,}{'+' if group.is_more else ''}",
             "failed": f"{group.failed:,}",
             "retrying": f"{group.retrying:,}",
-            "first_seen": moments.moment(group.first_seen),
-            "last_seen": moments.moment(group.last_seen),
-            "message": failures.without_name(said.text, failures.short_name(name)),
+            "first_seen": formatting.moment(group.first_seen),
+            "last_seen": formatting.moment(group.last_seen),
+            "message": error_summary.without_name(said.text, error_summary.short_name(name)),
             "latest_id": group.latest_id,
             "latest_url": self.url(request, "job", "change", group.latest_id),
             "jobs_url": self.url(request, "job", q=query) if query else "",

@@ -13,10 +13,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
-from django_graphile_worker.admin import alarms, charts, databases, moments, series
-from django_graphile_worker.admin.chips import Chip
+from django_graphile_worker.admin import chart_data, charts, databases, formatting
+from django_graphile_worker.admin import health as alarms
+from django_graphile_worker.admin.overview_tasks import read_figures, task_lines
 from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.task_lines import read_figures, task_lines
+from django_graphile_worker.admin.search import Chip
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.counts import Count, count_states, earliest
@@ -44,7 +45,7 @@ class OverviewAdmin(Page):
         self.require(self.has_view_permission(request))
         if self.within(request, databases.alias_of(request)) is not None:
             return self._restricted(request)
-        span = series.SPANS.get(request.GET.get("span", ""), series.SPANS["hour"])
+        span = chart_data.SPANS.get(request.GET.get("span", ""), chart_data.SPANS["hour"])
         task = request.GET.get("task", "").replace("\x00", "") or None
         now = timezone.now()
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
@@ -62,7 +63,7 @@ class OverviewAdmin(Page):
             "alarms": alarms.alarms(
                 everybody, figures.glance, health, time.time(), is_any_ready=counts[State.READY].number > 0
             ),
-            "charts": draw(series.by_time(rows, span, now), span),
+            "charts": draw(chart_data.by_time(rows, span, now), span),
             "spans": self._spans(request, span, task),
             "span": span.name,
             "task": task,
@@ -71,9 +72,9 @@ class OverviewAdmin(Page):
             "queues": [self._queue_line(request, queue) for queue in queues],
             "queues_url": self.url(request, "jobqueue"),
             "health": health,
-            "table_size": moments.size(health.table_bytes),
+            "table_size": formatting.size(health.table_bytes),
             # Nobody has counted a table that was never vacuumed.
-            "estimate": f"{health.estimated_jobs:,}" if health.estimated_jobs else moments.NOTHING,
+            "estimate": f"{health.estimated_jobs:,}" if health.estimated_jobs else formatting.NOTHING,
             "dead_rows": f"{health.dead_rows:,}",
         }
         return self.render(request, "overview.html", context)
@@ -110,17 +111,17 @@ class OverviewAdmin(Page):
         tiles = [
             Tile(
                 label,
-                moments.count(counts.get(state)),
+                formatting.count(counts.get(state)),
                 self.url(request, "job", state=state.value),
                 f"gw-tile-{state.value}" if counts[state].number else "gw-tile-zero",
             )
             for state, label in states.items()
         ]
         is_late = oldest is not None and oldest > 60
-        late = Tile(_("Oldest ready job"), moments.duration(oldest, 1), "", "gw-tile-late" if is_late else "")
+        late = Tile(_("Oldest ready job"), formatting.duration(oldest, 1), "", "gw-tile-late" if is_late else "")
         return [tiles[0], late, *tiles[1:], self._workers_tile(request, everybody)]
 
-    def _spans(self, request: HttpRequest, current: series.Span, task: str | None) -> list[tuple[str, str, bool]]:
+    def _spans(self, request: HttpRequest, current: chart_data.Span, task: str | None) -> list[tuple[str, str, bool]]:
         names = {"hour": _("Hour"), "day": _("Day"), "week": _("Week")}
         return [
             (label, self.url(request, "overview", span=name, task=task), name == current.name)
@@ -130,10 +131,10 @@ class OverviewAdmin(Page):
     def _queue_line(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> dict[str, Any]:
         return {
             "name": queue.queue_name,
-            "number": moments.capped(queue.number, queue_depths.MOST_COUNTED),
-            "oldest": moments.duration(queue.oldest_seconds),
+            "number": formatting.capped(queue.number, queue_depths.MOST_COUNTED),
+            "oldest": formatting.duration(queue.oldest_seconds),
             "holder": queue.locked_by,
-            "since": moments.moment(queue.locked_at) if queue.locked_at else "",
+            "since": formatting.moment(queue.locked_at) if queue.locked_at else "",
             "jobs_url": self.url(request, "job", q=str(Chip("queue", queue.queue_name)), state=State.READY.value),
         }
 
@@ -146,10 +147,10 @@ def _age(oldest: datetime | None, now: datetime) -> float | None:
     return max(0.0, (ended - began).total_seconds())
 
 
-def draw(points: Sequence[Row], span: series.Span) -> list[charts.Chart]:
+def draw(points: Sequence[Row], span: chart_data.Span) -> list[charts.Chart]:
     """Throughput, failures, wait and run time."""
     labels = [_label(point.started_at, span) for point in points]
-    total = series.total(points)
+    total = chart_data.total(points)
     failures = total.failed + total.permanently_failed
     throughput = charts.bars(
         _("Throughput"),
@@ -176,12 +177,12 @@ def draw(points: Sequence[Row], span: series.Span) -> list[charts.Chart]:
 def _percentiles(
     title: str, labels: Sequence[str], histograms: Sequence[Sequence[int]], total: Sequence[int]
 ) -> charts.Chart:
-    p50, p95 = (moments.duration(series.percentile(total, share)) for share in (0.5, 0.95))
+    p50, p95 = (formatting.duration(chart_data.percentile(total, share)) for share in (0.5, 0.95))
     lines = [
-        charts.Series("p50", "gw-p50", [series.percentile(each, 0.5) for each in histograms]),
-        charts.Series("p95", "gw-p95", [series.percentile(each, 0.95) for each in histograms]),
+        charts.Series("p50", "gw-p50", [chart_data.percentile(each, 0.5) for each in histograms]),
+        charts.Series("p95", "gw-p95", [chart_data.percentile(each, 0.95) for each in histograms]),
     ]
-    return charts.lines(title, f"p50 {p50}, p95 {p95}", labels, lines, moments.duration)
+    return charts.lines(title, f"p50 {p50}, p95 {p95}", labels, lines, formatting.duration)
 
 
 def _whole(value: float) -> str:
@@ -189,6 +190,6 @@ def _whole(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else ""
 
 
-def _label(started_at: int, span: series.Span) -> str:
+def _label(started_at: int, span: chart_data.Span) -> str:
     local = timezone.localtime(datetime.fromtimestamp(started_at, UTC))
     return f"{local:%a %H:%M}" if span.name == "week" else f"{local:%H:%M}"

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import models
 from django_graphile_worker.admin import databases
-from django_graphile_worker.admin.restriction import restriction
+from django_graphile_worker.admin.scope import restriction
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
 

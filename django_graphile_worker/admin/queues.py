@@ -8,10 +8,10 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, path
 from django.utils.translation import gettext_lazy
 
-from django_graphile_worker.admin import databases, moments
-from django_graphile_worker.admin.chips import Chip
+from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.pages import page, posted
-from django_graphile_worker.admin.unlocking import UnlockingPage
+from django_graphile_worker.admin.search import Chip
+from django_graphile_worker.admin.unlock import UnlockingPage
 from django_graphile_worker.sql.inspection import queue_depths
 from django_graphile_worker.sql.inspection.criteria import State
 
@@ -61,11 +61,11 @@ class JobQueueAdmin(UnlockingPage):
     def _line(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> dict[str, Any]:
         return {
             "name": queue.queue_name,
-            "number": moments.capped(queue.number, queue_depths.MOST_COUNTED),
+            "number": formatting.capped(queue.number, queue_depths.MOST_COUNTED),
             "is_empty": not queue.number,
-            "oldest": moments.moment(queue.oldest),
+            "oldest": formatting.moment(queue.oldest),
             "holder": queue.locked_by,
-            "since": moments.moment(queue.locked_at),
+            "since": formatting.moment(queue.locked_at),
             "running_task": queue.running_task,
             "running_id": queue.running_id,
             "running_url": self.url(request, "job", "change", queue.running_id) if queue.running_id else "",

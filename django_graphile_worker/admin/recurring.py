@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import api, schedule
-from django_graphile_worker.admin import audit, databases, moments
+from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.pages import Page, page, posted
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
@@ -52,8 +52,8 @@ class RecurringTaskAdmin(Page):
             "forgotten": [
                 {
                     "name": name,
-                    "known_since": moments.moment(each.known_since),
-                    "last": _("paused") if each.is_paused else moments.moment(each.last_execution),
+                    "known_since": formatting.moment(each.known_since),
+                    "last": _("paused") if each.is_paused else formatting.moment(each.last_execution),
                 }
                 for name, each in sorted(known.items())
                 if name not in names
@@ -89,11 +89,11 @@ class RecurringTaskAdmin(Page):
             "task": item.task,
             "pattern": item.match if isinstance(item.match, str) else _("a function"),
             "words": describe(item),
-            "next_runs": [(moments.moment(each, now), moments.exact(each)) for each in coming],
-            "last": moments.moment(known.last_execution) if known else "",
-            "known_since": moments.moment(known.known_since) if known else "",
+            "next_runs": [(formatting.moment(each, now), formatting.exact(each)) for each in coming],
+            "last": formatting.moment(known.last_execution) if known else "",
+            "known_since": formatting.moment(known.known_since) if known else "",
             "is_known": known is not None,
-            "backfill": moments.duration(item.period.total_seconds()) if item.period else "",
+            "backfill": formatting.duration(item.period.total_seconds()) if item.period else "",
             "queue": item.queue_name,
         }
 

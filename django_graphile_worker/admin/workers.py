@@ -12,9 +12,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_graphile_worker.admin import alarms, databases, moments
+from django_graphile_worker.admin import databases, formatting, health
 from django_graphile_worker.admin.pages import page, posted
-from django_graphile_worker.admin.unlocking import UnlockingPage
+from django_graphile_worker.admin.unlock import UnlockingPage
 from django_graphile_worker.sql.inspection import lock_holders
 
 MOST_RUNNING = 20
@@ -80,15 +80,15 @@ class WorkerAdmin(UnlockingPage):
             status_name=name,
             place=" ".join(str(about[key]) for key in ("host", "pid") if key in about),
             version=str(about.get("version", "")),
-            since=moments.moment(holder.started_at),
-            last_beat=moments.moment(holder.last_heartbeat_at),
+            since=formatting.moment(holder.started_at),
+            last_beat=formatting.moment(holder.last_heartbeat_at),
             usage=f"{len(running)} / {slots}" if slots else str(len(running)),
             share=min(100, round(100 * len(running) / slots)) if slots else 0,
             held=_held(holder),
             running=running[:MOST_RUNNING],
-            tasks=sorted(alarms.tasks_of(holder)),
+            tasks=sorted(health.tasks_of(holder)),
             # A live one gives everything back when it is stopped.
-            can_unlock=may_unlock and bool(holder.jobs or holder.queues) and not alarms.is_alive(holder),
+            can_unlock=may_unlock and bool(holder.jobs or holder.queues) and not health.is_alive(holder),
         )
 
     def _running(self, request: HttpRequest, running: Any) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ class WorkerAdmin(UnlockingPage):
             {
                 "id": each.get("job_id"),
                 "task": str(each.get("task", "")),
-                "since": moments.moment(_time(each.get("started_at"))),
+                "since": formatting.moment(_time(each.get("started_at"))),
                 "url": self.url(request, "job", "change", each["job_id"])
                 if isinstance(each.get("job_id"), int)
                 else "",
@@ -110,7 +110,7 @@ class WorkerAdmin(UnlockingPage):
 def _status(holder: lock_holders.Holder, about: Any) -> tuple[str, str]:
     if holder.started_at is None:
         return "stranger", _("not registered")
-    if not alarms.is_alive(holder):
+    if not health.is_alive(holder):
         return "dead", _("silent")
     if about.get("is_stopping"):
         return "stopping", _("stopping")
@@ -118,10 +118,10 @@ def _status(holder: lock_holders.Holder, about: Any) -> tuple[str, str]:
 
 
 def _held(holder: lock_holders.Holder) -> str:
-    parts = [moments.jobs(holder.jobs)] if holder.jobs else []
+    parts = [formatting.jobs(holder.jobs)] if holder.jobs else []
     if holder.queues:
         parts.append(ngettext("%(number)s queue", "%(number)s queues", holder.queues) % {"number": holder.queues})
-    since = f" ({moments.duration(holder.oldest_lock_seconds)})" if parts else ""
+    since = f" ({formatting.duration(holder.oldest_lock_seconds)})" if parts else ""
     return ", ".join(parts) + since
 
 

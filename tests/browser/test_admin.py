@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from django_graphile_worker.admin.jobs import progress
+from django_graphile_worker.admin.jobs import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import bulk_actions
 from tests.factories import make_failed_job, make_job, minutes_ago
@@ -131,8 +131,8 @@ def test_a_mistyped_search_offers_no_action_on_all(open_page: OpenPage) -> None:
 def test_an_action_on_very_many_goes_on_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_actions, "STEP", 4)
     clock = iter(range(10**6))
-    monkeypatch.setattr(progress, "LONGEST_REQUEST", 1.5)
-    monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 1.5)
+    monkeypatch.setattr(bulk_progress, "monotonic", lambda: next(clock))
     for _ in range(10):
         make_failed_job("many", error="KeyError: 'x'")
     page = open_page("job/?state=failed&q=task:many", viewport=DESKTOP)

@@ -8,8 +8,8 @@ from django.db import connections, transaction
 from django.urls import URLPattern, URLResolver, path
 from django.utils.translation import gettext_lazy
 
-from django_graphile_worker.admin.jobs.acting import ActingPage
-from django_graphile_worker.admin.jobs.adding import AddingPage
+from django_graphile_worker.admin.jobs.actions_view import ActingPage
+from django_graphile_worker.admin.jobs.add_view import AddingPage
 
 __all__ = ["JobAdmin"]
 

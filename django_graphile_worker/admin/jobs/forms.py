@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import conf
-from django_graphile_worker.admin.moments import NOTHING
+from django_graphile_worker.admin.formatting import NOTHING
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,

@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_graphile_worker.admin import failures, moments
+from django_graphile_worker.admin import error_summary, formatting
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
 
@@ -35,7 +35,7 @@ def timeline(job: JobDetail, entries: list[LogEntry], now: datetime) -> list[Eve
 
 
 def _event(label: str, detail: str, at: datetime, css_class: str, now: datetime) -> Event:
-    return Event(label, detail, moments.moment(at, now), moments.exact(at), css_class, at)
+    return Event(label, detail, formatting.moment(at, now), formatting.exact(at), css_class, at)
 
 
 def _of_job(job: JobDetail, now: datetime) -> Iterator[Event]:
@@ -62,7 +62,7 @@ def _of_job(job: JobDetail, now: datetime) -> Iterator[Event]:
 
 def _why_no_more(job: JobDetail) -> str:
     """A job that is given up early counts as one that used up its attempts, so their number says nothing then."""
-    if failures.was_given_up(job.last_error):
+    if error_summary.was_given_up(job.last_error):
         return _("the task gave it up, whatever attempts were left")
     return _("no attempts left (%(number)s of %(most)s)") % {"number": job.attempts, "most": job.max_attempts}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_graphile_worker.admin import failures
+from django_graphile_worker.admin import error_summary
 from django_graphile_worker.exceptions import PermanentFailure
 from tests.factories import make_failed_job, make_job, minutes_ago
 from tests.integration.admin import pages
@@ -38,7 +38,7 @@ class TestNames:
         ],
     )
     def test_only_our_own_paths_are_left_out(self, line: str, shown: str) -> None:
-        assert failures.summary(f"{line}\n\nTraceback …", sees_payloads=True).text == shown
+        assert error_summary.summary(f"{line}\n\nTraceback …", sees_payloads=True).text == shown
 
     def test_a_list_shows_the_name_and_keeps_the_path_in_a_title(self, admin_page: Client) -> None:
         make_failed_job("charge", error=f"{PATH}: The card was <stolen>.")

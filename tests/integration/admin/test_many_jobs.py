@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.admin.jobs import progress
+from django_graphile_worker.admin.jobs import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import bulk_actions
 from tests.factories import make_failed_job, make_job, minutes_ago
@@ -33,8 +33,8 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def one_step_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each step took as long as a request may."""
     clock = iter(range(10**6))
-    monkeypatch.setattr(progress, "LONGEST_REQUEST", 1.5)
-    monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 1.5)
+    monkeypatch.setattr(bulk_progress, "monotonic", lambda: next(clock))
 
 
 def go_on(client: Client, page: Any) -> Any:

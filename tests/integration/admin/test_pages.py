@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin import databases
-from django_graphile_worker.admin.moments import NOTHING
+from django_graphile_worker.admin.formatting import NOTHING
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import paused_crontabs, statistics
 from django_graphile_worker.sql.inspection import error_groups

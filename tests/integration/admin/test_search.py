@@ -13,8 +13,8 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.admin import chips
-from django_graphile_worker.admin.jobs import listing
+from django_graphile_worker.admin import search as chips
+from django_graphile_worker.admin.jobs import list_view
 from django_graphile_worker.sql.inspection import criteria, index_walks, limits, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
@@ -203,7 +203,7 @@ class TestOrderAndPages:
     def test_pages_together_are_what_the_table_says(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
     ) -> None:
-        monkeypatch.setattr(listing, "PAGE_SIZE", 7)
+        monkeypatch.setattr(list_view, "PAGE_SIZE", 7)
         condition, order = ORDERS[state]
         with connection.cursor() as cursor:
             extra = " and ".join(SQL_OF[chip] for chip in query.split()) or "true"
@@ -223,7 +223,7 @@ class TestOrderAndPages:
     def test_pages_can_be_turned_back(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
     ) -> None:
-        monkeypatch.setattr(listing, "PAGE_SIZE", 5)
+        monkeypatch.setattr(list_view, "PAGE_SIZE", 5)
         seen: list[list[int]] = []
         url = f"{pages.JOBS}?state={state}&q={query}"
         while url:
@@ -246,7 +246,7 @@ class TestOrderAndPages:
             assert counts[state] == ("" if state == "all" else str(number))
 
     def test_counts_stop_at_the_cap(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(listing, "MOST_COUNTED", 5)
+        monkeypatch.setattr(list_view, "MOST_COUNTED", 5)
         counts = {tab["state"]: tab["count"] for tab in admin_page.get(pages.JOBS).context["tabs"]}
         assert counts["ready"] == "5+"
 

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.admin.chips import Chip
+from django_graphile_worker.admin.search import Chip
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from tests.factories import make_failed_job, make_job, make_queue

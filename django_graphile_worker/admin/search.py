@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import failures
+from django_graphile_worker.admin import error_summary
 from django_graphile_worker.crontab.durations import parse_phrase
 from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import is_secret, redact_text
@@ -139,7 +139,7 @@ def _texts(field: str) -> Callable[[Criteria, str], Criteria]:
 
 
 def _exception(criteria: Criteria, value: str) -> Criteria:
-    return replace(criteria, error_names=criteria.error_names + failures.paths_of(value))
+    return replace(criteria, error_names=criteria.error_names + error_summary.paths_of(value))
 
 
 def _id(criteria: Criteria, value: str) -> Criteria:

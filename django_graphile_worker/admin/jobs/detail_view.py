@@ -13,15 +13,15 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
-from django_graphile_worker.admin import databases, failures, moments
-from django_graphile_worker.admin.chips import LARGEST_ID, Chip
-from django_graphile_worker.admin.jobs import traces
+from django_graphile_worker.admin import databases, error_summary, formatting
+from django_graphile_worker.admin.jobs import tracebacks
 from django_graphile_worker.admin.jobs.actions import ACTIONS
-from django_graphile_worker.admin.jobs.listing import ListingPage
+from django_graphile_worker.admin.jobs.list_view import ListingPage
+from django_graphile_worker.admin.jobs.payload_tree import Tree, written
 from django_graphile_worker.admin.jobs.states import flags_of, name_of
 from django_graphile_worker.admin.jobs.timeline import timeline
-from django_graphile_worker.admin.jobs.trees import Tree, written
 from django_graphile_worker.admin.pages import page
+from django_graphile_worker.admin.search import LARGEST_ID, Chip
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
@@ -132,9 +132,9 @@ class DetailPage(ListingPage):
             (_("Task"), job.task_identifier or _("unknown task"), task_url),
             (_("Priority"), job.priority, ""),
             (_("Attempts"), self._attempts(job), ""),
-            (_("Run at"), moments.exact(job.run_at), ""),
-            (_("Created"), moments.exact(job.created_at), ""),
-            (_("Updated"), moments.exact(job.updated_at), ""),
+            (_("Run at"), formatting.exact(job.run_at), ""),
+            (_("Created"), formatting.exact(job.created_at), ""),
+            (_("Updated"), formatting.exact(job.updated_at), ""),
         ]
         if job.key is not None:
             facts.append((_("Job key"), job.key, ""))
@@ -160,7 +160,7 @@ class DetailPage(ListingPage):
                 "number": job.attempts_made,
                 "most": job.max_attempts,
             }
-        if job.state is State.FAILED and failures.was_given_up(job.last_error):
+        if job.state is State.FAILED and error_summary.was_given_up(job.last_error):
             return _("none left of %(most)s") % {"most": job.max_attempts}
         return _("%(number)s of %(most)s") % {"number": job.attempts, "most": job.max_attempts}
 
@@ -171,7 +171,7 @@ class DetailPage(ListingPage):
         known = (
             _("not registered here")
             if beat is None
-            else _("last heard of %(duration)s ago") % {"duration": moments.duration(beat)}
+            else _("last heard of %(duration)s ago") % {"duration": formatting.duration(beat)}
         )
         return [(_("Held by"), f"{job.locked_by} ({known})", self.url(request, "worker"))]
 
@@ -180,24 +180,24 @@ class DetailPage(ListingPage):
         if job.locked_at is None and job.queue_locked_by is not None:
             told = _("%(worker)s has the queue since %(time)s") % {
                 "worker": job.queue_locked_by,
-                "time": moments.exact(job.queue_locked_at),
+                "time": formatting.exact(job.queue_locked_at),
             }
             if job.queue_running_id is not None:
                 told = f"{told}: {job.queue_running_task} #{job.queue_running_id}"
             url = self.url(request, "job", "change", job.queue_running_id) if job.queue_running_id else ""
             facts.append((_("Waits for"), told, url))
         if job.ahead:
-            facts.append((_("Ahead of it in the queue"), moments.capped(job.ahead, job_detail.MOST_AHEAD), ""))
+            facts.append((_("Ahead of it in the queue"), formatting.capped(job.ahead, job_detail.MOST_AHEAD), ""))
         return facts
 
-    def _trace(self, job: job_detail.JobDetail, sees: bool) -> traces.Trace | None:
+    def _trace(self, job: job_detail.JobDetail, sees: bool) -> tracebacks.Trace | None:
         if not job.last_error:
             return None
-        return traces.read(job.last_error if sees else redact_text(job.last_error))
+        return tracebacks.read(job.last_error if sees else redact_text(job.last_error))
 
     def _payload(self, job: job_detail.JobDetail, sees: bool) -> dict[str, Any]:
         """The payload as a tree if it can be read, as text if it cannot, hidden in part or whole if it must be."""
-        told = {"payload_size": moments.size(job.payload_size)}
+        told = {"payload_size": formatting.size(job.payload_size)}
         is_cut = len(job.payload_text) >= job_detail.LONGEST_PAYLOAD
         value = RawPayload(job.payload_text) if is_cut else decode_leniently(job.payload_text)
         if isinstance(value, RawPayload):
@@ -220,7 +220,7 @@ class DetailPage(ListingPage):
             text, shown = written(value), pprint.pformat(value, width=88, sort_dicts=False)
         except (ValueError, RecursionError):
             return {}
-        run_at = job.run_at if not job.is_due and moments.FIRST < job.run_at < moments.LAST else None
+        run_at = job.run_at if not job.is_due and formatting.FIRST < job.run_at < formatting.LAST else None
         flags = flags_of(job.flags_text)
         sql = add_job_call(
             job.task_identifier,

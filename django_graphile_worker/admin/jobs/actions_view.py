@@ -13,10 +13,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_graphile_worker.admin import audit, databases, moments
+from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.actions import ACTIONS, Action
-from django_graphile_worker.admin.jobs.listing import ListingPage
-from django_graphile_worker.admin.jobs.progress import Progress, carry_out, resumed
+from django_graphile_worker.admin.jobs.bulk_progress import Progress, carry_out, resumed
+from django_graphile_worker.admin.jobs.list_view import ListingPage
 from django_graphile_worker.admin.jobs.states import name_of
 from django_graphile_worker.admin.pages import page, posted
 from django_graphile_worker.models import Job
@@ -106,7 +106,7 @@ class ActingPage(ListingPage):
             return f"{len(criteria.ids):,}"
         if found.next_token is None:
             return f"{len(found.ids):,}"
-        return moments.count(counts.get(criteria.state)) or _("more than %(number)s") % {"number": len(found.ids)}
+        return formatting.count(counts.get(criteria.state)) or _("more than %(number)s") % {"number": len(found.ids)}
 
     def _description(self, request: HttpRequest, criteria: Criteria) -> str:
         state = "" if criteria.state is State.ANY else f"{name_of(criteria.state)} "
@@ -152,7 +152,7 @@ class ActingPage(ListingPage):
         given = [(name, request.POST[name]) for name in (form.fields if form else ()) if name in request.POST]
         context = {
             "title": str(action.label).rstrip("…"),
-            "done": str(action.done) % {"jobs": moments.jobs(progress.changed)},
+            "done": str(action.done) % {"jobs": formatting.jobs(progress.changed)},
             "left_alone": self._left_alone(progress),
             "is_stuck": progress.is_stuck,
             "hidden": [*self._repeated(request), *given, ("confirmed", "1"), ("progress", progress.signed())],
@@ -173,7 +173,7 @@ class ActingPage(ListingPage):
 
     def _tell(self, request: HttpRequest, action: Action, criteria: Criteria, progress: Progress) -> None:
         if progress.changed:
-            messages.success(request, str(action.done) % {"jobs": moments.jobs(progress.changed)})
+            messages.success(request, str(action.done) % {"jobs": formatting.jobs(progress.changed)})
         if progress.left_alone:
             messages.warning(request, self._left_alone(progress))
         missing = len(set(criteria.ids)) - progress.found if "all" not in request.POST else 0

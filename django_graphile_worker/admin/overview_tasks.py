@@ -11,9 +11,9 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import charts, moments, series
-from django_graphile_worker.admin.chips import Chip
+from django_graphile_worker.admin import chart_data, charts, formatting
 from django_graphile_worker.admin.pages import Page
+from django_graphile_worker.admin.search import Chip
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection.overview import (
     MOST_COUNTED,
@@ -57,7 +57,7 @@ class Figures(NamedTuple):
 
 
 def read_figures(
-    cursor: Any, served: frozenset[str] | None, span: series.Span, now: datetime, *, schema: str
+    cursor: Any, served: frozenset[str] | None, span: chart_data.Span, now: datetime, *, schema: str
 ) -> Figures:
     """Of the tasks that ran most, and then of those that have waited longest: of the others little is read."""
     since = span.coarse_since(now)
@@ -83,7 +83,9 @@ def _glance(cursor: Any, served: frozenset[str] | None, *, has_room: bool, schem
     return [] if served is None else glance_at_backlogs(cursor, schema=schema, but=served)
 
 
-def task_lines(page: Page, request: HttpRequest, figures: Figures, span: series.Span, now: datetime) -> list[TaskLine]:
+def task_lines(
+    page: Page, request: HttpRequest, figures: Figures, span: chart_data.Span, now: datetime
+) -> list[TaskLine]:
     """The tasks that have run or have something to do, the busiest first."""
 
     def busiest(name: str) -> tuple[int, int, str]:
@@ -100,21 +102,21 @@ def _has_backlog(backlog: TaskBacklog | None) -> bool:
 
 
 def _line(
-    page: Page, request: HttpRequest, name: str, figures: Figures, starts: Sequence[int], span: series.Span
+    page: Page, request: HttpRequest, name: str, figures: Figures, starts: Sequence[int], span: chart_data.Span
 ) -> TaskLine:
     backlog, (runs, failures) = figures.backlogs.get(name), figures.runs.get(name, NO_RUNS)
     durations = figures.durations.get(name, ())
     total = sum(runs.values())
     return TaskLine(
         identifier=name,
-        ready=moments.capped(backlog.ready, MOST_COUNTED) if backlog else "0",
-        oldest=moments.duration(backlog.oldest_seconds if backlog else None),
-        retrying=moments.capped(backlog.retrying, MOST_COUNTED) if backlog and backlog.retrying else "",
-        failed=moments.capped(backlog.failed, MOST_COUNTED) if backlog and backlog.failed else "",
+        ready=formatting.capped(backlog.ready, MOST_COUNTED) if backlog else "0",
+        oldest=formatting.duration(backlog.oldest_seconds if backlog else None),
+        retrying=formatting.capped(backlog.retrying, MOST_COUNTED) if backlog and backlog.retrying else "",
+        failed=formatting.capped(backlog.failed, MOST_COUNTED) if backlog and backlog.failed else "",
         runs=f"{total:,}",
         failures=f"{failures:,} ({_share(failures, total)})" if failures else "",
-        p50=moments.duration(series.percentile(durations, 0.5)),
-        p95=moments.duration(series.percentile(durations, 0.95)),
+        p50=formatting.duration(chart_data.percentile(durations, 0.5)),
+        p95=formatting.duration(chart_data.percentile(durations, 0.95)),
         spark=charts.sparkline([float(runs.get(start, 0)) for start in starts], _("%(runs)s runs") % {"runs": total}),
         chart_url=page.url(request, "overview", span=span.name, task=name),
         jobs_url=page.url(request, "job", q=str(Chip("task", name))),

@@ -11,8 +11,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import chips, databases, failures, moments
-from django_graphile_worker.admin.jobs import paging
+from django_graphile_worker.admin import databases, error_summary, formatting
+from django_graphile_worker.admin import search as chips
+from django_graphile_worker.admin.jobs import pagination
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
 from django_graphile_worker.admin.pages import Page, page
@@ -45,7 +46,7 @@ class Line:
     when: SafeString | str
     key: str | None
     flags: list[str]
-    error: failures.Summary
+    error: error_summary.Summary
 
 
 class ListingPage(Page):
@@ -108,7 +109,7 @@ class ListingPage(Page):
             criteria = replace(query.criteria, state=state, within=self.within(request, alias))
             counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
             places = {name: request.GET.get(name) for name in ("after", "before")}
-            leaf = paging.turn(session, criteria, limit=PAGE_SIZE, **places)
+            leaf = pagination.turn(session, criteria, limit=PAGE_SIZE, **places)
             rows = search.rows(cursor, leaf.ids, schema=schema)
             known_tasks = names.known_tasks(cursor, schema=schema)
         sees = self.has_view_payload_permission(request)
@@ -129,7 +130,7 @@ class ListingPage(Page):
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
             "may_take_all": not query.mistakes and (bool(leaf.after or leaf.before) or len(rows) > 1),
-            "total": moments.count(counts.get(state)),
+            "total": formatting.count(counts.get(state)),
         }
         return self.render(request, "jobs.html", context)
 
@@ -154,7 +155,7 @@ class ListingPage(Page):
             {
                 "name": name_of(state),
                 "url": self._address(request, query, state),
-                "count": moments.count(counts.get(state)),
+                "count": formatting.count(counts.get(state)),
                 "is_current": state is shown,
                 "state": state.value,
             }
@@ -183,8 +184,8 @@ class ListingPage(Page):
             queue_url=self.url(request, "job", q=str(chips.Chip("queue", row.queue_name or "?"))),
             priority=row.priority,
             attempts=f"{row.attempts_made}/{row.max_attempts}",
-            when=moments.moment(row.moment),
+            when=formatting.moment(row.moment),
             key=row.key,
             flags=flags_of(row.flags_text),
-            error=failures.summary(row.error, sees_payloads=sees_payloads),
+            error=error_summary.summary(row.error, sees_payloads=sees_payloads),
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
-from django_graphile_worker.admin.moments import duration, size
+from django_graphile_worker.admin.formatting import duration, size
 from django_graphile_worker.sql.inspection.lock_holders import Holder
 from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import api
-from django_graphile_worker.admin import alarms, audit, databases, moments
+from django_graphile_worker.admin import audit, databases, formatting, health
 from django_graphile_worker.admin.pages import Page
 from django_graphile_worker.models import Worker
 from django_graphile_worker.sql.inspection import lock_holders
@@ -32,15 +32,15 @@ class UnlockingPage(Page):
         if not held:
             messages.warning(request, _("%(worker)s holds nothing.") % {"worker": worker_id})
             return HttpResponseRedirect(back)
-        is_alive = any(alarms.is_alive(holder) for holder in found)
+        is_alive = any(health.is_alive(holder) for holder in found)
         if "confirmed" in request.POST and (not is_alive or "anyway" in request.POST):
             return self._unlock(request, worker_id, held, alias, back)
         context = {
             "title": _("Force-unlock"),
             "worker": worker_id,
-            "held": [(each.kind, each.name, each.id, moments.moment(each.since)) for each in held],
+            "held": [(each.kind, each.name, each.id, formatting.moment(each.since)) for each in held],
             "is_alive": is_alive,
-            "silent": moments.duration(found[0].silent_seconds if found else None),
+            "silent": formatting.duration(found[0].silent_seconds if found else None),
             "is_registered": any(holder.started_at is not None for holder in found),
             "was_refused": "confirmed" in request.POST,
             "back_url": back,

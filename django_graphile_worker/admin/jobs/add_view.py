@@ -9,11 +9,11 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import api, registry
-from django_graphile_worker.admin import alarms, audit, databases, moments
-from django_graphile_worker.admin.jobs.detail import DetailPage
+from django_graphile_worker.admin import audit, databases, formatting, health
+from django_graphile_worker.admin.jobs.detail_view import DetailPage
 from django_graphile_worker.admin.jobs.forms import AddJobForm
+from django_graphile_worker.admin.jobs.payload_tree import written
 from django_graphile_worker.admin.jobs.states import flags_of
-from django_graphile_worker.admin.jobs.trees import written
 from django_graphile_worker.admin.pages import page
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.models import Job
@@ -65,7 +65,7 @@ class AddingPage(DetailPage):
         with databases.reading(databases.alias_of(request)) as (cursor, schema):
             elsewhere = set(names.known_tasks(cursor, schema=schema))
             elsewhere |= {
-                task for each in lock_holders.holders(cursor, schema=schema) for task in alarms.tasks_of(each)
+                task for each in lock_holders.holders(cursor, schema=schema) for task in health.tasks_of(each)
             }
         here = registry.tasks.identifiers()
         groups = [(_("Tasks of this site"), list(here)), (_("Tasks of others"), sorted(elsewhere - set(here)))]
@@ -93,7 +93,7 @@ def _initial(pattern: job_detail.JobDetail | None, hides_payload: bool) -> dict[
     if pattern is None:
         return {"payload": "{}"}
     payload = "" if hides_payload else _indented(pattern.payload_text)
-    is_later = not pattern.is_due and moments.FIRST < pattern.run_at < moments.LAST
+    is_later = not pattern.is_due and formatting.FIRST < pattern.run_at < formatting.LAST
     return {
         "task": pattern.task_identifier,
         "payload": payload,
