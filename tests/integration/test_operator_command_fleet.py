@@ -13,7 +13,9 @@ from django.core.management import CommandError
 from django.utils import timezone
 
 from django_graphile_worker import signals
-from django_graphile_worker.management.operator import health, status, watch
+from django_graphile_worker.management.operator import liveness
+from django_graphile_worker.management.operator.verbs import status as health
+from django_graphile_worker.management.operator.verbs import status_figures
 from django_graphile_worker.sql.inspection import queue_depths
 from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.operating import execute, job_row, make_worker, operate
@@ -122,8 +124,8 @@ class FakeTime:
 @pytest.fixture
 def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     fake = FakeTime()
-    monkeypatch.setattr(watch, "pause", fake.pause)
-    monkeypatch.setattr(watch, "monotonic", lambda: fake.now)
+    monkeypatch.setattr(liveness, "pause", fake.pause)
+    monkeypatch.setattr(liveness, "monotonic", lambda: fake.now)
     return fake
 
 
@@ -335,7 +337,7 @@ def test_status__counts_every_state() -> None:
 
 
 def test_status__counts_up_to_a_cap_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "CAP", 2)
+    monkeypatch.setattr(status_figures, "CAP", 2)
     for _ in range(4):
         make_job("a")
     assert operate("status", "--json").json["jobs"]["ready"] == {

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from django_graphile_worker.management.operator import errors
+from django_graphile_worker.management.operator.verbs import errors
 from tests.factories import TOO_DEEP, make_failed_job, make_job, make_queue, minutes_ago
 from tests.operating import execute, job_row, make_worker, operate
 
@@ -258,7 +258,7 @@ def test_add__says_whether_a_keyed_job_was_replaced() -> None:
 
 
 def test_add__tells_of_the_job_without_looking_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("django_graphile_worker.management.operator.desk.Desk.reading")
+    monkeypatch.delattr("django_graphile_worker.management.operator.console.Desk.reading")
     assert operate("add", "send_receipt").out.startswith("Added ")
 
 

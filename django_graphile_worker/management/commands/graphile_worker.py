@@ -12,8 +12,8 @@ from django.db import OperationalError
 
 from django_graphile_worker.checks.databases import check_psycopg, told
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.values import did_you_mean
+from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.console import Desk
 from django_graphile_worker.management.operator.verb import Verb
 
 try:

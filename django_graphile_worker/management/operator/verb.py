@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.values import did_you_mean
+from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.console import Desk
 from django_graphile_worker.sql.inspection import names
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.jobs import Cursor

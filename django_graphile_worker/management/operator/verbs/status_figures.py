@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import times
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.fleet import running_jobs, worker_state
+from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.verbs.workers import running_jobs, worker_state
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady

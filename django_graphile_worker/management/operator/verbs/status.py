@@ -10,12 +10,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker.crontab.durations import format_phrase
-from django_graphile_worker.management.operator import tables, times, values
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.status import CAP, RECENT, Status, read_status
+from django_graphile_worker.management.operator import arguments, tables, times
+from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.tables import Cell
-from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.verb import Options, Verb, is_known
+from django_graphile_worker.management.operator.verbs.status_figures import CAP, RECENT, Status, read_status
 from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import State
 
@@ -52,28 +52,28 @@ class ShowStatus(Verb):
         )
         parser.add_argument(
             "--max-age",
-            type=values.period,
+            type=arguments.period,
             default=DEFAULT_AGE,
             metavar="PERIOD",
             help="With --check: how long a ready job may wait (default: 5m).",
         )
         parser.add_argument(
             "--min-workers",
-            type=values.not_negative,
+            type=arguments.not_negative,
             default=1,
             metavar="N",
             help="With --check: how many workers must be alive (default: 1).",
         )
         parser.add_argument(
             "--max-failed",
-            type=values.not_negative,
+            type=arguments.not_negative,
             metavar="N",
             help="With --check: how many jobs may have failed for good (default: any number).",
         )
         parser.add_argument(
             "--watch",
             nargs="?",
-            type=values.seconds,
+            type=arguments.seconds,
             const=DEFAULT_WATCH,
             metavar="SECONDS",
             help=f"Show it again and again, until Ctrl-C (default: every {DEFAULT_WATCH:g} seconds).",

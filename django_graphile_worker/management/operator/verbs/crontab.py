@@ -14,8 +14,8 @@ from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.crontab.durations import format_phrase
 from django_graphile_worker.logs import shown
-from django_graphile_worker.management.operator import tables, times, values
-from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator import arguments, tables, times
+from django_graphile_worker.management.operator.console import Desk
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
 from django_graphile_worker.routing import place_of
@@ -41,7 +41,7 @@ class Crontab(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--next",
-            type=values.positive,
+            type=arguments.positive,
             default=DEFAULT_TIMES,
             metavar="N",
             help=f"How many coming times to show (default: {DEFAULT_TIMES}).",
@@ -112,7 +112,7 @@ def _unknown_item(desk: Desk, name: str, known: Known) -> str:
     if name in items:
         way_out = " It is in the crontab of this project, but no worker has started with it yet: start one first."
     else:
-        way_out = values.did_you_mean(name, {*known, *items}) or " graphile_worker crontab lists the items."
+        way_out = arguments.did_you_mean(name, {*known, *items}) or " graphile_worker crontab lists the items."
     return f"Expected a recurring task that the database knows, got {name!r}.{way_out}"
 
 

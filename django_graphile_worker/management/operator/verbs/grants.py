@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.core.management.base import CommandParser
 
-from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.console import Desk
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql import grants
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from django_graphile_worker.management.commands.runworker import Command as RunWorker
-from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.console import Desk
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import add_worker_arguments
 

@@ -7,9 +7,9 @@ import dataclasses
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import api
-from django_graphile_worker.management.operator import values
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.telling import counted
+from django_graphile_worker.management.operator import arguments
+from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 
 
@@ -25,7 +25,7 @@ class Cleanup(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--permanently-failed-older-than",
-            type=values.period,
+            type=arguments.period,
             metavar="AGE",
             help="Delete jobs that failed for good longer ago than this: 7d, 12h, 4w.",
         )

@@ -9,9 +9,9 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import api
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.management.operator import values
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.telling import counted, job_as_dict, job_line
+from django_graphile_worker.management.operator import arguments
+from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.formatting import counted, job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection import search
 
@@ -22,7 +22,7 @@ class ChangeByIds(Verb):
     done: str
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("job_ids", nargs="+", type=values.job_id, metavar="ID", help="Ids of jobs.")
+        parser.add_argument("job_ids", nargs="+", type=arguments.job_id, metavar="ID", help="Ids of jobs.")
 
     def run(self, desk: Desk, options: Options) -> None:
         job_ids = list(dict.fromkeys(options["job_ids"]))
@@ -100,11 +100,11 @@ class Reschedule(ChangeByIds):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--run-at", type=values.run_at, metavar="TIME", help="now, +5m, or a time like 2026-05-01T12:00."
+            "--run-at", type=arguments.run_at, metavar="TIME", help="now, +5m, or a time like 2026-05-01T12:00."
         )
-        parser.add_argument("--priority", type=values.whole, metavar="N", help="Lower numbers run first.")
-        parser.add_argument("--attempts", type=values.not_negative, metavar="N", help="Attempts counted so far.")
-        parser.add_argument("--max-attempts", type=values.positive, metavar="N", help="Attempts allowed.")
+        parser.add_argument("--priority", type=arguments.whole, metavar="N", help="Lower numbers run first.")
+        parser.add_argument("--attempts", type=arguments.not_negative, metavar="N", help="Attempts counted so far.")
+        parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Attempts allowed.")
 
     def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
         changes = {name: options[name] for name in ("run_at", "priority", "attempts", "max_attempts")}

@@ -8,9 +8,9 @@ from django_graphile_worker import api, registry
 from django_graphile_worker.api.add import told_names
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.jobs import Job, JobKeyMode
-from django_graphile_worker.management.operator import values
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.telling import job_as_dict, job_line
+from django_graphile_worker.management.operator import arguments
+from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.formatting import job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
 
@@ -35,14 +35,17 @@ class Add(Verb):
         )
         parser.add_argument("--queue", metavar="QUEUE", help="Run it in this queue, one job at a time.")
         parser.add_argument(
-            "--run-at", type=values.run_at, metavar="TIME", help="+5m, or a time like 2026-05-01T12:00 (default: now)."
+            "--run-at",
+            type=arguments.run_at,
+            metavar="TIME",
+            help="+5m, or a time like 2026-05-01T12:00 (default: now).",
         )
-        parser.add_argument("--max-attempts", type=values.positive, metavar="N", help="Attempts allowed.")
+        parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Attempts allowed.")
         parser.add_argument("--key", metavar="KEY", help="Replace the job with this key, if it waits.")
         parser.add_argument(
             "--key-mode", choices=[mode.value for mode in JobKeyMode], help="What a waiting job with the key keeps."
         )
-        parser.add_argument("--priority", type=values.whole, metavar="N", help="Lower numbers run first.")
+        parser.add_argument("--priority", type=arguments.whole, metavar="N", help="Lower numbers run first.")
         parser.add_argument("--flag", action="append", metavar="FLAG", help="A flag; may be given several times.")
 
     def run(self, desk: Desk, options: Options) -> None:
@@ -53,7 +56,7 @@ class Add(Verb):
         told_names.add(name)
         job = self._add(desk, options)
         if known is None:
-            hint = values.did_you_mean(name, registry.tasks.identifiers())
+            hint = arguments.did_you_mean(name, registry.tasks.identifiers())
             desk.warn(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
         if desk.is_json:
             desk.dump(job_as_dict(job))
@@ -67,7 +70,7 @@ class Add(Verb):
     def _add(self, desk: Desk, options: Options) -> Job:
         return api.add_job(
             registry.tasks.get(options["task"]) or options["task"],
-            values.payload(options["payload"]),
+            arguments.payload(options["payload"]),
             queue_name=options["queue"],
             run_at=options["run_at"],
             max_attempts=options["max_attempts"],

@@ -11,13 +11,13 @@ from django.core.management.color import Style
 
 from django_graphile_worker import api
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.management.operator import tables, times, values
-from django_graphile_worker.management.operator.changing import ChangeByIds
-from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator import arguments, tables, times
+from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.tables import Cell, Column
-from django_graphile_worker.management.operator.telling import counted
-from django_graphile_worker.management.operator.values import did_you_mean
 from django_graphile_worker.management.operator.verb import Options, Verb, is_known, narrowed
+from django_graphile_worker.management.operator.verbs.change import ChangeByIds
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import Criteria
 from django_graphile_worker.sql.inspection.error_groups import MOST_COUNTED, MOST_GROUPS, ErrorGroup, error_groups
@@ -102,7 +102,7 @@ class Retry(ChangeByIds):
     done = "To be tried again:"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("job_ids", nargs="*", type=values.job_id, metavar="ID", help="Ids of jobs.")
+        parser.add_argument("job_ids", nargs="*", type=arguments.job_id, metavar="ID", help="Ids of jobs.")
         parser.add_argument("--task", metavar="TASK", help="All failed jobs of this task identifier.")
         parser.add_argument("--error", metavar="ERROR", help="All jobs that failed with this class of error.")
         parser.add_argument("--all", action="store_true", help="All failed jobs.")

@@ -10,8 +10,8 @@ from django.core.management.base import CommandError, CommandParser
 from django.core.management.color import Style
 
 from django_graphile_worker.logs import escaped
-from django_graphile_worker.management.operator import tables, times, values
-from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator import arguments, tables, times
+from django_graphile_worker.management.operator.console import Desk
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb, narrowed
 from django_graphile_worker.payloads import decode_leniently
@@ -44,7 +44,7 @@ class Jobs(Verb):
         parser.add_argument("--queue", metavar="QUEUE", help="Only jobs of this queue.")
         parser.add_argument(
             "--limit",
-            type=values.positive,
+            type=arguments.positive,
             default=DEFAULT_LIMIT,
             metavar="N",
             help=f"The most jobs to list (default: {DEFAULT_LIMIT}).",
@@ -160,7 +160,7 @@ class Show(Verb):
     examples = ("42", "42 --json")
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("job_id", type=values.job_id, metavar="ID", help="The job's id.")
+        parser.add_argument("job_id", type=arguments.job_id, metavar="ID", help="The job's id.")
 
     def run(self, desk: Desk, options: Options) -> None:
         timeout = desk.settings.worker_timeout

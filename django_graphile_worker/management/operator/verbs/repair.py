@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator.console import Desk
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.operations.repair import Repaired, repair
 

@@ -10,10 +10,10 @@ from django.core.management.color import Style
 
 from django_graphile_worker import durations, registry
 from django_graphile_worker.management.operator import times
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.fleet import worker_state
+from django_graphile_worker.management.operator.console import Desk
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.management.operator.verbs.workers import worker_state
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import overview
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders

@@ -11,12 +11,12 @@ from django.db import transaction
 from django_graphile_worker import api, signals
 from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.logs import shown
-from django_graphile_worker.management.operator.desk import Desk
-from django_graphile_worker.management.operator.fleet import has_beaten_lately, worker_state
-from django_graphile_worker.management.operator.telling import counted
-from django_graphile_worker.management.operator.values import did_you_mean
+from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.formatting import counted
+from django_graphile_worker.management.operator.liveness import watch_the_silent
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.management.operator.watch import watch_the_silent
+from django_graphile_worker.management.operator.verbs.workers import has_beaten_lately, worker_state
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.exhausted_jobs import Exhausted

@@ -9,10 +9,10 @@ from django.core.management.base import CommandParser
 from django.core.management.color import Style
 
 from django_graphile_worker import conf
-from django_graphile_worker.management.operator import times, values
-from django_graphile_worker.management.operator.desk import Desk
+from django_graphile_worker.management.operator import arguments, times
+from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.tables import Cell, Column
-from django_graphile_worker.management.operator.telling import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection import queue_depths
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
@@ -139,7 +139,7 @@ class Queues(Verb):
         parser.add_argument("--held", action="store_true", help="Only queues that a worker holds.")
         parser.add_argument(
             "--limit",
-            type=values.positive,
+            type=arguments.positive,
             default=DEFAULT_LIMIT,
             metavar="N",
             help=f"The most queues to list (default: {DEFAULT_LIMIT}).",
