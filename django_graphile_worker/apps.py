@@ -13,7 +13,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
-from django_graphile_worker.collector import objects_that_stay
+from django_graphile_worker.gc_pause import objects_that_stay
 
 with objects_that_stay():
     from django_graphile_worker import registry, routing
@@ -40,12 +40,13 @@ class GraphileWorkerConfig(AppConfig):
     def ready(self) -> None:
         with objects_that_stay():
             # Not at the top: they reach Django's models, which are not loaded yet there.
-            from django_graphile_worker import checks, logs
+            from django_graphile_worker import checks
+            from django_graphile_worker.logs import receivers
 
             with _errors_left_to_the_worker():
                 autodiscover_modules("tasks")
         checks.register_checks()
-        logs.connect()
+        receivers.connect()
         pre_migrate.connect(keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
         post_migrate.connect(install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema")
         post_migrate.connect(install_named_later, sender=self, dispatch_uid="django_graphile_worker.named_later")

@@ -17,8 +17,8 @@ from django.utils.module_loading import import_string
 from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.flags import MoreFlags, checked_flags
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
-from django_graphile_worker.values import Value
 
 SETTING = "GRAPHILE_WORKER"
 # A statement that hangs must leave time for another before the lease is over.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_graphile_worker.values import Value
+from django_graphile_worker.frozen import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

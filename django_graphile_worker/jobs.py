@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Never, Protocol, TypedDict, runtime_checkable
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.values import Value
+from django_graphile_worker.frozen import Value
 
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128

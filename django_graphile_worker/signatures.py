@@ -13,7 +13,7 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction
 
 from django_graphile_worker.exceptions import InvalidTypeError
-from django_graphile_worker.values import Value
+from django_graphile_worker.frozen import Value
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)

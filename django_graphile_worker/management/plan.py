@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from django_graphile_worker import conf
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.routing import Place, places_to_serve
-from django_graphile_worker.values import Value
 
 # Set for the worker under --reload: the pipe on which it is told of signals.
 RELOADER_PIPE = "GRAPHILE_WORKER_RELOADER"

@@ -6,12 +6,12 @@ from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.operations.indexes import BuildIndexes
 from django_graphile_worker.operations.operation import all_or_nothing
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.install import catalog, indexes, installer
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
-from django_graphile_worker.values import Value
 
 # Another's function has the same arguments under other names, or returns something else.
 INVALID_FUNCTION_DEFINITION = "42P13"

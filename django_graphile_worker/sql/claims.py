@@ -12,12 +12,12 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.arrays import int_array, int_multirange
 from django_graphile_worker.sql.codecs import time_reader
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
-from django_graphile_worker.values import Value
 
 # The columns in the order of the fields of Claim, and the summary last.
 CLAIM_JOBS = """/* gw:claim */

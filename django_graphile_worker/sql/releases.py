@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.sql.arrays import int_array, text_array
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.values import Value
 
 COMPLETE_JOBS = """/* gw:complete */
 select id from :SCHEMA._private_complete_claims_v2(%(ids)s::bigint[], %(holders)s::text[]) as id"""

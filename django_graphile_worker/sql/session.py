@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.sql.qualification import qualified
-from django_graphile_worker.values import Value
 
 # Settings that no extension has declared (app.tenant) are in no catalogue: they are asked for by name.
 # Asked outside any transaction, so every advisory lock in sight is the session's.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.values import Value
+from django_graphile_worker.frozen import Value
 
 # Why a worker stops whose schema was changed by a newer graphile-worker; the error says the rest.
 REFUSED = "the schema is too new"

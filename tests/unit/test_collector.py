@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_graphile_worker.collector import objects_that_stay
+from django_graphile_worker.gc_pause import objects_that_stay
 
 
 class Knot:

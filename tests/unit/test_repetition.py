@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_graphile_worker.repetition import Repetitions
+from django_graphile_worker.logs.throttle import Repetitions
 
 
 class Clock:

@@ -10,11 +10,12 @@ import pytest
 from psycopg import OperationalError
 from psycopg.errors import AdminShutdown, CannotConnectNow, QueryCanceled, ReadOnlySqlTransaction
 
-from django_graphile_worker import logs, signals
+from django_graphile_worker import signals
 from django_graphile_worker.crontab import parse_crontab
 from django_graphile_worker.exceptions import RetryLater
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.repetition import Repetitions
+from django_graphile_worker.logs import receivers
+from django_graphile_worker.logs.throttle import Repetitions
 from django_graphile_worker.signals import Event
 
 EVENTS = {name: value for name, value in vars(signals).items() if isinstance(value, Event)}
@@ -53,7 +54,7 @@ def send(name: str, /, **arguments: Any) -> None:
 @pytest.fixture(autouse=True)
 def every_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="django_graphile_worker")
-    logs._troubles.forget()
+    receivers._troubles.forget()
 
 
 def test_the_signals_of_a_workers_life_are_there() -> None:
@@ -148,10 +149,10 @@ def serve() -> Iterator[Callable[..., None]]:
 
     def add(*aliases: str) -> None:
         served.extend(aliases)
-        logs.served_databases.add(aliases)
+        receivers.served_databases.add(aliases)
 
     yield add
-    logs.served_databases.remove(served)
+    receivers.served_databases.remove(served)
 
 
 def tell_all(database: str) -> None:
@@ -199,8 +200,8 @@ def test_several_databases_are_told_apart__as_long_as_there_are_several(
     serve: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     serve("eu")
-    logs.served_databases.add(["default"])
-    logs.served_databases.remove(["default"])
+    receivers.served_databases.add(["default"])
+    receivers.served_databases.remove(["default"])
     tell_all("eu")
     assert not any("[eu]" in message for message in caplog.messages)
 
@@ -359,7 +360,7 @@ def test_trouble_that_stays_is_told_now_and_then__and_every_time_to_whoever_debu
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(logs, "_troubles", Repetitions(clock=lambda: now))
+    monkeypatch.setattr(receivers, "_troubles", Repetitions(clock=lambda: now))
     caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
     for now in (0.0, 20.0, 40.0, 60.0):  # noqa: B007 - the clock reads it
         tell_trouble(OperationalError("refused"))
@@ -406,7 +407,7 @@ def test_an_argument_that_is_not_sent_leaves_a_gap__not_an_error(caplog: pytest.
 
 
 def test_connecting_twice_does_not_double_the_lines(caplog: pytest.LogCaptureFixture) -> None:
-    logs.connect()
+    receivers.connect()
     send("job_succeeded", job=make_job(), duration=0.5)
     assert len(caplog.records) == 1
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.jobs import Job, JobDefaults, JobSpec
-from django_graphile_worker.values import Value
 
 
 class Point(Value):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_graphile_worker.collector import objects_that_stay
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.gc_pause import objects_that_stay
 from django_graphile_worker.management.options import add_worker_arguments, overrides_from, settings_from
 from django_graphile_worker.management.plan import RELOADER_PIPE, Plan
 

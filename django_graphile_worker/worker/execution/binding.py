@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signatures
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.values import Value
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 
 if TYPE_CHECKING:

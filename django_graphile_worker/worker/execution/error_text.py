@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from django_graphile_worker.jobs import storable_text
+from django_graphile_worker.logs.exc_info import cut_middle
 from django_graphile_worker.redaction import redact_text
-from django_graphile_worker.tracebacks import cut_middle
 
 _OURS = str(Path(__file__).resolve().parent) + "/"
 _LONGEST_SUMMARY = 2_000

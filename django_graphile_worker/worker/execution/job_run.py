@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import payloads
 from django_graphile_worker.exceptions import LostClaimError
+from django_graphile_worker.frozen import Value
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.values import Value
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.task_helpers import Abort

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import psycopg
 
-from django_graphile_worker import logs
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.logs import receivers
 from django_graphile_worker.worker.runner import LOOK_INTERVAL, Question, Runner, never
 from django_graphile_worker.worker.stop_request import Ending, StopState
 
@@ -67,7 +67,7 @@ def _unanswered(troubles: Mapping[str, psycopg.Error]) -> GraphileWorkerError:
 
 
 def _tell_apart(runners: Sequence[Runner]) -> None:
-    logs.served_databases.add(runner.label for runner in runners)
+    receivers.served_databases.add(runner.label for runner in runners)
 
 
 def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: bool = False) -> int:
@@ -129,7 +129,7 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
         thread.start()
     for thread in threads:
         thread.join()
-    logs.served_databases.remove(runner.label for runner in runners)
+    receivers.served_databases.remove(runner.label for runner in runners)
     have_all_ended = len(endings) == len(runners)
     return Ending(
         was_released=have_all_ended and all(ending.was_released for ending in endings),

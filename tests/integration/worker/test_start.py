@@ -59,7 +59,7 @@ NOT_YET = (
     "django_graphile_worker.sql.jobs",
     "django_graphile_worker.sql.naive",
     "django_graphile_worker.sql.remains",
-    "django_graphile_worker.tracebacks",
+    "django_graphile_worker.logs.exc_info",
     "django_graphile_worker.worker.execution.atomic",
     "django_graphile_worker.worker.execution.batch",
     "django_graphile_worker.worker.delayed_start",

@@ -18,7 +18,7 @@ from django_graphile_worker import conf, signals
 from django_graphile_worker.durations import spoken
 from django_graphile_worker.escaping import escaped, shown
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.repetition import Repetitions
+from django_graphile_worker.logs.throttle import Repetitions
 
 __all__ = ["connect", "escaped", "served_databases", "shown"]
 
@@ -64,7 +64,7 @@ def connect() -> None:
 
 
 def _uid(name: str) -> str:
-    return f"django_graphile_worker.logs.{name}"
+    return f"django_graphile_worker.logs.receivers.{name}"
 
 
 def _is_telling_starts(**kwargs: Any) -> bool:
@@ -145,7 +145,7 @@ def _tell_job(
         _jobs.log(level, template, *arguments, extra=facts)
         return
     # Here, as a worker that starts has no error to tell yet, and shall not wait for it.
-    from django_graphile_worker.tracebacks import worth_logging
+    from django_graphile_worker.logs.exc_info import worth_logging
 
     facts |= {"error": _problem(error), "retry_in": retry_in}
     exception = worth_logging(error, is_final=retry_in is None)
