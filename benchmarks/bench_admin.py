@@ -214,7 +214,7 @@ def timed_steps(steps: list[float]) -> Iterator[None]:
 def measure_tally() -> None:
     from django_graphile_worker.sql.claims import Claim
     from django_graphile_worker.worker.outcomes import Succeeded
-    from django_graphile_worker.worker.reporting.statistics_buffer import Tally
+    from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
 
     now = time.time()
     print("\ncounting, per job")
@@ -223,7 +223,7 @@ def measure_tally() -> None:
             Succeeded(Claim(n, n % 5, 1, "{}", None, 0, now, 25, None, 0, None, None, now, now, None), 0.001)
             for n in range(size)
         ]
-        tally = Tally()
+        tally = StatisticsBuffer()
         times = []
         for _ in range(max(20_000 // size, 20)):
             began = time.perf_counter()

@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.flags import MoreFlags, checked_flags
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
 
 SETTING = "GRAPHILE_WORKER"
@@ -55,7 +55,7 @@ def _setting(default: Any, convert: Convert) -> Any:
     return _Setting(default, convert)
 
 
-class Settings(Value):
+class Settings(Frozen):
     """``settings.GRAPHILE_WORKER``, checked; durations are seconds."""
 
     # Where the queue is.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class GraphileWorkerError(Exception):
     exit_code = 1
 
 
-class SettingMistake(Value):
+class SettingMistake(Frozen):
     """One mistake in ``settings.GRAPHILE_WORKER``: the key, and what is wrong with it."""
 
     key: str

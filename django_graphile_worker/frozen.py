@@ -13,7 +13,7 @@ class _Fields:
     # Reentrant, as a class is asked for its fields while those of its subclass are made.
     _making = threading.RLock()
 
-    def __get__(self, value: object, kind: type[Value]) -> dict[str, Field[Any]]:
+    def __get__(self, value: object, kind: type[Frozen]) -> dict[str, Field[Any]]:
         with self._making:
             # Another thread may have been first.
             if vars(kind)["__dataclass_fields__"] is self:
@@ -25,7 +25,7 @@ _FIELDS: Any = _Fields()
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class Value:
+class Frozen:
     """A frozen dataclass that takes keywords: for type checkers, ``dataclasses.replace()`` and its like.
 
     ``@dataclass`` writes a class's methods as text and has them compiled, whenever its module is loaded: half a

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Never, Protocol, TypedDict, runtime_checkable
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
@@ -25,7 +25,7 @@ class JobKeyMode(StrEnum):
     UNSAFE_DEDUPE = "unsafe_dedupe"
 
 
-class Job(Value):
+class Job(Frozen):
     """A job as the database knew it when it was read."""
 
     id: int
@@ -78,7 +78,7 @@ class RemovedJob(Job):
     __hash__ = Job.__hash__
 
 
-class JobDefaults(Value):
+class JobDefaults(Frozen):
     """What a task's jobs get unless the call that adds one says otherwise."""
 
     queue_name: str | None
@@ -122,7 +122,7 @@ class TaskLike(Protocol):
     def defaults(self) -> JobDefaults: ...
 
 
-class JobSpec(Value):
+class JobSpec(Frozen):
     """A job to be added. A task given as its identifier lends it the task's defaults."""
 
     identifier: str

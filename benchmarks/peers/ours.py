@@ -48,15 +48,15 @@ def say(message: dict[str, Any]) -> None:
 
 def count_nothing() -> None:
     """The worker as it would be without statistics, to know what they cost."""
-    from django_graphile_worker.worker.reporting.statistics_buffer import Tally
+    from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
 
-    Tally.add = lambda *arguments: None  # type: ignore[method-assign]
+    StatisticsBuffer.add = lambda *arguments: None  # type: ignore[method-assign]
 
 
 def time_counting() -> list[float]:
     """The seconds of CPU that statistics take: the counting, and the writing down."""
     from django_graphile_worker.sql import statistics
-    from django_graphile_worker.worker.reporting.statistics_buffer import Tally
+    from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
 
     seconds: list[float] = []
 
@@ -70,7 +70,7 @@ def time_counting() -> list[float]:
 
         return call
 
-    Tally.add = timed(Tally.add)  # type: ignore[method-assign]
+    StatisticsBuffer.add = timed(StatisticsBuffer.add)  # type: ignore[method-assign]
     statistics.append = timed(statistics.append)
     return seconds
 

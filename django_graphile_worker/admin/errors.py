@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 from django_graphile_worker.admin import databases, error_summary, formatting
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.search import Chip, join
+from django_graphile_worker.admin.search import SearchTerm, join
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import error_groups
@@ -54,7 +54,7 @@ class ErrorGroupAdmin(Page):
         sees = self.may(request, "view_payload")
         said = error_summary.summary(group.latest_error, sees_payloads=sees)
         name = group.name if sees else redact_text(group.name)
-        query = join([Chip("task", group.task_identifier), Chip("exception", group.name)])
+        query = join([SearchTerm("task", group.task_identifier), SearchTerm("exception", group.name)])
         # A name that holds a secret must not be in an address either.
         query = query if name == group.name else ""
         return {

@@ -17,7 +17,7 @@ from django_graphile_worker.admin import chart_data, charts, databases, formatti
 from django_graphile_worker.admin import health as alarms
 from django_graphile_worker.admin.overview_tasks import read_figures, task_lines
 from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.search import Chip
+from django_graphile_worker.admin.search import SearchTerm
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.counts import Count, count_states, earliest
@@ -135,7 +135,7 @@ class OverviewAdmin(Page):
             "oldest": formatting.duration(queue.oldest_seconds),
             "holder": queue.locked_by,
             "since": formatting.moment(queue.locked_at) if queue.locked_at else "",
-            "jobs_url": self.url(request, "job", q=str(Chip("queue", queue.queue_name)), state=State.READY.value),
+            "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name)), state=State.READY.value),
         }
 
 

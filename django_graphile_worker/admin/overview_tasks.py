@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import chart_data, charts, formatting
 from django_graphile_worker.admin.pages import Page
-from django_graphile_worker.admin.search import Chip
+from django_graphile_worker.admin.search import SearchTerm
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection.overview import (
     MOST_COUNTED,
@@ -119,7 +119,7 @@ def _line(
         p95=formatting.duration(chart_data.percentile(durations, 0.95)),
         spark=charts.sparkline([float(runs.get(start, 0)) for start in starts], _("%(runs)s runs") % {"runs": total}),
         chart_url=page.url(request, "overview", span=span.name, task=name),
-        jobs_url=page.url(request, "job", q=str(Chip("task", name))),
+        jobs_url=page.url(request, "job", q=str(SearchTerm("task", name))),
     )
 
 

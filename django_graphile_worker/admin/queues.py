@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.pages import page, posted
-from django_graphile_worker.admin.search import Chip
+from django_graphile_worker.admin.search import SearchTerm
 from django_graphile_worker.admin.unlock import UnlockingPage
 from django_graphile_worker.sql.inspection import queue_depths
 from django_graphile_worker.sql.inspection.criteria import State
@@ -69,7 +69,7 @@ class JobQueueAdmin(UnlockingPage):
             "running_task": queue.running_task,
             "running_id": queue.running_id,
             "running_url": self.url(request, "job", "change", queue.running_id) if queue.running_id else "",
-            "jobs_url": self.url(request, "job", q=str(Chip("queue", queue.queue_name)), state=State.READY.value),
+            "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name)), state=State.READY.value),
         }
 
 

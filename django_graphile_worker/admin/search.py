@@ -30,7 +30,7 @@ _PRIORITY = re.compile(r"(-?\d{1,5})(?:\.\.(-?\d{1,5}))?")
 EVERYTHING = Criteria()
 
 
-class Chip(NamedTuple):
+class SearchTerm(NamedTuple):
     """One condition of a query: `task:send_email`."""
 
     name: str
@@ -46,7 +46,7 @@ class Chip(NamedTuple):
 class Query:
     """A query that was read: its chips, what they ask for, and what was wrong with the others."""
 
-    chips: tuple[Chip, ...] = ()
+    chips: tuple[SearchTerm, ...] = ()
     criteria: Criteria = EVERYTHING
     mistakes: tuple[str, ...] = ()
     # The words that nothing could be made of, as they were written.
@@ -56,7 +56,7 @@ class Query:
         return join(self.chips)
 
 
-def join(chips: Sequence[Chip]) -> str:
+def join(chips: Sequence[SearchTerm]) -> str:
     return " ".join(map(str, chips))
 
 
@@ -82,7 +82,7 @@ def read(
     for found in words[:MOST_CHIPS]:
         quoted = found["quoted"]
         value = found["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-        chip = Chip(found["name"], value) if found["name"] else _bare(value, meaning)
+        chip = SearchTerm(found["name"], value) if found["name"] else _bare(value, meaning)
         try:
             criteria = _apply(chip, query.criteria, sees_payloads, known_tasks)
         except ValueError as error:
@@ -101,16 +101,16 @@ def _excess(text: str, number: int) -> Iterator[str]:
         yield _("expected at most %(most)s conditions, got %(got)s") % {"most": MOST_CHIPS, "got": number}
 
 
-def _bare(word: str, meaning: Callable[[str], Meaning]) -> Chip:
+def _bare(word: str, meaning: Callable[[str], Meaning]) -> SearchTerm:
     if word.isascii() and word.isdigit():
-        return Chip("id", word)
+        return SearchTerm("id", word)
     known = meaning(word)
     if known.is_task or "*" in word:
-        return Chip("task", word)
-    return Chip("queue" if known.is_queue else "key" if known.is_key else "error", word)
+        return SearchTerm("task", word)
+    return SearchTerm("queue" if known.is_queue else "key" if known.is_key else "error", word)
 
 
-def _apply(chip: Chip, criteria: Criteria, sees_payloads: bool, known_tasks: Sequence[str]) -> Criteria:
+def _apply(chip: SearchTerm, criteria: Criteria, sees_payloads: bool, known_tasks: Sequence[str]) -> Criteria:
     name, value = chip
     if not value:
         raise ValueError(_("expected a value"))

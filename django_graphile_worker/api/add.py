@@ -12,7 +12,7 @@ from django.db import transaction
 
 from django_graphile_worker import registry
 from django_graphile_worker.api.async_variants import asynchronous
-from django_graphile_worker.api.connection import Queue, open_place
+from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
@@ -105,7 +105,7 @@ def add_jobs(
             return [job for batch in batches for job in _add_batch(queue, batch)]
 
 
-def _add_batch(queue: Queue, batch: Batch) -> list[Job]:
+def _add_batch(queue: QueueConnection, batch: Batch) -> list[Job]:
     return sql_batches.add_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
 
 

@@ -10,7 +10,7 @@ from django.db import connections
 
 from django_graphile_worker import registry
 from django_graphile_worker.api.async_variants import asynchronous
-from django_graphile_worker.api.connection import Queue, open_queue
+from django_graphile_worker.api.connection import QueueConnection, open_queue
 from django_graphile_worker.api.unused_names import IncompleteError, NamesDeletion
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.sql import cleanup as sql_cleanup
@@ -45,14 +45,14 @@ def cleanup(
         return result
 
 
-def _delete_failed_jobs(queue: Queue, age: float) -> int:
+def _delete_failed_jobs(queue: QueueConnection, age: float) -> int:
     total = 0
     while deleted := sql_cleanup.delete_failed_jobs(queue.cursor, older_than=age, schema=queue.schema):
         total += deleted
     return total
 
 
-def _delete_unused_names(queue: Queue, result: CleanupResult, *, queues: bool, tasks: bool) -> CleanupResult:
+def _delete_unused_names(queue: QueueConnection, result: CleanupResult, *, queues: bool, tasks: bool) -> CleanupResult:
     if not _can_see_all_jobs(queue):
         return dataclasses.replace(result, is_complete=False)
     try:
@@ -65,20 +65,20 @@ def _delete_unused_names(queue: Queue, result: CleanupResult, *, queues: bool, t
     return result
 
 
-def _can_see_all_jobs(queue: Queue) -> bool:
+def _can_see_all_jobs(queue: QueueConnection) -> bool:
     is_own_transaction = not connections[queue.alias].in_atomic_block
     return (is_own_transaction or unused_names.sees_commits(queue.cursor)) and not unused_names.has_old_adders(
         queue.cursor, schema=queue.schema
     )
 
 
-def _delete_queues(queue: Queue) -> int:
+def _delete_queues(queue: QueueConnection) -> int:
     find = partial(unused_names.find_unused_queues, queue.cursor, schema=queue.schema)
     delete = partial(unused_names.delete_queues, queue.cursor, schema=queue.schema)
     return NamesDeletion("queues", queue, find, delete).run()
 
 
-def _delete_tasks(queue: Queue) -> int:
+def _delete_tasks(queue: QueueConnection) -> int:
     if unused_names.has_silent_workers(queue.cursor, schema=queue.schema):
         raise IncompleteError("tasks")
     live = workers.live_task_identifiers(queue.cursor, schema=queue.schema)

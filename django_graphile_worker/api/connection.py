@@ -16,7 +16,7 @@ from django_graphile_worker.sql.errors import not_permitted, translated
 from django_graphile_worker.sql.jobs import Cursor
 
 
-class Queue(NamedTuple):
+class QueueConnection(NamedTuple):
     """The queue's database, opened."""
 
     cursor: Cursor
@@ -37,19 +37,19 @@ class Queue(NamedTuple):
             raise SchemaError(not_permitted(self.alias, self.schema, got))
 
 
-def open_queue(using: str | None, installation: str | None = None) -> AbstractContextManager[Queue]:
+def open_queue(using: str | None, installation: str | None = None) -> AbstractContextManager[QueueConnection]:
     """Open a cursor on Django's connection, in whatever transaction it is in."""
     return open_place(place_of(using, installation))
 
 
 @contextmanager
-def open_place(place: Place) -> Iterator[Queue]:
+def open_place(place: Place) -> Iterator[QueueConnection]:
     """The same where the place is known already."""
     settings = place.settings
     connection = queue_connection(place.using)
     try:
         with connection.cursor() as cursor:
-            yield Queue(cursor, connection.alias, settings.schema, settings.notify)
+            yield QueueConnection(cursor, connection.alias, settings.schema, settings.notify)
     except Error as error:
         ours = translated(error, alias=connection.alias, schema=settings.schema)
         if ours is None:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from django.db import OperationalError, connections, transaction
 
-from django_graphile_worker.api.connection import Queue
+from django_graphile_worker.api.connection import QueueConnection
 from django_graphile_worker.sql import unused_names
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits
@@ -42,7 +42,7 @@ class IncompleteError(Exception):
 class NamesDeletion:
     """One kind of names: how to find those without jobs, and how to delete some of them."""
 
-    def __init__(self, kind: str, queue: Queue, find: Find, delete: Delete) -> None:
+    def __init__(self, kind: str, queue: QueueConnection, find: Find, delete: Delete) -> None:
         self._kind = kind
         self._queue = queue
         self._find = find

@@ -7,14 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 from django_graphile_worker import conf
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.routing import Place, places_to_serve
 
 # Set for the worker under --reload: the pipe on which it is told of signals.
 RELOADER_PIPE = "GRAPHILE_WORKER_RELOADER"
 
 
-class Plan(Value):
+class Plan(Frozen):
     """What was asked for on the command line."""
 
     settings: conf.Settings

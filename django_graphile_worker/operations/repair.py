@@ -6,7 +6,7 @@ from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.operations.indexes import BuildIndexes
 from django_graphile_worker.operations.operation import all_or_nothing
 from django_graphile_worker.sql.errors import sqlstate
@@ -18,7 +18,7 @@ INVALID_FUNCTION_DEFINITION = "42P13"
 DEPENDENT_OBJECTS_STILL_EXIST = "2BP01"
 
 
-class Repaired(Value):
+class Repaired(Frozen):
     """What was not as it should be, and is now."""
 
     # Public functions that were replaced or missing, and are ours again.

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.arrays import int_array, int_multirange
 from django_graphile_worker.sql.codecs import time_reader
@@ -87,7 +87,7 @@ class Claim(NamedTuple):
         )
 
 
-class Claimed(Value):
+class Claimed(Frozen):
     """What a claim brought, first things first, and when the next job falls due."""
 
     claims: list[Claim]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.arrays import int_array, text_array
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.schema import statement
@@ -52,7 +52,7 @@ where id operator(pg_catalog.=) %(id)s::pg_catalog.int8
     and locked_by operator(pg_catalog.=) %(holder)s::pg_catalog.text"""
 
 
-class Failure(Value):
+class Failure(Frozen):
     """How a claim failed: the text to keep, and when to try again (None: the usual back-off)."""
 
     claim: Claim

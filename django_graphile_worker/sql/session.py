@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.qualification import qualified
 
 # Settings that no extension has declared (app.tenant) are in no catalogue: they are asked for by name.
@@ -123,7 +123,7 @@ def triggers_of_the_site(cursor: Any) -> list[SiteFunction]:
     return [SiteFunction._make(row) for row in cursor.fetchall()]
 
 
-class SessionLimits(Value):
+class SessionLimits(Frozen):
     """Is the session ours, and so are its limits now? If not, are its own too short?"""
 
     are_ours: bool

@@ -11,7 +11,7 @@ from django.db import connections
 from django_graphile_worker.worker.service import Service, Trouble
 
 
-class Beginning(Service):
+class DelayedStart(Service):
     """Starts a worker, again and again until its database answers; then it is over."""
 
     name = "start"

@@ -19,14 +19,14 @@ from queue import SimpleQueue
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome
-from django_graphile_worker.worker.work_units import Stretch
+from django_graphile_worker.worker.work_units import WorkUnit
 
 Run = Callable[[Claim], Outcome]
 # Returns whether it is to be continued, by another thread.
 Duty = Callable[[], bool]
 
 
-class Slots:
+class SlotPool:
     """As many threads as jobs may run at once, started as they are needed."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Slots:
         self._on_hungry = on_hungry
         self._on_thread_end = on_thread_end
         # Who waits, in order. Slots help themselves; one that finds nobody rests until a call comes.
-        self._line: deque[Stretch] = deque()
+        self._line: deque[WorkUnit] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()
         threads = concurrency + 1
         # How many threads rest and have not been called. A thread that is about to rest looks for work and counts
@@ -58,10 +58,10 @@ class Slots:
         self._counting = threading.Lock()
         # Whether a resting thread is set aside to go on with the duty.
         self._has_successor = False
-        self._current: list[Stretch | None] = [None] * threads
+        self._current: list[WorkUnit | None] = [None] * threads
         self._duties: deque[Duty] = deque()
         self._thread_on_duty: int | None = None
-        self._kept: Stretch | None = None
+        self._kept: WorkUnit | None = None
         self._has_duty = False
         # Jobs, not stretches: one that is on its way from the queue to a slot is seen in neither.
         self._submitted = 0
@@ -123,7 +123,7 @@ class Slots:
         """Is there anything claimed that has not begun?"""
         return self.backlog > 0 or any(stretch is not None and stretch.claims for stretch in self._current)
 
-    def submit(self, stretches: Sequence[Stretch], *, callers: int) -> None:
+    def submit(self, stretches: Sequence[WorkUnit], *, callers: int) -> None:
         """Let these wait, and call so many slots: for short jobs a few are quicker than all.
 
         Python runs one thread at a time. Ten that wake up to run ten jobs of ten
@@ -150,7 +150,7 @@ class Slots:
         self._duties.append(duty)
         self.call(1)
 
-    def keep(self, stretch: Stretch) -> bool:
+    def keep(self, stretch: WorkUnit) -> bool:
         """To be called by the thread on duty: it runs these itself, once another goes on with the duty.
 
         Only while nobody waits and a slot is free: then there is a thread to go on.
@@ -182,11 +182,11 @@ class Slots:
     def _most_threads(self) -> int:
         return self.concurrency + self._has_duty
 
-    def take_back(self, *, waited_longer_than: float = 0.0) -> list[Stretch]:
+    def take_back(self, *, waited_longer_than: float = 0.0) -> list[WorkUnit]:
         """Jobs that wait: of slots that are busy, the rest of their stretch; and the backlog."""
         horizon = time.monotonic() - waited_longer_than
         taken = [
-            Stretch(rest, None, stretch.submitted_at)
+            WorkUnit(rest, None, stretch.submitted_at)
             for stretch in self._current
             if stretch is not None and stretch.submitted_at <= horizon and (rest := stretch.take_back())
         ]
@@ -195,8 +195,8 @@ class Slots:
         self._taken_back_size += sum(stretch.size for stretch in taken)
         return taken
 
-    def _drain(self, horizon: float) -> list[Stretch]:
-        taken: list[Stretch] = []
+    def _drain(self, horizon: float) -> list[WorkUnit]:
+        taken: list[WorkUnit] = []
         while self._line and self._line[0].submitted_at <= horizon:
             try:
                 taken.append(self._line.popleft())
@@ -300,7 +300,7 @@ class Slots:
         if is_to_be_continued and not has_successor:
             self.call(1)
 
-    def _run_all(self, place: int, stretch: Stretch) -> None:
+    def _run_all(self, place: int, stretch: WorkUnit) -> None:
         self._call_if_hungry()
         self._run_stretch(place, stretch)
         self._current[place] = None
@@ -320,7 +320,7 @@ class Slots:
             self._resting += 1
         self._calls.get()
 
-    def _run_stretch(self, place: int, stretch: Stretch) -> None:
+    def _run_stretch(self, place: int, stretch: WorkUnit) -> None:
         claims = stretch.claims
         while claims:
             try:

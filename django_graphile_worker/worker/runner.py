@@ -18,10 +18,10 @@ from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.reporting.statistics_recorder import LAST_RECORD_TIMEOUT
 from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.stop_request import Ending
-from django_graphile_worker.worker.wiring import Assembly
+from django_graphile_worker.worker.wiring import Parts
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.delayed_start import Beginning
+    from django_graphile_worker.worker.delayed_start import DelayedStart
 
 # After the grace period cancelled coroutines get this long to clean up.
 LAST_WORDS = 1.0
@@ -37,18 +37,18 @@ def never() -> bool:
     return False
 
 
-class Runner(Assembly):
+class Runner(Parts):
     """One worker on one database. Process signals and exit codes are the command's business."""
 
     # Set while it is one of several, which start side by side.
-    beginning: Beginning | None = None
+    beginning: DelayedStart | None = None
 
-    def begin(self) -> Beginning:
+    def begin(self) -> DelayedStart:
         """Start as soon as the database answers, on a thread of its own."""
         # Here, as most workers have one database, and either start or do not.
-        from django_graphile_worker.worker.delayed_start import Beginning
+        from django_graphile_worker.worker.delayed_start import DelayedStart
 
-        self.beginning = Beginning(
+        self.beginning = DelayedStart(
             begin=self._start_or_know_why,
             give_up=lambda: self.shutdown("it has not begun"),
             on_trouble=self._tell_not_begun,

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 
 # Why a worker stops whose schema was changed by a newer graphile-worker; the error says the rest.
 REFUSED = "the schema is too new"
 
 
-class Ending(Value):
+class Ending(Frozen):
     """How a worker's life ended."""
 
     # Does the database know the outcome of every job, if only that it was given back?

@@ -19,7 +19,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
-from django_graphile_worker.worker.execution.job_run import Run
+from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
 from django_graphile_worker.worker.fetching.listener import Listener
@@ -30,15 +30,15 @@ from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
 from django_graphile_worker.worker.outcomes import Outcome
-from django_graphile_worker.worker.pool import Slots
+from django_graphile_worker.worker.pool import SlotPool
 from django_graphile_worker.worker.release.releaser import Releaser
-from django_graphile_worker.worker.release.statements import ReleaseLedger
-from django_graphile_worker.worker.reporting.events import News
-from django_graphile_worker.worker.reporting.signal_sender import Announcer
-from django_graphile_worker.worker.reporting.statistics_buffer import Tally
+from django_graphile_worker.worker.release.statements import ReleaseStatements
+from django_graphile_worker.worker.reporting.events import WorkerEvents
+from django_graphile_worker.worker.reporting.signal_sender import SignalSender
+from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
 from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
 from django_graphile_worker.worker.task_selection import selected_tasks
-from django_graphile_worker.worker.work_units import Stretch, interrupted
+from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
@@ -50,7 +50,7 @@ BEATS_OF_SILENCE = 2.5
 ANNOUNCED_AHEAD = 10.0
 
 
-class Assembly:
+class Parts:
     """The parts of one worker on one database, and what passes between them."""
 
     def __init__(
@@ -85,8 +85,8 @@ class Assembly:
     def _build(self) -> None:
         """From the bottom up: each part is given what it calls."""
         settings = self.settings
-        self.announcer = Announcer(type(self), look=lambda: self.news.look())
-        self.tally = Tally()
+        self.announcer = SignalSender(type(self), look=lambda: self.news.look())
+        self.tally = StatisticsBuffer()
         self.claiming = claiming = self._database("fetcher")
         self.claimer = Claimer(claiming, settings, self.tasks, worker_id=self._worker_id, notify=settings.notify)
         self.executor = Executor(
@@ -94,7 +94,7 @@ class Assembly:
         )
         self.news = self._build_news()
         self.releaser = self._build_releaser()
-        self.slots = Slots(
+        self.slots = SlotPool(
             settings.concurrency,
             run=self.executor.run,
             on_outcome=self.releaser.put,
@@ -126,8 +126,8 @@ class Assembly:
         parts = (self.announcer, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
         return [part.name for part in parts if part is not None and part.has_died]
 
-    def _build_news(self) -> News:
-        return News(
+    def _build_news(self) -> WorkerEvents:
+        return WorkerEvents(
             self.announcer,
             worker_id=self._worker_id,
             database=self.using,
@@ -138,7 +138,7 @@ class Assembly:
 
     def _build_releaser(self) -> Releaser:
         database = self._database("releaser")
-        ledger = ReleaseLedger(database, now=self.claimer.now, notify=self.settings.notify)
+        ledger = ReleaseStatements(database, now=self.claimer.now, notify=self.settings.notify)
         return Releaser(
             ledger=ledger,
             on_released=self._note_released,
@@ -242,7 +242,7 @@ class Assembly:
         running = (job.claim for job in self.executor.running())
         return [claim.id for claim in running if (task := self.claimer.task_of(claim.task_id)) and task.atomic]
 
-    def _give_back(self, stretches: Sequence[Stretch]) -> None:
+    def _give_back(self, stretches: Sequence[WorkUnit]) -> None:
         queues = [stretch.queue for stretch in stretches if stretch.queue is not None]
         self.releaser.put_back(list(interrupted(stretches)), queues)
 
@@ -281,7 +281,7 @@ class Assembly:
         return self.worker_id
 
     def _job_of(self, claim: Claim) -> Job:
-        run = Run(claim, time.monotonic())
+        run = JobRun(claim, time.monotonic())
         run.task = self.claimer.task_of(claim.task_id)
         return run.job
 

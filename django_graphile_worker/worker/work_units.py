@@ -10,7 +10,7 @@ from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted
 
 
-class Stretch:
+class WorkUnit:
     """Jobs that one slot runs in order; all of one queue, or just one job."""
 
     __slots__ = ("claims", "queue", "submitted_at")
@@ -37,7 +37,7 @@ class Stretch:
                 return taken
 
 
-def stretches(claims: Sequence[Claim]) -> Iterable[Stretch]:
+def stretches(claims: Sequence[Claim]) -> Iterable[WorkUnit]:
     """One stretch per queue, in its order; every other job for itself, first things first."""
     now = time.monotonic()
     by_queue: dict[int, list[Claim]] = {}
@@ -47,11 +47,11 @@ def stretches(claims: Sequence[Claim]) -> Iterable[Stretch]:
     for claim in claims:
         queue_id = claim.queue_id
         if queue_id is None:
-            yield Stretch([claim], None, now)
+            yield WorkUnit([claim], None, now)
         elif queue_id in by_queue:
-            yield Stretch(by_queue.pop(queue_id), HeldQueue(queue_id, claim.holder), now)
+            yield WorkUnit(by_queue.pop(queue_id), HeldQueue(queue_id, claim.holder), now)
 
 
-def interrupted(stretches: Iterable[Stretch]) -> Iterable[Interrupted]:
+def interrupted(stretches: Iterable[WorkUnit]) -> Iterable[Interrupted]:
     """Outcomes for jobs that never began."""
     return (Interrupted(claim, 0.0, has_begun=False) for stretch in stretches for claim in stretch.take_back())

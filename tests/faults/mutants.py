@@ -125,16 +125,16 @@ def _heartbeat_first() -> None:
 def _forgetful() -> None:
     import psycopg
 
-    from django_graphile_worker.worker.release.pending import Hand
+    from django_graphile_worker.worker.release.pending import PendingReleases
     from django_graphile_worker.worker.release.releaser import Releaser
 
     original = Releaser._release
 
-    def release(self: Releaser, hand: Hand) -> None:
+    def release(self: Releaser, hand: PendingReleases) -> None:
         try:
             original(self, hand)
         except psycopg.OperationalError:
-            self._hand = Hand()
+            self._hand = PendingReleases()
             raise
 
     Releaser._release = release  # type: ignore[method-assign]
@@ -267,9 +267,9 @@ def _no_hygiene() -> None:
 
 @mistake("abandoned jobs are kept")
 def _keeps_abandoned() -> None:
-    from django_graphile_worker.worker.pool import Slots
+    from django_graphile_worker.worker.pool import SlotPool
 
-    Slots.abandon = lambda self, claims: []  # type: ignore[method-assign]
+    SlotPool.abandon = lambda self, claims: []  # type: ignore[method-assign]
 
 
 @mistake("coroutines are never cancelled")
@@ -310,14 +310,14 @@ def _hasty_claims() -> None:
 
 @mistake("jobs begin after the lease has run out")
 def _begins_without_a_lease() -> None:
-    from django_graphile_worker.worker.pool import Slots
+    from django_graphile_worker.worker.pool import SlotPool
 
-    original = Slots.__init__
+    original = SlotPool.__init__
 
-    def init(self: Slots, *arguments: Any, **options: Any) -> None:
+    def init(self: SlotPool, *arguments: Any, **options: Any) -> None:
         original(self, *arguments, **{**options, "may_begin": lambda *claims: True})
 
-    Slots.__init__ = init  # type: ignore[method-assign]
+    SlotPool.__init__ = init  # type: ignore[method-assign]
 
 
 @mistake("leases that do not age while the machine is suspended")

@@ -27,7 +27,7 @@ from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.release.releaser import Releaser
-from django_graphile_worker.worker.release.statements import ReleaseLedger
+from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.work_units import stretches
 from tests.slot import make_task
 
@@ -113,7 +113,7 @@ class SimulatedWorker:
         settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema})
         database = cast(Any, FaultyDatabase(simulation))
         self.claimer = Claimer(database, settings, {TASK: make_task(print)}, worker_id=self.worker_id, notify=False)
-        ledger = ReleaseLedger(database, now=lambda: None, notify=False)
+        ledger = ReleaseStatements(database, now=lambda: None, notify=False)
         self.releaser = Releaser(
             ledger=ledger,
             on_released=lambda outcomes: None,

@@ -8,7 +8,7 @@ import pytest
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.reporting.statistics_buffer import SAMPLE, UNKNOWN_TASK, Tally
+from django_graphile_worker.worker.reporting.statistics_buffer import SAMPLE, UNKNOWN_TASK, StatisticsBuffer
 
 NOW = 1_700_000_000.0
 NAMES = {1: "send", 2: "charge"}
@@ -19,8 +19,8 @@ def claim(task_id: int = 1, *, due_before: float = 0.0, attempts: int = 1, max_a
     return Claim(7, task_id, attempts, "{}", None, 0, run_at, max_attempts, None, 0, None, None, NOW, NOW, None, "w/1")
 
 
-def tallied(*outcomes: Outcome) -> Tally:
-    tally = Tally(clock=lambda: NOW)
+def tallied(*outcomes: Outcome) -> StatisticsBuffer:
+    tally = StatisticsBuffer(clock=lambda: NOW)
     tally.add(outcomes, NAMES.get)
     return tally
 

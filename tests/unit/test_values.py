@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job, JobDefaults, JobSpec
 
 
-class Point(Value):
+class Point(Frozen):
     x: Any
     y: Any = 0
 
 
-class OtherPoint(Value):
+class OtherPoint(Frozen):
     x: Any
     y: Any = 0
 
@@ -67,11 +67,11 @@ def test_a_value_is_a_dataclass_to_whoever_asks() -> None:
     assert [field.name for field in fields(Point)] == ["x", "y"]
     assert asdict(Point(x=1)) == {"x": 1, "y": 0}
     assert replace(Point(x=1, y=2), y=3) == Point(x=1, y=3)
-    assert not is_dataclass(Value)
+    assert not is_dataclass(Frozen)
 
 
 @pytest.mark.parametrize("kind", [Settings, Job, JobDefaults, JobSpec])
-def test_no_start_makes_the_methods_that_values_share(kind: type[Value]) -> None:
+def test_no_start_makes_the_methods_that_values_share(kind: type[Frozen]) -> None:
     assert {"__eq__", "__hash__", "__repr__"} & set(vars(kind)) == set()
 
 
@@ -93,7 +93,7 @@ def test_threads_that_ask_first_at_once_all_get_an_answer() -> None:
     try:
         with ThreadPoolExecutor(8) as pool:
             for _ in range(50):
-                kind = type("Fresh", (Value,), {"__annotations__": {"x": "int"}})
+                kind = type("Fresh", (Frozen,), {"__annotations__": {"x": "int"}})
                 values = list(pool.map(lambda x, kind=kind: replace(kind(x=x), x=x + 1), range(16)))
                 assert [value.x for value in values] == list(range(1, 17))
     finally:
@@ -101,7 +101,7 @@ def test_threads_that_ask_first_at_once_all_get_an_answer() -> None:
 
 
 def test_no_start_makes_a_dataclass_before_somebody_asks() -> None:
-    class Fresh(Value):
+    class Fresh(Frozen):
         x: int
 
     assert Fresh(x=1) == Fresh(x=1)

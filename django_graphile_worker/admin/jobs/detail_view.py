@@ -21,7 +21,7 @@ from django_graphile_worker.admin.jobs.payload_tree import Tree, written
 from django_graphile_worker.admin.jobs.states import flags_of, name_of
 from django_graphile_worker.admin.jobs.timeline import timeline
 from django_graphile_worker.admin.pages import page
-from django_graphile_worker.admin.search import LARGEST_ID, Chip
+from django_graphile_worker.admin.search import LARGEST_ID, SearchTerm
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
@@ -127,7 +127,7 @@ class DetailPage(ListingPage):
 
     def _facts(self, request: HttpRequest, job: job_detail.JobDetail) -> list[tuple[str, Any, str]]:
         """Name, value, and where the value leads."""
-        task_url = self.url(request, "job", q=str(Chip("task", job.task_identifier or "?")))
+        task_url = self.url(request, "job", q=str(SearchTerm("task", job.task_identifier or "?")))
         facts: list[tuple[str, Any, str]] = [
             (_("Task"), job.task_identifier or _("unknown task"), task_url),
             (_("Priority"), job.priority, ""),
@@ -149,7 +149,7 @@ class DetailPage(ListingPage):
             told = _("no live worker has this task; those of Node.js do not tell")
             facts.append((_("Workers"), told, self.url(request, "worker")))
         if job.queue_name is not None:
-            queue_url = self.url(request, "job", q=str(Chip("queue", job.queue_name)))
+            queue_url = self.url(request, "job", q=str(SearchTerm("queue", job.queue_name)))
             facts += [(_("Queue"), job.queue_name, queue_url), *self._queue(request, job)]
         return facts
 

@@ -139,7 +139,7 @@ class ListingPage(Page):
         given = {name: request.GET.get(f"filter_{name}", "").strip() for name in FILTERS}
         if not any(given.values()):
             return None
-        added = [chips.Chip(FILTERS[name], value.replace("\x00", "")) for name, value in given.items() if value]
+        added = [chips.SearchTerm(FILTERS[name], value.replace("\x00", "")) for name, value in given.items() if value]
         text = f"{request.GET.get('q', '')} {chips.join(added)}".strip()
         return HttpResponseRedirect(self.url(request, "job", q=text, state=request.GET.get("state")))
 
@@ -165,7 +165,7 @@ class ListingPage(Page):
     def _chips(self, request: HttpRequest, query: chips.Query, state: State) -> list[dict[str, str]]:
         """Each chip with the address of the same list without it; mistakes stay until somebody mends them."""
 
-        def without(chip: chips.Chip) -> str:
+        def without(chip: chips.SearchTerm) -> str:
             others = [str(other) for other in query.chips if other is not chip]
             return self._address(request, " ".join([*others, *query.unread]), state)
 
@@ -177,11 +177,11 @@ class ListingPage(Page):
             id=row.id,
             url=self.url(request, "job", "change", quote(str(row.id))),
             task=row.task_identifier or _("unknown task"),
-            task_url=self.url(request, "job", q=str(chips.Chip("task", row.task_identifier or "?"))),
+            task_url=self.url(request, "job", q=str(chips.SearchTerm("task", row.task_identifier or "?"))),
             state=state,
             state_name=name_of(state),
             queue=row.queue_name,
-            queue_url=self.url(request, "job", q=str(chips.Chip("queue", row.queue_name or "?"))),
+            queue_url=self.url(request, "job", q=str(chips.SearchTerm("queue", row.queue_name or "?"))),
             priority=row.priority,
             attempts=f"{row.attempts_made}/{row.max_attempts}",
             when=formatting.moment(row.moment),

@@ -13,7 +13,7 @@ from django.db import OperationalError
 from django_graphile_worker.checks.databases import check_psycopg, told
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator.arguments import did_you_mean
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Verb
 
 try:
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         if problems := check_psycopg():
             raise CommandError(told(problems))
         is_colored = options["force_color"] or (self.stdout.isatty() and not os.environ.get("NO_COLOR"))
-        desk = Desk(
+        desk = Console(
             out=self.stdout,
             err=self.stderr,
             style=self.style if is_colored and not options["no_color"] else no_style(),

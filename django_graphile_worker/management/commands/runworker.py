@@ -133,12 +133,12 @@ class Command(BaseCommand):
 
     def _exit(self, code: int) -> None:
         if self._is_own_end:
-            from django_graphile_worker.worker.process import exit as leaving
+            from django_graphile_worker.worker.process.exit import end_in_time, leave
 
             if self._must_leave:
-                leaving.leave(code)
+                leave(code)
             # Jobs that are over may have left threads behind, for which Python would wait.
-            leaving.end_in_time(code)
+            end_in_time(code)
         if code:
             sys.exit(code)
 

@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class Console:
     """One call of a verb."""
 
     out: OutputWrapper

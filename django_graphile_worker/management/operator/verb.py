@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from django_graphile_worker.management.operator.arguments import did_you_mean
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.sql.inspection import names
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.jobs import Cursor
@@ -34,11 +34,11 @@ class Verb(ABC):
         """Add what this verb takes beside the usual options."""
 
     @abstractmethod
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         """Do it, and tell."""
 
 
-def narrowed(cursor: Cursor, desk: Desk, options: Options, *, schema: str) -> Criteria | None:
+def narrowed(cursor: Cursor, desk: Console, options: Options, *, schema: str) -> Criteria | None:
     """The chosen state, task and queue; None, after a note, when there is no such name."""
     task, queue = options.get("task"), options.get("queue")
     for kind, name in (("task", task), ("queue", queue)):
@@ -51,7 +51,7 @@ def narrowed(cursor: Cursor, desk: Desk, options: Options, *, schema: str) -> Cr
     )
 
 
-def is_known(cursor: Cursor, desk: Desk, kind: str, name: str, *, schema: str) -> bool:
+def is_known(cursor: Cursor, desk: Console, kind: str, name: str, *, schema: str) -> bool:
     """Whether the database has a task or a queue of this name; False after a note."""
     is_task, is_queue, _ = names.meaning(cursor, name, schema=schema)
     if is_task if kind == "task" else is_queue:

@@ -20,7 +20,7 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.watchdog import watchdog
 
 
-class DirectStatement:
+class PreparedStatement:
     """Prepared once for each session, under settings that stay with the session."""
 
     def __init__(self, database: Database, name: str, text: str, *, settings: Mapping[str, str]) -> None:

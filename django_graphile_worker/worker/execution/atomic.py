@@ -9,7 +9,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, connections, transaction
 
 from django_graphile_worker.sql.releases import complete_in_transaction
-from django_graphile_worker.worker.execution.job_run import LostAtomicClaimError, Run
+from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -19,7 +19,7 @@ _IN_DOUBT = (
 )
 
 
-def run_atomically(run: Run, perform: Callable[[Run], Any], *, using: str, schema: str) -> Any:
+def run_atomically(run: JobRun, perform: Callable[[JobRun], Any], *, using: str, schema: str) -> Any:
     """Perform a job and delete its row; both are kept, or neither is."""
     ended, committed = False, False
     result: Any = None
@@ -45,7 +45,7 @@ def run_atomically(run: Run, perform: Callable[[Run], Any], *, using: str, schem
     return result
 
 
-def _complete(run: Run, *, using: str, schema: str) -> None:
+def _complete(run: JobRun, *, using: str, schema: str) -> None:
     with connections[using].cursor() as cursor:
         if not complete_in_transaction(cursor, run.claim, schema=schema):
             raise LostAtomicClaimError("the claim was lost while the task ran: its effects were rolled back")

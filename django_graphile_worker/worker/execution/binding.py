@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signatures
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _PLAIN = (Any, object, dict, list, str, int, float, bool, None, dict[str, Any], 
 logger = logging.getLogger("django_graphile_worker.worker")
 
 
-class Binding(Value):
+class Binding(Frozen):
     """What a task function takes."""
 
     function: Callable[..., Any]

@@ -21,7 +21,7 @@ from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.event_loop import CancelledByWorker
 
-_visit: ContextVar[Visit | None] = ContextVar("graphile_worker_visit", default=None)
+_visit: ContextVar[CoroutineRun | None] = ContextVar("graphile_worker_visit", default=None)
 
 
 def spare_from_cancellation() -> None:
@@ -34,7 +34,7 @@ def spare_from_cancellation() -> None:
         visit.is_spared = True
 
 
-class Visit(Executor):
+class CoroutineRun(Executor):
     """One coroutine on the loop, and the thread that waits for it."""
 
     def __init__(self, start: Callable[[], Awaitable[Any]]) -> None:

@@ -14,7 +14,7 @@ from django.db import connections
 from django_graphile_worker.worker import fork_guard
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.execution.coroutine_run import Visit
+    from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -33,7 +33,7 @@ class EventLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._visits: set[Visit] = set()
+        self._visits: set[CoroutineRun] = set()
         self._is_cancelled = False
         self._is_closed = False
         self._seconds_to_clean_up = 0.0
@@ -41,9 +41,9 @@ class EventLoop:
     def run(self, start: Callable[[], Awaitable[Any]]) -> Any:
         """Run a coroutine to its end while the calling thread serves its synchronous parts."""
         # Here, as it takes a coroutine to need it.
-        from django_graphile_worker.worker.execution.coroutine_run import Visit
+        from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
 
-        visit = Visit(start)
+        visit = CoroutineRun(start)
         with self._lock:
             loop = self._running_loop()
             self._visits.add(visit)

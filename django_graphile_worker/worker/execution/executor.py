@@ -16,8 +16,8 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.connections import lifecycle
 from django_graphile_worker.worker.execution.event_loop import CancelledByWorker, EventLoop
-from django_graphile_worker.worker.execution.invoker import Performer
-from django_graphile_worker.worker.execution.job_run import LostAtomicClaimError, Run, RunningJob
+from django_graphile_worker.worker.execution.invoker import TaskInvoker
+from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError, RunningJob
 from django_graphile_worker.worker.execution.task_helpers import Aborts
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
 
@@ -45,14 +45,14 @@ class Executor:
         self._tasks = tasks
         self._aborts = Aborts()
         self._event_loop = EventLoop()
-        self._performer = Performer(
+        self._performer = TaskInvoker(
             settings=settings,
             using=using,
             installation=installation,
             event_loop=self._event_loop,
             aborts=self._aborts,
         )
-        self._running: set[Run] = set()
+        self._running: set[JobRun] = set()
         self._generation = fork_guard.generation
         self._is_cancelled = False
         self._has_let_go = False
@@ -88,7 +88,7 @@ class Executor:
 
     def job_of(self, claim: Claim) -> Job:
         """The job as people see it, whatever its payload."""
-        run = Run(claim, monotonic())
+        run = JobRun(claim, monotonic())
         run.task = self._tasks(claim.task_id)
         return run.job
 
@@ -107,7 +107,7 @@ class Executor:
 
     def run(self, claim: Claim) -> Outcome:
         """Run one job on this thread and say how it ended; never raises."""
-        run = Run(claim, monotonic())
+        run = JobRun(claim, monotonic())
         self._running.add(run)
         try:
             if self._is_cancelled:
@@ -119,7 +119,7 @@ class Executor:
         finally:
             self._running.discard(run)
 
-    def _run(self, run: Run) -> Outcome:
+    def _run(self, run: JobRun) -> Outcome:
         lifecycle.begin()
         if signals.job_started.is_heard():
             self._tell(signals.job_started, run)
@@ -140,7 +140,7 @@ class Executor:
             # Its traceback holds this frame, and the task's: they shall not wait for the garbage collector.
             error = None
 
-    def _succeeded(self, run: Run, result: Any) -> Outcome:
+    def _succeeded(self, run: JobRun, result: Any) -> Outcome:
         duration = monotonic() - run.started
         log_success = self._settings.log_success
         if signals.job_succeeded.is_heard(log_success=log_success):
@@ -148,7 +148,7 @@ class Executor:
         return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration, result)
 
     def _ended_badly(
-        self, run: Run, result: Any, error: BaseException | None, leftovers: Sequence[Leftover]
+        self, run: JobRun, result: Any, error: BaseException | None, leftovers: Sequence[Leftover]
     ) -> Outcome:
         if isinstance(error, LostAtomicClaimError):
             # Nothing is left to be returned either; the releaser will notice, and say so.
@@ -162,7 +162,7 @@ class Executor:
             error, leftovers = LeftoverStateError(_left_behind(leftovers)), ()
         return self._failed(run, error, [leftover.text for leftover in leftovers])
 
-    def _makes_way(self, run: Run, error: BaseException | None) -> bool:
+    def _makes_way(self, run: JobRun, error: BaseException | None) -> bool:
         """A task that was told to stop and asks to be run again at once did as we wished: it costs it nothing."""
         if not self._aborts.is_set_for(run):
             return False
@@ -171,7 +171,7 @@ class Executor:
 
         return retry.wants_to_run_at_once(error)
 
-    def _failed(self, run: Run, error: BaseException, leftovers: Sequence[str]) -> Failed:
+    def _failed(self, run: JobRun, error: BaseException, leftovers: Sequence[str]) -> Failed:
         from django_graphile_worker.worker.execution import retry
 
         outcome = retry.failed(
@@ -188,7 +188,7 @@ class Executor:
             self._tell(signals.job_failed, run, duration=outcome.duration, error=error, retry_in=retry_in)
         return outcome
 
-    def _failed_by_mistake(self, run: Run, error: BaseException) -> Failed:
+    def _failed_by_mistake(self, run: JobRun, error: BaseException) -> Failed:
         try:
             from django_graphile_worker.worker.execution import retry
 
@@ -197,7 +197,7 @@ class Executor:
         except BaseException:  # no memory left for words
             return Failed(run.claim, run.duration, f"The worker could not run it: {type(error).__name__}")
 
-    def _interrupted(self, run: Run, error: BaseException | None) -> Interrupted:
+    def _interrupted(self, run: JobRun, error: BaseException | None) -> Interrupted:
         from django_graphile_worker.worker.execution import retry
 
         outcome = Interrupted(run.claim, run.duration, retry.remaining_payload(run, error))
@@ -206,13 +206,13 @@ class Executor:
             self._tell(signals.job_interrupted, run, duration=outcome.duration, reason="the worker stops")
         return outcome
 
-    def _succeeded_but(self, run: Run, result: Any, leftovers: Sequence[Leftover]) -> Outcome:
+    def _succeeded_but(self, run: JobRun, result: Any, leftovers: Sequence[Leftover]) -> Outcome:
         """What the task did is committed, and the connections are closed: to run it again would do it twice."""
         texts = tuple(leftover.text for leftover in leftovers)
         self._tell(signals.leftover_state_found, run, leftovers=texts)
         return self._succeeded(run, result)
 
-    def _tell(self, signal: signals.Event, run: Run, **arguments: Any) -> None:
+    def _tell(self, signal: signals.Event, run: JobRun, **arguments: Any) -> None:
         if not signal.is_heard(**arguments):
             return
         try:

@@ -14,21 +14,21 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.binding import Binding, bind
 from django_graphile_worker.worker.execution.event_loop import EventLoop
-from django_graphile_worker.worker.execution.job_run import Run
+from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.execution.task_helpers import Aborts, Helpers
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.middleware import Handler
 
-Perform = Callable[[Run], Any]
+Perform = Callable[[JobRun], Any]
 
 # Results that can hold neither an awaitable nor an exception; most jobs have one of these.
 _SAYS_NOTHING = frozenset({type(None), bool, int, float, str, bytes, dict})
 
-_current_run: ContextVar[Run] = ContextVar("graphile_worker_run")
+_current_run: ContextVar[JobRun] = ContextVar("graphile_worker_run")
 
 
-class Performer:
+class TaskInvoker:
     """Makes, for each task, the function that performs its jobs."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Performer:
         self._performs: dict[Task[Any, Any] | None, Perform] = {None: _unknown}
         self._bindings: dict[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
-        self._judge: Callable[[Run, Any], None] | None = None
+        self._judge: Callable[[JobRun, Any], None] | None = None
 
     def load_middleware(self) -> None:
         """Build one chain for each kind of task; raises ConfigurationError."""
@@ -55,7 +55,7 @@ class Performer:
         kinds = middleware.Handler(self._call, is_async=False), middleware.Handler(self._acall, is_async=True)
         self._chains = {kind.is_async: middleware.build(factories, kind, self._event_loop) for kind in kinds}
 
-    def perform(self, run: Run) -> Any:
+    def perform(self, run: JobRun) -> Any:
         """Perform the job; raises whatever went wrong."""
         return (self._performs.get(run.task) or self._prepare(run.task))(run)
 
@@ -74,27 +74,27 @@ class Performer:
         return self._plainly(binding.function) if binding.is_plain else self._bound(binding)
 
     def _plainly(self, function: Callable[[Any], Any]) -> Perform:
-        def perform(run: Run) -> Any:
+        def perform(run: JobRun) -> Any:
             result = function(run.decode())
             return None if result is None else self._settled(run, result)
 
         return perform
 
     def _bound(self, binding: Binding) -> Perform:
-        def perform(run: Run) -> Any:
+        def perform(run: JobRun) -> Any:
             return self._settled(run, binding.call(run.decode(), self._helpers(run)))
 
         return perform
 
     def _on_the_loop(self, binding: Binding) -> Perform:
-        def perform(run: Run) -> Any:
+        def perform(run: JobRun) -> Any:
             payload, helpers = run.decode(), self._helpers(run)
             return self._settled(run, self._event_loop.run(lambda: _awaited(binding.call(payload, helpers))))
 
         return perform
 
     def _through_middleware(self, chain: Handler) -> Perform:
-        def perform(run: Run) -> Any:
+        def perform(run: JobRun) -> Any:
             run.decode()
             _current_run.set(run)
             job = run.job
@@ -114,10 +114,10 @@ class Performer:
     def _atomically(self, perform: Perform) -> Perform:
         from django_graphile_worker.worker.execution.atomic import run_atomically
 
-        def perform_atomically(run: Run) -> Any:
+        def perform_atomically(run: JobRun) -> Any:
             return run_atomically(run, perform_here, using=self._using, schema=self._settings.schema)
 
-        def perform_here(run: Run) -> Any:
+        def perform_here(run: JobRun) -> Any:
             # A forked process shares the connection: it must end before it completes the job, or rolls it back.
             born_in, error = fork_guard.generation, None
             try:
@@ -146,7 +146,7 @@ class Performer:
             run.rewrite(job.payload)
         return self._bindings[run.task].call(job.payload, self._helpers(run, job))
 
-    def _helpers(self, run: Run, job: Job | None = None) -> Helpers:
+    def _helpers(self, run: JobRun, job: Job | None = None) -> Helpers:
         return Helpers(
             lambda: job or run.job,
             using=self._using,
@@ -154,7 +154,7 @@ class Performer:
             build_abort=lambda: self._aborts.of(run),
         )
 
-    def _settled(self, run: Run, result: Any) -> Any:
+    def _settled(self, run: JobRun, result: Any) -> Any:
         """Await what a task returned instead of awaiting it, raise what its results say went wrong; the result."""
         if type(result) not in _SAYS_NOTHING:
             result = self._finished(result)
@@ -166,7 +166,7 @@ class Performer:
             return self._event_loop.run(lambda: _awaited(result))
         return result
 
-    def _load_judge(self) -> Callable[[Run, Any], None]:
+    def _load_judge(self) -> Callable[[JobRun, Any], None]:
         # With the first result that may say something, and not once for each: that costs as much as the rest.
         from django_graphile_worker.worker.execution.results import judge
 
@@ -197,7 +197,7 @@ def _holds_awaitables(results: Any) -> bool:
     return isinstance(results, list | tuple) and any(map(inspect.isawaitable, results))
 
 
-def _run_in_hand() -> Run:
+def _run_in_hand() -> JobRun:
     run = _current_run.get(None)
     if run is None:
         raise GraphileWorkerError(
@@ -207,7 +207,7 @@ def _run_in_hand() -> Run:
     return run
 
 
-def _unknown(run: Run) -> Any:
+def _unknown(run: JobRun) -> Any:
     raise UnknownTaskError(
         f"expected a task that this worker knows, got the one with id {run.claim.task_id}: "
         "it is no longer registered. Restart the worker, or bring the task back."

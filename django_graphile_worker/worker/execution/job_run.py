@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import payloads
 from django_graphile_worker.exceptions import LostClaimError
-from django_graphile_worker.frozen import Value
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
@@ -26,7 +26,7 @@ class LostAtomicClaimError(LostClaimError):
     """Somebody else has the job now: everything was rolled back."""
 
 
-class RunningJob(Value):
+class RunningJob(Frozen):
     """A job that runs right now."""
 
     claim: Claim
@@ -35,7 +35,7 @@ class RunningJob(Value):
     started_at: float
 
 
-class Run:
+class JobRun:
     """The job in hand. The Job value that people see is only made when somebody looks."""
 
     # On the class, as most runs never change them, and each would cost every job.

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_graphile_worker.exceptions import BatchFailure, InvalidTypeError
 from django_graphile_worker.signatures import UNRUN, is_generator
-from django_graphile_worker.worker.execution.job_run import Run
+from django_graphile_worker.worker.execution.job_run import JobRun
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -16,14 +16,14 @@ logger = logging.getLogger("django_graphile_worker.worker")
 _TELLING = (BaseException, type, *UNRUN)
 
 
-def judge(run: Run, result: Any) -> None:
+def judge(run: JobRun, result: Any) -> None:
     """Raise what went wrong by the task's own account; everything awaitable in it has been awaited."""
     raise_failures(run, result)
     if isinstance(result, list | tuple) and run.item_count not in (None, len(result)):
         _warn_of_length(run, len(result))
 
 
-def raise_failures(run: Run, result: Any) -> None:
+def raise_failures(run: JobRun, result: Any) -> None:
     """Raise the exceptions that a result holds: of single items as a BatchFailure, all others as they are."""
     each = result if isinstance(result, list | tuple) else (result,)
     if not any(isinstance(one, _TELLING) for one in each):
@@ -34,7 +34,7 @@ def raise_failures(run: Run, result: Any) -> None:
         raise BatchFailure(failures, len(each)) from _as_one(list(failures.values()))
 
 
-def _raise_misplaced(run: Run, result: Any) -> None:
+def _raise_misplaced(run: JobRun, result: Any) -> None:
     """Raise what belongs to no item of an array payload, and refuse what nobody has run: the whole job fails."""
     _refuse_unrun(run, result if isinstance(result, list | tuple) else (result,))
     if not isinstance(result, list | tuple):
@@ -44,7 +44,7 @@ def _raise_misplaced(run: Run, result: Any) -> None:
         raise _as_one(list(failures.values()), f"{len(failures)} of {len(result)} results are failures")
 
 
-def _answers_for_items(run: Run, results: Sequence[Any]) -> bool:
+def _answers_for_items(run: JobRun, results: Sequence[Any]) -> bool:
     return len(results) == run.item_count
 
 
@@ -71,7 +71,7 @@ def _as_one(failures: list[BaseException], message: str = "failed items") -> Bas
     return failures[0] if len(failures) == 1 else BaseExceptionGroup(message, failures)
 
 
-def _warn_of_length(run: Run, count: int) -> None:
+def _warn_of_length(run: JobRun, count: int) -> None:
     logger.warning(
         "%s #%s returned %s results for %s items: the job counts as done.",
         run.identifier,
@@ -81,7 +81,7 @@ def _warn_of_length(run: Run, count: int) -> None:
     )
 
 
-def _refuse_unrun(run: Run, results: Sequence[Any]) -> None:
+def _refuse_unrun(run: JobRun, results: Sequence[Any]) -> None:
     """A generator or a map is work that nobody has done; the job must not be deleted for it."""
     for result in results:
         if isinstance(result, UNRUN):

@@ -10,7 +10,7 @@ from typing import Any
 from django_graphile_worker.attempts import final_remark
 from django_graphile_worker.exceptions import BatchFailure, PayloadError, PermanentFailure, RetryLater
 from django_graphile_worker.worker.execution import batch, error_text
-from django_graphile_worker.worker.execution.job_run import Run
+from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed
 
 # PostgreSQL's dates end; a delay that goes beyond them would spoil the release of others too.
@@ -19,7 +19,7 @@ _MOST_TRACEBACKS = 10
 
 
 def failed(
-    run: Run, error: BaseException, *, limit: int, is_redacted: bool = True, leftovers: Sequence[str] = ()
+    run: JobRun, error: BaseException, *, limit: int, is_redacted: bool = True, leftovers: Sequence[str] = ()
 ) -> Failed:
     """The outcome of a run that ended with an exception."""
     delay, remark = _delay(run, error)
@@ -45,7 +45,7 @@ def retry_in(outcome: Failed) -> float | None:
     return outcome.delay if outcome.delay is not None else math.exp(min(claim.attempts, 10))
 
 
-def remaining_payload(run: Run, error: BaseException | None) -> str | None:
+def remaining_payload(run: JobRun, error: BaseException | None) -> str | None:
     """What is left of an array payload; None when all of it is."""
     # A transaction that was rolled back took the items that went well with it.
     if not isinstance(error, BatchFailure) or run.is_atomic:
@@ -109,7 +109,7 @@ def _asked_delay(error: BaseException) -> float | None:
     return max(delays) if len(delays) == len(causes) else None
 
 
-def _delay(run: Run, error: BaseException) -> tuple[float | None, str]:
+def _delay(run: JobRun, error: BaseException) -> tuple[float | None, str]:
     """Seconds until the next attempt (None: the usual), and what is to be said about it."""
     asked = _asked_delay(error)
     if asked is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from django_graphile_worker.jobs import JobOptions, TaskLike
-    from django_graphile_worker.worker.execution.job_run import Run
+    from django_graphile_worker.worker.execution.job_run import JobRun
 
 logger = logging.getLogger("django_graphile_worker.task")
 
@@ -76,7 +76,7 @@ class Aborts:
         self._made: WeakSet[Abort] = WeakSet()
         self._are_all_set = False
 
-    def of(self, run: Run) -> Abort:
+    def of(self, run: JobRun) -> Abort:
         """The abort of this run."""
         if run.abort is None:
             with self._lock:
@@ -88,7 +88,7 @@ class Aborts:
                     run.abort = abort
         return run.abort
 
-    def is_set_for(self, run: Run) -> bool:
+    def is_set_for(self, run: JobRun) -> bool:
         return self._are_all_set or (run.abort is not None and run.abort.is_set())
 
     def set_all(self) -> None:

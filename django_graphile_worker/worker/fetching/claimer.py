@@ -28,7 +28,7 @@ from django_graphile_worker.sql.fast_claim import NOTHING, Glance
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.blocked_jobs import Walking
-from django_graphile_worker.worker.fetching.fast_path import Glancer
+from django_graphile_worker.worker.fetching.fast_path import FastClaim
 
 # Task names are looked up again now and then: somebody may have cleaned them away.
 REVIEW_INTERVAL = 60.0
@@ -66,7 +66,7 @@ class Claimer:
         self._epoch = 0
         self._by_id: dict[int, Task[Any, Any]] = {}
         self._task_ids = b"{}"
-        self._glancer = Glancer(database, schema=settings.schema)
+        self._glancer = FastClaim(database, schema=settings.schema)
         self._reviewed_at = 0.0
         self._last: claims.Claim | None = None
         self._walking = Walking()

@@ -9,7 +9,7 @@ from datetime import datetime
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.fast_claim import NOTHING, PLANNER, Glance, glance_statement, take_few
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.database.prepared import DirectStatement
+from django_graphile_worker.worker.database.prepared import PreparedStatement
 
 # A look that takes longer walks over what is long gone and cannot be vacuumed away; the whole claim knows a way round.
 LONGEST_GLANCE = 0.02
@@ -17,11 +17,11 @@ LONGEST_GLANCE = 0.02
 REST = 100
 
 
-class Glancer:
+class FastClaim:
     """Finds the one job that an idle worker was told of, as fast as can be."""
 
     def __init__(self, database: Database, *, schema: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._statement = DirectStatement(database, "gw_glance", glance_statement(schema), settings=PLANNER)
+        self._statement = PreparedStatement(database, "gw_glance", glance_statement(schema), settings=PLANNER)
         self._clock = clock
         # A fleet hears of a job together and one of them gets it: those that come too late look twice.
         # So only who was lucky the last time tries it this way again.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.fast_claim import NOTHING, Glance
-from django_graphile_worker.worker.fetching.prefetch import Pace
-from django_graphile_worker.worker.pool import Slots
+from django_graphile_worker.worker.fetching.prefetch import Prefetch
+from django_graphile_worker.worker.pool import SlotPool
 from django_graphile_worker.worker.service import Service, Trouble
-from django_graphile_worker.worker.work_units import Stretch, stretches
+from django_graphile_worker.worker.work_units import WorkUnit, stretches
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -47,10 +47,10 @@ class Fetcher(Service):
     def __init__(
         self,
         *,
-        slots: Slots,
+        slots: SlotPool,
         claim: ClaimJobs,
         glance: Callable[[int], Glance] = lambda max_jobs: NOTHING,
-        give_back: Callable[[Sequence[Stretch]], None],
+        give_back: Callable[[Sequence[WorkUnit]], None],
         may_claim: Callable[[], bool],
         on_claimed: Callable[[list[Claim], float], None],
         poll_interval: float,
@@ -70,7 +70,7 @@ class Fetcher(Service):
         self._local_queue_size = local_queue_size
         self._ear = ear
         self._on_close = on_close
-        self._pace = Pace(slots)
+        self._pace = Prefetch(slots)
         self._expected_at = math.inf
         self._look_at = -math.inf
         self._patience = PATIENCE
@@ -188,8 +188,8 @@ class Fetcher(Service):
         if seconds_until_next is not None:
             self._expected_at = min(self._expected_at, now + seconds_until_next)
         for claim in claims[1:]:
-            self._slots.submit([Stretch([claim], None, now)], callers=1)
-        first = Stretch([claims[0]], None, now)
+            self._slots.submit([WorkUnit([claim], None, now)], callers=1)
+        first = WorkUnit([claims[0]], None, now)
         if not self._slots.keep(first):
             self._slots.submit([first], callers=1)
         return True

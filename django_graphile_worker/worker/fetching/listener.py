@@ -23,7 +23,7 @@ from psycopg import sql
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.fetching.wakeup import Bell
+from django_graphile_worker.worker.fetching.wakeup import Wakeup
 from django_graphile_worker.worker.service import jittered
 
 JOBS_CHANNEL = "jobs:insert"
@@ -73,7 +73,7 @@ class Listener:
         self._has_news = False
         self._losses = 0
         self._try_again_at = -math.inf
-        self._bell = Bell()
+        self._bell = Wakeup()
         self.is_healthy = False
 
     def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool:

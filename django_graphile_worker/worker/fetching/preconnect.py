@@ -15,7 +15,7 @@ from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql import row_security, tasks
 from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.fetching.fast_path import Glancer
+from django_graphile_worker.worker.fetching.fast_path import FastClaim
 
 # A server that takes longer than this is not worth waiting for: the worker opens connections itself.
 PATIENCE = 1.0
@@ -85,7 +85,7 @@ def _rehearse(database: Database) -> None:
     with database.cursor() as cursor:
         row_security.worker_tables(cursor, schema=database.schema)
         tasks.register_tasks(cursor, (), schema=database.schema)
-    Glancer(database, schema=database.schema)(1, holder="", task_ids=b"{}", forbidden_flags=(), now=None)
+    FastClaim(database, schema=database.schema)(1, holder="", task_ids=b"{}", forbidden_flags=(), now=None)
     # Last, as a role may have no right to it: then the others are done.
     with database.cursor() as cursor:
         breaking_migration(cursor, schema=database.schema)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.pool import Slots
+from django_graphile_worker.worker.pool import SlotPool
 
 # How far ahead to claim: what the slots finish in this time. Longer jobs are
 # never claimed ahead, they would only be kept from other workers.
@@ -19,10 +19,10 @@ BYTES_AHEAD = 16 * 1024 * 1024
 WORTH_A_SLOT = 0.0001
 
 
-class Pace:
+class Prefetch:
     """Measured by the slots, asked by the fetcher."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots: SlotPool) -> None:
         self._slots = slots
         self._seconds: float | None = None
         self._size = 1

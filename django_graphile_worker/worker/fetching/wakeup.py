@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 
-class Bell:
+class Wakeup:
     """Rung by one thread, waited for by another, which may watch a connection at the same time."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.release.offering import Offering
-from django_graphile_worker.worker.release.pending import Hand, give_queues_to_their_jobs
+from django_graphile_worker.worker.release.pending import PendingReleases, give_queues_to_their_jobs
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -33,7 +33,7 @@ UNSTORABLE = "The error of this job could not be stored: {error}"
 AnyOutcome = TypeVar("AnyOutcome", Succeeded, Failed, Interrupted)
 
 
-class Settlement:
+class ReleaseBatcher:
     """A result leaves its hand when the database has taken it, or says that the claim is lost."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Settlement:
         self._on_returned = on_returned
         self._on_queues_free = on_queues_free
 
-    def settle(self, hand: Hand) -> None:
+    def settle(self, hand: PendingReleases) -> None:
         """End the claims of all outcomes in a hand; those that stay are to be tried again."""
         self._settle(hand, hand.succeeded, self._complete)
         self._settle(hand, hand.failed, self._fail)
@@ -85,7 +85,7 @@ class Settlement:
             # The text is the trouble: all of it again is better than none.
             return self._ledger.give_back([claim for claim, _ in remains])
 
-    def _return_interrupted(self, hand: Hand) -> None:
+    def _return_interrupted(self, hand: PendingReleases) -> None:
         if hand.interrupted:
             self._settle(hand, hand.interrupted, self._give_back)
             self._on_returned()
@@ -105,7 +105,7 @@ class Settlement:
         return stored
 
     def _settle(
-        self, hand: Hand, outcomes: list[AnyOutcome], act: Callable[[Sequence[AnyOutcome]], Container[int]]
+        self, hand: PendingReleases, outcomes: list[AnyOutcome], act: Callable[[Sequence[AnyOutcome]], Container[int]]
     ) -> None:
         """Release them, tell what happened; what must be tried again stays in the list."""
         busy: list[AnyOutcome] = []
@@ -119,7 +119,7 @@ class Settlement:
         finally:
             outcomes += busy
 
-    def _conclude(self, hand: Hand, outcomes: list[AnyOutcome], done: Container[int]) -> list[AnyOutcome]:
+    def _conclude(self, hand: PendingReleases, outcomes: list[AnyOutcome], done: Container[int]) -> list[AnyOutcome]:
         """Tell what became of them; the claims that still stand."""
         missing = [outcome for outcome in outcomes if outcome.claim.id not in done]
         if not missing:
@@ -135,7 +135,7 @@ class Settlement:
         self._on_released([outcome for outcome in outcomes if outcome.claim.id in done])
         return [outcome for outcome in missing if outcome.claim.id in still]
 
-    def release_queues(self, hand: Hand, hands: Iterable[Hand]) -> None:
+    def release_queues(self, hand: PendingReleases, hands: Iterable[PendingReleases]) -> None:
         """Let go of the queues in a hand, but those that jobs in any of the hands still need."""
         if not hand.queues:
             return

@@ -11,8 +11,8 @@ from psycopg import errors
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
 from django_graphile_worker.worker.outcomes import Outcome
-from django_graphile_worker.worker.release.pending import Hand
-from django_graphile_worker.worker.release.refused import Refused
+from django_graphile_worker.worker.release.pending import PendingReleases
+from django_graphile_worker.worker.release.refused import RejectedReleases
 
 # How many results one statement takes, at most.
 BATCH = 2000
@@ -32,7 +32,7 @@ class Offering:
     """How much the database takes at once, as far as is known."""
 
     def __init__(
-        self, refused: Refused, *, tell: Callable[[psycopg.Error, float], None], clock: Callable[[], float]
+        self, refused: RejectedReleases, *, tell: Callable[[psycopg.Error, float], None], clock: Callable[[], float]
     ) -> None:
         self._refused = refused
         self._tell = tell
@@ -40,7 +40,7 @@ class Offering:
         self.portion = BATCH
 
     def offer(
-        self, hand: Hand, items: list[AnyItem], some: list[AnyItem], act: Callable[[list[AnyItem]], Answer]
+        self, hand: PendingReleases, items: list[AnyItem], some: list[AnyItem], act: Callable[[list[AnyItem]], Answer]
     ) -> Answer | None:
         """The first of the items; None if the database refuses: fewer then, down to one, so that one keeps no other."""
         began = self._clock()

@@ -9,7 +9,7 @@ from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
 
 
-class Hand:
+class PendingReleases:
     """What is to be released next."""
 
     def __init__(self, *, is_in_doubt: bool = False, offer_at: float = -math.inf) -> None:
@@ -42,7 +42,7 @@ class Hand:
         return [*self.succeeded, *self.failed, *self.interrupted]
 
 
-def give_queues_to_their_jobs(hand: Hand, hands: Iterable[Hand]) -> int:
+def give_queues_to_their_jobs(hand: PendingReleases, hands: Iterable[PendingReleases]) -> int:
     """A queue is free only when its last job is: until then it waits in that job's hand.
 
     Those that are free come first in the hand, and stay there as long as they are not let go; how many.

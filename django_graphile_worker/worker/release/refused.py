@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Outcome
-from django_graphile_worker.worker.release.pending import Hand
+from django_graphile_worker.worker.release.pending import PendingReleases
 
 # A result that the database refuses is offered again after this many seconds.
 REFUSED_DELAY = 5.0
@@ -20,32 +20,34 @@ HURRIED_DELAY = 0.5
 LAST_OFFERS = 3
 
 
-class Refused:
+class RejectedReleases:
     """What was refused, each in a hand of its own with the time at which it is offered again."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._hands: list[Hand] = []
+        self._hands: list[PendingReleases] = []
         self._is_hurried = False
         # How many statements were answered well so far.
         self._successes = 0
         # How often each was refused since, for good reason: time was not what the database lacked.
         self._last_refusals: Counter[tuple[str, int]] = Counter()
 
-    def set_aside(self, item: Outcome | HeldQueue, refused: Hand, *, spent: float, is_plain: bool = False) -> float:
+    def set_aside(
+        self, item: Outcome | HeldQueue, refused: PendingReleases, *, spent: float, is_plain: bool = False
+    ) -> float:
         """Keep what was refused out of a hand; return in how many seconds it is offered again.
 
         ``spent`` are the seconds that the refusal took; it is plain when time was not what the database lacked.
         """
         delay = self._delay(refused, spent=spent, is_plain=is_plain)
         self._last_refusals[_name(item)] += self._is_hurried and is_plain
-        hand = Hand(is_in_doubt=refused.is_in_doubt, offer_at=self._clock() + delay)
+        hand = PendingReleases(is_in_doubt=refused.is_in_doubt, offer_at=self._clock() + delay)
         hand.put(item)
         hand.successes_before = self._successes
         self._hands.append(hand)
         return delay
 
-    def note_success(self, hand: Hand) -> None:
+    def note_success(self, hand: PendingReleases) -> None:
         """A statement was answered well. If it took what was refused before, the others may be taken too."""
         self._successes += 1
         if self._hands and hand in self._hands:
@@ -53,7 +55,7 @@ class Refused:
                 each.offer_at = min(each.offer_at, self._clock())
                 each.successes_before = None
 
-    def due(self) -> list[Hand]:
+    def due(self) -> list[PendingReleases]:
         now = self._clock()
         return [hand for hand in self._hands if hand.offer_at <= now]
 
@@ -84,7 +86,7 @@ class Refused:
     def job_ids(self) -> list[int]:
         return [outcome.claim.id for hand in list(self._hands) for outcome in hand.outcomes()]
 
-    def _delay(self, refused: Hand, *, spent: float, is_plain: bool) -> float:
+    def _delay(self, refused: PendingReleases, *, spent: float, is_plain: bool) -> float:
         if self._is_hurried:
             return HURRIED_DELAY if is_plain else REFUSED_DELAY
         before = refused.successes_before
@@ -93,7 +95,7 @@ class Refused:
             return REFUSED_DELAY
         return min(max(REFUSED_DELAY, spent * len(self._hands) / SHARE_OF_THE_REFUSED), LONGEST_DELAY)
 
-    def __iter__(self) -> Iterator[Hand]:
+    def __iter__(self) -> Iterator[PendingReleases]:
         return iter(self._hands)
 
     def __len__(self) -> int:

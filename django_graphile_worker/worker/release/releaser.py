@@ -19,10 +19,10 @@ import psycopg
 
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.release.batches import Settlement
+from django_graphile_worker.worker.release.batches import ReleaseBatcher
 from django_graphile_worker.worker.release.offering import BATCH, CONNECTION_TROUBLE, Offering
-from django_graphile_worker.worker.release.pending import Hand
-from django_graphile_worker.worker.release.refused import Refused
+from django_graphile_worker.worker.release.pending import PendingReleases
+from django_graphile_worker.worker.release.refused import RejectedReleases
 from django_graphile_worker.worker.service import Service, Trouble
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class Releaser(Service):
         self._on_settled = on_settled
         self._on_close = on_close
         self._inbox: deque[Outcome | HeldQueue] = deque()
-        self._hand = Hand()
-        self._refused = Refused(clock)
-        self._settlement = Settlement(
+        self._hand = PendingReleases()
+        self._refused = RejectedReleases(clock)
+        self._settlement = ReleaseBatcher(
             ledger,
             Offering(self._refused, tell=self._tell, clock=clock),
             on_released=on_released,
@@ -148,7 +148,7 @@ class Releaser(Service):
             else:
                 hand.put(item)
 
-    def _release(self, hand: Hand) -> None:
+    def _release(self, hand: PendingReleases) -> None:
         try:
             self._settlement.settle(hand)
             # Only now, as settling may have set aside the job that a queue has to wait for.

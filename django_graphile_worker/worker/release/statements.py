@@ -14,7 +14,7 @@ from django_graphile_worker.worker.database.connection import Database
 Clock = Callable[[], datetime | None]
 
 
-class ReleaseLedger:
+class ReleaseStatements:
     """How claims end, in the database."""
 
     def __init__(self, database: Database, *, now: Clock, notify: bool) -> None:

@@ -11,19 +11,19 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcomes import Outcome
 from django_graphile_worker.worker.reporting.outage import Outage
-from django_graphile_worker.worker.reporting.signal_sender import Announcer
+from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
 
 
-class News:
+class WorkerEvents:
     """Turns the parts' calls into signals; sends them through the announcer."""
 
     def __init__(
         self,
-        announcer: Announcer,
+        announcer: SignalSender,
         *,
         worker_id: Callable[[], str],
         database: str,

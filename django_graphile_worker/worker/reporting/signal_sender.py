@@ -18,7 +18,7 @@ from django_graphile_worker.worker.connections import lifecycle
 from django_graphile_worker.worker.service import Service
 
 
-class Announcer(Service):
+class SignalSender(Service):
     """Notes in, signals out, in order."""
 
     name = "announcer"

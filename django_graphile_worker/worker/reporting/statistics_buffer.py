@@ -83,7 +83,7 @@ class Cell:
         self.waits = [mine + other for mine, other in zip(self.waits, row.waits, strict=True)]
 
 
-class Tally:
+class StatisticsBuffer:
     """Fed by the thread that releases jobs, emptied by the one that keeps the lease."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

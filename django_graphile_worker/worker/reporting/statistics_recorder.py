@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.reporting.statistics_buffer import Tally
+from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ class StatisticsRecorder(Service):
 
     name = "statistics"
 
-    def __init__(self, *, database: Database, tally: Tally, interval: float, on_trouble: Trouble | None = None) -> None:
+    def __init__(
+        self, *, database: Database, tally: StatisticsBuffer, interval: float, on_trouble: Trouble | None = None
+    ) -> None:
         super().__init__(on_trouble=on_trouble)
         self._database = database
         self._tally = tally

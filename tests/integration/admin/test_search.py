@@ -88,7 +88,7 @@ class TestChips:
 
     def test_written_and_read_again_are_the_same(self) -> None:
         values = ["plain", "with space", 'quo"te', "back\\slash", "a:b", "ünï", "'", "*"]
-        written = chips.join([chips.Chip("key", value) for value in values])
+        written = chips.join([chips.SearchTerm("key", value) for value in values])
         assert read(written).criteria.keys == tuple(values)
 
     def test_a_bare_word_is_what_it_is_the_name_of(self, admin_page: Client) -> None:

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.admin.search import Chip
+from django_graphile_worker.admin.search import SearchTerm
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from tests.factories import make_failed_job, make_job, make_queue
@@ -207,7 +207,7 @@ class TestRedaction:
     def test_no_payload_can_be_tried_out_as_a_whole(self, client_with: MakeClient) -> None:
         make_job("send", {"card": {"pin_token": "1234"}, "user": 7})
         hides, sees = client_with(), client_with("view_payload")
-        whole = str(Chip("payload.card", '{"pin_token": "1234"}'))
+        whole = str(SearchTerm("payload.card", '{"pin_token": "1234"}'))
         queries = {whole: 0, "payload.user:7": 1}
         for query, number in queries.items():
             assert len(sees.get(pages.JOBS, {"q": query}).context["lines"]) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from django_graphile_worker import conf
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.database.prepared import DirectStatement
+from django_graphile_worker.worker.database.prepared import PreparedStatement
 from tests.conftest import PATIENCE, RawConnection
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,8 +27,8 @@ def database() -> Iterator[Database]:
     database.close()
 
 
-def direct(database: Database, text: str) -> DirectStatement:
-    return DirectStatement(database, "gw_test", text, settings={"enable_seqscan": "off", "work_mem": "4242kB"})
+def direct(database: Database, text: str) -> PreparedStatement:
+    return PreparedStatement(database, "gw_test", text, settings={"enable_seqscan": "off", "work_mem": "4242kB"})
 
 
 def ask(database: Database, text: str) -> Any:

@@ -15,7 +15,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.fetching import claimer
 from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
-from django_graphile_worker.worker.work_units import Stretch
+from django_graphile_worker.worker.work_units import WorkUnit
 from tests.conftest import PATIENCE
 from tests.factories import make_job
 from tests.integration.worker.parts import Build, Gate, SteppedRunner, stepped_runners
@@ -72,7 +72,7 @@ def test_rest_that_is_taken_back__leaves_the_slot_the_next_job_not_a_later_one()
                 started.append(super().pop())
             return taken
 
-    taken = Stretch(Shared([third, second, first]), HeldQueue(7, "w/1"), 0.0).take_back()
+    taken = WorkUnit(Shared([third, second, first]), HeldQueue(7, "w/1"), 0.0).take_back()
     assert started == [first]
     assert taken == [third, second]
 

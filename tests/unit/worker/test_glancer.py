@@ -9,7 +9,7 @@ import pytest
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.fast_claim import Glance
 from django_graphile_worker.worker.fetching import fast_path as glancing
-from django_graphile_worker.worker.fetching.fast_path import LONGEST_GLANCE, REST, Glancer
+from django_graphile_worker.worker.fetching.fast_path import LONGEST_GLANCE, REST, FastClaim
 
 
 def claim(number: int = 1, *, queue_id: int | None = None) -> Claim:
@@ -27,7 +27,7 @@ class Rehearsal:
         monkeypatch.setattr(glancing, "take_few", self.take_few)
         monkeypatch.setattr(glancing, "DirectStatement", lambda *arguments, **options: self)
         self.is_possible = True
-        self.glancer = Glancer(None, schema="s", clock=lambda: self.now)  # type: ignore[arg-type]
+        self.glancer = FastClaim(None, schema="s", clock=lambda: self.now)  # type: ignore[arg-type]
 
     def take_few(self, statement: Any, **options: Any) -> Glance:
         self.looks += 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.release.pending import Hand
-from django_graphile_worker.worker.release.refused import LONGEST_DELAY, REFUSED_DELAY, Refused
+from django_graphile_worker.worker.release.pending import PendingReleases
+from django_graphile_worker.worker.release.refused import LONGEST_DELAY, REFUSED_DELAY, RejectedReleases
 
 
 class Trial:
@@ -12,17 +12,17 @@ class Trial:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.refused = Refused(lambda: self.now)
+        self.refused = RejectedReleases(lambda: self.now)
 
-    def refuse(self, number: int, *, spent: float, hand: Hand | None = None) -> Hand:
-        self.delay = self.refused.set_aside(HeldQueue(number, "w/1"), hand or Hand(), spent=spent)
+    def refuse(self, number: int, *, spent: float, hand: PendingReleases | None = None) -> PendingReleases:
+        self.delay = self.refused.set_aside(HeldQueue(number, "w/1"), hand or PendingReleases(), spent=spent)
         if hand is not None:
             hand.queues.clear()
             self.refused.forget_taken()
         return list(self.refused)[-1]
 
-    def take(self, hand: Hand | None = None) -> None:
-        self.refused.note_success(hand or Hand())
+    def take(self, hand: PendingReleases | None = None) -> None:
+        self.refused.note_success(hand or PendingReleases())
         if hand is not None:
             hand.queues.clear()
             self.refused.forget_taken()

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from django_graphile_worker.worker.reporting.signal_sender import Announcer
+from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 from django_graphile_worker.worker.service import LAST_RETRY, Service
 
 
@@ -180,7 +180,7 @@ def test_a_receiver_that_raises_harms_nobody() -> None:
 
     happened.connect(bad)
     happened.connect(good)
-    announcer = Announcer(object)
+    announcer = SignalSender(object)
     announcer.announce(happened, number=1)
     announcer.announce(happened, number=2)
     # On its own thread, as ever: the connections that it looks after are not those of the tests before.
@@ -193,7 +193,7 @@ def test_a_receiver_that_raises_harms_nobody() -> None:
 def test_nothing_is_kept_when_nobody_listens() -> None:
     from django.dispatch import Signal
 
-    announcer = Announcer(object)
+    announcer = SignalSender(object)
     announcer.announce(Signal(), number=1)
     assert not announcer._notes
 

@@ -12,8 +12,8 @@ import pytest
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.pool import Slots
-from django_graphile_worker.worker.work_units import Stretch
+from django_graphile_worker.worker.pool import SlotPool
+from django_graphile_worker.worker.work_units import WorkUnit
 from tests.conftest import PATIENCE
 
 Wait = Callable[..., None]
@@ -23,8 +23,8 @@ def claim(number: int) -> Claim:
     return Claim(number, 1, 1, "{}", None, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None, "w/1")
 
 
-def stretch(number: int) -> Stretch:
-    return Stretch([claim(number)], None, time.monotonic())
+def stretch(number: int) -> WorkUnit:
+    return WorkUnit([claim(number)], None, time.monotonic())
 
 
 class Site:
@@ -37,7 +37,7 @@ class Site:
         self.has_orders = threading.Semaphore(0)
         self.fetchers: list[int] = []
         self.ended_threads = 0
-        self.slots = Slots(
+        self.slots = SlotPool(
             concurrency,
             run=self.run,
             on_outcome=lambda outcome: None,
@@ -223,7 +223,7 @@ def test_a_thread_whose_duty_is_over_runs_no_jobs(site: Callable[..., Site], wai
 def test_vacant__is_nothing_while_somebody_waits(site: Callable[..., Site], wait_until: Wait) -> None:
     here = site(3)
     assert here.slots.vacant == 3
-    queue = Stretch([claim(2), claim(1)], HeldQueue(7, "w/1"), time.monotonic())
+    queue = WorkUnit([claim(2), claim(1)], HeldQueue(7, "w/1"), time.monotonic())
     here.slots.submit([queue], callers=1)
     wait_until(lambda: 1 in here.began)
     assert here.slots.vacant == 0
@@ -264,7 +264,7 @@ def test_stretch__is_given_back_from_the_job_on_that_may_not_begin() -> None:
         queues.append(queue)
         has_ended.set()
 
-    slots = Slots(
+    slots = SlotPool(
         1,
         run=lambda claim: Succeeded(claim, 0.0),
         on_outcome=outcomes.append,
@@ -273,7 +273,7 @@ def test_stretch__is_given_back_from_the_job_on_that_may_not_begin() -> None:
         may_begin=lambda claim: next(answers),
     )
     claims = [claim(number) for number in (3, 2, 1)]
-    slots.submit([Stretch(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
+    slots.submit([WorkUnit(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
     assert has_ended.wait(PATIENCE)
     slots.stop()
     assert [(type(outcome), outcome.claim.id) for outcome in outcomes] == [

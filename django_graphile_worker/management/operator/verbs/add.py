@@ -9,7 +9,7 @@ from django_graphile_worker.api.add import told_names
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.jobs import Job, JobKeyMode
 from django_graphile_worker.management.operator import arguments
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
@@ -48,7 +48,7 @@ class Add(Verb):
         parser.add_argument("--priority", type=arguments.whole, metavar="N", help="Lower numbers run first.")
         parser.add_argument("--flag", action="append", metavar="FLAG", help="A flag; may be given several times.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         name = options["task"]
         known = registry.tasks.get(name)
         self._refuse_newer_schema(desk)
@@ -63,11 +63,11 @@ class Add(Verb):
             return
         desk.say(desk.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, desk.now())}"))
 
-    def _refuse_newer_schema(self, desk: Desk) -> None:
+    def _refuse_newer_schema(self, desk: Console) -> None:
         with open_queue(**desk.place) as queue:
             refuse_breaking_migration(queue.cursor, schema=queue.schema)
 
-    def _add(self, desk: Desk, options: Options) -> Job:
+    def _add(self, desk: Console, options: Options) -> Job:
         return api.add_job(
             registry.tasks.get(options["task"]) or options["task"],
             arguments.payload(options["payload"]),

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_graphile_worker import api
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import arguments
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted, job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection import search
@@ -24,7 +24,7 @@ class ChangeByIds(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("job_ids", nargs="+", type=arguments.job_id, metavar="ID", help="Ids of jobs.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         job_ids = list(dict.fromkeys(options["job_ids"]))
         changed = self.change(job_ids, desk, options)
         self._tell(desk, changed)
@@ -33,10 +33,10 @@ class ChangeByIds(Verb):
             raise CommandError(self._complaint(desk, job_ids, left))
 
     @abstractmethod
-    def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
+    def change(self, job_ids: Sequence[int], desk: Console, options: Options) -> list[Job]:
         """Change what can be changed of these jobs; return those."""
 
-    def _tell(self, desk: Desk, changed: Sequence[Job]) -> None:
+    def _tell(self, desk: Console, changed: Sequence[Job]) -> None:
         if desk.is_json:
             desk.dump([job_as_dict(job) for job in changed])
             return
@@ -44,7 +44,7 @@ class ChangeByIds(Verb):
         for job in changed:
             desk.say(desk.style.SUCCESS(f"{self.done} {job_line(job, now)}"))
 
-    def _complaint(self, desk: Desk, job_ids: Sequence[int], left: Sequence[int]) -> str:
+    def _complaint(self, desk: Console, job_ids: Sequence[int], left: Sequence[int]) -> str:
         with desk.reading() as (cursor, schema, _):
             states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
         whys = [f"#{job_id} {_why_left(states.get(job_id))}" for job_id in left]
@@ -68,7 +68,7 @@ class Complete(ChangeByIds):
     examples = ("42", "42 43 44")
     done = "Completed"
 
-    def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
+    def change(self, job_ids: Sequence[int], desk: Console, options: Options) -> list[Job]:
         return api.complete_jobs(job_ids, **desk.place)
 
 
@@ -83,7 +83,7 @@ class Fail(ChangeByIds):
         super().add_arguments(parser)
         parser.add_argument("--reason", metavar="TEXT", help="What to write into last_error.")
 
-    def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
+    def change(self, job_ids: Sequence[int], desk: Console, options: Options) -> list[Job]:
         return api.permanently_fail_jobs(job_ids, options["reason"], **desk.place)
 
 
@@ -106,7 +106,7 @@ class Reschedule(ChangeByIds):
         parser.add_argument("--attempts", type=arguments.not_negative, metavar="N", help="Attempts counted so far.")
         parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Attempts allowed.")
 
-    def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
+    def change(self, job_ids: Sequence[int], desk: Console, options: Options) -> list[Job]:
         changes = {name: options[name] for name in ("run_at", "priority", "attempts", "max_attempts")}
         if all(value is None for value in changes.values()):
             raise CommandError("Expected --run-at, --priority, --attempts or --max-attempts, got none of them.")
@@ -126,7 +126,7 @@ class Remove(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("job_keys", nargs="+", metavar="KEY", help="Keys of jobs.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         found = {key: api.remove_job(key, **desk.place) for key in dict.fromkeys(options["job_keys"])}
         jobs = [job for job in found.values() if job is not None]
         if desk.is_json:
@@ -137,7 +137,7 @@ class Remove(Verb):
         if missing:
             raise CommandError(f"Expected a job with each key, got none with {', '.join(missing)}.")
 
-    def _tell(self, desk: Desk, jobs: Sequence[Job]) -> None:
+    def _tell(self, desk: Console, jobs: Sequence[Job]) -> None:
         now = desk.now()
         for job in jobs:
             desk.say(desk.style.SUCCESS(f"Removed {job_line(job, now)}"))

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import api
 from django_graphile_worker.management.operator import arguments
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 
@@ -32,7 +32,7 @@ class Cleanup(Verb):
         parser.add_argument("--queues", action="store_true", help="Delete the names of queues without jobs.")
         parser.add_argument("--tasks", action="store_true", help="Delete the names of tasks without jobs.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         age = options["permanently_failed_older_than"]
         if age is None and not options["queues"] and not options["tasks"]:
             raise CommandError("Expected --permanently-failed-older-than, --queues or --tasks, got none of them.")

@@ -15,7 +15,7 @@ from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.crontab.durations import format_phrase
 from django_graphile_worker.logs.receivers import shown
 from django_graphile_worker.management.operator import arguments, tables, times
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
 from django_graphile_worker.routing import place_of
@@ -54,13 +54,13 @@ class Crontab(Verb):
         change.add_argument("--pause", metavar="ITEM", help="Do not fire this item until it is resumed.")
         change.add_argument("--resume", metavar="ITEM", help="Fire this item again, from now on.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         if options["pause"] is not None or options["resume"] is not None:
             _change(desk, options["pause"], options["resume"])
         else:
             self._list(desk, options)
 
-    def _list(self, desk: Desk, options: Options) -> None:
+    def _list(self, desk: Console, options: Options) -> None:
         place = place_of(**desk.place)
         settings = place.settings
         if options["crontab_file"] is not None:
@@ -76,7 +76,7 @@ class Crontab(Verb):
 
     def _tell(
         self,
-        desk: Desk,
+        desk: Console,
         items: Sequence[CronItem],
         known: Known,
         strangers: Sequence[KnownCrontab],
@@ -90,7 +90,7 @@ class Crontab(Verb):
         desk.say("\n\n".join(blocks))
 
 
-def _change(desk: Desk, paused: str | None, resumed: str | None) -> None:
+def _change(desk: Console, paused: str | None, resumed: str | None) -> None:
     name, change = (paused, paused_crontabs.pause) if paused is not None else (resumed or "", paused_crontabs.resume)
     with open_queue(**desk.place) as queue:
         was_changed = change(queue.cursor, name, schema=queue.schema)
@@ -106,7 +106,7 @@ def _change(desk: Desk, paused: str | None, resumed: str | None) -> None:
         desk.note(f"{shown(name)} was paused already." if paused is not None else f"{shown(name)} was not paused.")
 
 
-def _unknown_item(desk: Desk, name: str, known: Known) -> str:
+def _unknown_item(desk: Console, name: str, known: Known) -> str:
     place = place_of(**desk.place)
     items = {item.name for item in collect(place.settings, with_tasks=place.installation == conf.DEFAULT)}
     if name in items:
@@ -116,7 +116,7 @@ def _unknown_item(desk: Desk, name: str, known: Known) -> str:
     return f"Expected a recurring task that the database knows, got {name!r}.{way_out}"
 
 
-def _block(desk: Desk, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
+def _block(desk: Console, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
     pattern = item.match if isinstance(item.match, str) else "a function"
     coming = [] if _is_paused(known) else [times.both(moment, now) for moment in upcoming(item, now, count)]
     following = f"paused; --resume {shown(item.name)} has it fired again" if _is_paused(known) else "not soon"

@@ -13,7 +13,7 @@ from django_graphile_worker import api
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.arguments import did_you_mean
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb, is_known, narrowed
@@ -38,7 +38,7 @@ class Errors(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--task", metavar="TASK", help="Only jobs of this task identifier.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         with desk.reading() as (cursor, schema, now):
             groups = error_groups(cursor, schema=schema)
             if options["task"] is not None:
@@ -111,7 +111,7 @@ class Retry(ChangeByIds):
         )
         parser.add_argument("--dry-run", action="store_true", help="Only tell how many jobs would be tried again.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         is_choosing = bool(options["task"] or options["error"] or options["all"])
         if is_choosing == bool(options["job_ids"]):
             got = "both" if is_choosing else "neither"
@@ -127,12 +127,12 @@ class Retry(ChangeByIds):
         else:
             desk.say(desk.style.SUCCESS(f"{counted(count, 'job')} {verb} tried again."))
 
-    def change(self, job_ids: Sequence[int], desk: Desk, options: Options) -> list[Job]:
+    def change(self, job_ids: Sequence[int], desk: Console, options: Options) -> list[Job]:
         if options["dry_run"]:
             raise CommandError("--dry-run: expected --task, --error or --all, got ids.")
         return api.reschedule_jobs(job_ids, run_at=timedelta(0), attempts=0, **desk.place)
 
-    def _criteria(self, desk: Desk, options: Options) -> Criteria | None:
+    def _criteria(self, desk: Console, options: Options) -> Criteria | None:
         """What was chosen; None, after a note, when there is no such name."""
         with desk.reading() as (cursor, schema, _):
             chosen = narrowed(cursor, desk, options, schema=schema)
@@ -146,7 +146,7 @@ class Retry(ChangeByIds):
             return None
         return Criteria(state=chosen.state, tasks=chosen.tasks, error_names=meant)
 
-    def _retry_all(self, desk: Desk, criteria: Criteria, is_rehearsal: bool) -> Iterator[int]:
+    def _retry_all(self, desk: Console, criteria: Criteria, is_rehearsal: bool) -> Iterator[int]:
         """Batch by batch, each in a transaction of its own. A job that fails again meanwhile is not met twice."""
         after: str | None = None
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.core.management.base import CommandParser
 
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql import grants
 
@@ -26,7 +26,7 @@ class Grants(Verb):
             "--kind", choices=list(grants.FILES), default="adder", help="What the role is for (default: adder)."
         )
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         text = grants.script(options["kind"], options["role"], schema=desk.settings.schema)
         if desk.is_json:
             desk.dump({"role": options["role"], "kind": options["kind"], "sql": text})

@@ -11,7 +11,7 @@ from django.core.management.color import Style
 
 from django_graphile_worker.logs.receivers import escaped
 from django_graphile_worker.management.operator import arguments, tables, times
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb, narrowed
 from django_graphile_worker.payloads import decode_leniently
@@ -50,7 +50,7 @@ class Jobs(Verb):
             help=f"The most jobs to list (default: {DEFAULT_LIMIT}).",
         )
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         limit = options["limit"]
         with desk.reading() as (cursor, schema, now):
             chosen = narrowed(cursor, desk, options, schema=schema)
@@ -162,7 +162,7 @@ class Show(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("job_id", type=arguments.job_id, metavar="ID", help="The job's id.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         timeout = desk.settings.worker_timeout
         with desk.reading() as (cursor, schema, now):
             job = job_detail(cursor, options["job_id"], timeout=timeout, longest=None, schema=schema)

@@ -12,7 +12,7 @@ from django_graphile_worker import api, signals
 from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.logs.receivers import shown
 from django_graphile_worker.management.operator.arguments import did_you_mean
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.liveness import watch_the_silent
 from django_graphile_worker.management.operator.verb import Options, Verb
@@ -45,7 +45,7 @@ class Unlock(Verb):
         parser.add_argument("worker_ids", nargs="+", metavar="WORKER", help="Ids of workers, as workers lists them.")
         parser.add_argument("--force", action="store_true", help="Also if a worker has a fresh heartbeat.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         worker_ids = list(dict.fromkeys(options["worker_ids"]))
         found = self._find(desk, worker_ids)
         alive = [holder for holder in found if has_beaten_lately(holder)]
@@ -60,7 +60,7 @@ class Unlock(Verb):
         if any(not holder.is_registered for holder in found):
             desk.warn("Unregistered workers have no heartbeat that could tell that they are gone.")
 
-    def _find(self, desk: Desk, worker_ids: Sequence[str]) -> list[Holder]:
+    def _find(self, desk: Console, worker_ids: Sequence[str]) -> list[Holder]:
         with desk.reading() as (cursor, schema, _):
             found = holders(cursor, worker_ids, schema=schema, most_locks=MOST_RECOVERED)
             missing = [each for each in worker_ids if each not in {holder.id for holder in found}]
@@ -114,7 +114,7 @@ class Sweep(Verb):
             help="Do not watch silent workers first: for when you know that they are gone.",
         )
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         dead = None if options["at_once"] else self._watch(desk)
         swept = sweep(desk.using, desk.installation, dead, is_rehearsal=options["dry_run"])
         if desk.is_json:
@@ -122,13 +122,13 @@ class Sweep(Verb):
             return
         self._tell(desk, swept, "Would free" if options["dry_run"] else "Freed")
 
-    def _watch(self, desk: Desk) -> list[recovery.LateWorker]:
+    def _watch(self, desk: Console) -> list[recovery.LateWorker]:
         def tell(silent: int, seconds: float) -> None:
             desk.note(f"Watching {counted(silent, 'silent worker')} for {seconds:g} s, in case of a beat after all ...")
 
         return watch_the_silent(desk.using, desk.installation, timeout=desk.settings.worker_timeout, on_begin=tell)
 
-    def _tell(self, desk: Desk, swept: Swept, verb: str) -> None:
+    def _tell(self, desk: Console, swept: Swept, verb: str) -> None:
         if not any(swept):
             desk.say("Nothing to free: no dead worker, no stale lock.")
             return

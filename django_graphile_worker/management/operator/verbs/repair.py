@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.operations.repair import Repaired, repair
 
@@ -19,7 +19,7 @@ class Repair(Verb):
     )
     examples = ("", "--json")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         with open_queue(**desk.place) as queue:
             alias, schema = queue.alias, queue.schema
         repaired = repair(alias, schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from django_graphile_worker.management.commands.runworker import Command as RunWorker
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import add_worker_arguments
 
@@ -21,7 +21,7 @@ class Run(Verb):
         add_worker_arguments(parser)
         parser.add_argument("--skip-checks", action="store_true", help="Skip system checks.")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         command = RunWorker(no_color=options["no_color"], force_color=options["force_color"])
         command.stdout, command.stderr, command.style = desk.out, desk.err, desk.style
         # Whose process is it? Django's own note of it, handed on.

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker.crontab.durations import format_phrase
 from django_graphile_worker.management.operator import arguments, tables, times
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb, is_known
@@ -79,7 +79,7 @@ class ShowStatus(Verb):
             help=f"Show it again and again, until Ctrl-C (default: every {DEFAULT_WATCH:g} seconds).",
         )
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         tasks = tuple(options["task"] or ())
         if options["watch"] is not None:
             if options["check"] or desk.is_json:
@@ -97,14 +97,14 @@ class ShowStatus(Verb):
             raise CommandError(f"Expected a healthy queue, got: {'; '.join(problems)}.")
 
 
-def _warn_of_unknown(desk: Desk, tasks: Sequence[str]) -> None:
+def _warn_of_unknown(desk: Console, tasks: Sequence[str]) -> None:
     if tasks:
         with desk.reading() as (cursor, schema, _):
             for task in tasks:
                 is_known(cursor, desk, "task", task, schema=schema)
 
 
-def _watch(desk: Desk, tasks: tuple[str, ...], seconds: float) -> None:
+def _watch(desk: Console, tasks: tuple[str, ...], seconds: float) -> None:
     try:
         while True:
             text = _as_text(desk, read_status(desk, tasks))
@@ -148,7 +148,7 @@ def _shown(count: Count) -> str:
     return f"{count.number}{'+' if count.is_more else ''}"
 
 
-def _as_text(desk: Desk, status: Status) -> str:
+def _as_text(desk: Console, status: Status) -> str:
     style, found = desk.style, status.counts
     alive, silent = len(status.workers("alive")), len(status.workers("silent"))
     ready, scheduled, running, retrying, failed = (_shown(found[state]) for state in _ORDER)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import times
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verbs.workers import running_jobs, worker_state
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import counts, overview
@@ -78,7 +78,7 @@ class Status:
         return sum(row.failed + row.permanently_failed for row in self.recent)
 
 
-def read_status(desk: Desk, tasks: tuple[str, ...] = ()) -> Status:
+def read_status(desk: Console, tasks: tuple[str, ...] = ()) -> Status:
     """Look at the queue, or at the jobs of these tasks in it."""
     with desk.reading() as (cursor, schema, now):
         oldest = counts.oldest_ready(cursor, schema=schema, tasks=tasks)

@@ -10,7 +10,7 @@ from django.core.management.color import Style
 
 from django_graphile_worker import durations, registry
 from django_graphile_worker.management.operator import times
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.verbs.workers import worker_state
@@ -54,7 +54,7 @@ class Tasks(Verb):
     )
     examples = ("", "--json")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         with desk.reading() as (cursor, schema, now):
             backlogs = overview.task_backlogs(cursor, schema=schema)
             found = holders(cursor, schema=schema)

@@ -10,7 +10,7 @@ from django.core.management.color import Style
 
 from django_graphile_worker import conf
 from django_graphile_worker.management.operator import arguments, times
-from django_graphile_worker.management.operator.console import Desk
+from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
@@ -49,7 +49,7 @@ class Workers(Verb):
     )
     examples = ("", "--json")
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         with desk.reading() as (cursor, schema, now):
             found = holders(cursor, schema=schema)
         if desk.is_json:
@@ -145,7 +145,7 @@ class Queues(Verb):
             help=f"The most queues to list (default: {DEFAULT_LIMIT}).",
         )
 
-    def run(self, desk: Desk, options: Options) -> None:
+    def run(self, desk: Console, options: Options) -> None:
         limit, name = options["limit"], options["queue"]
         with desk.reading() as (cursor, schema, now):
             found = queue_depths.held_first(
