@@ -56,7 +56,7 @@ tests: $(STAMP)
 
 # The suite runs without these, and says at its end what it skipped.
 prerequisites: $(STAMP)
-	@$(BIN)/python -m tests.install_prerequisites || true
+	@$(BIN)/python -m tests.support.install_prerequisites || true
 
 coverage: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term $(ARGS)

@@ -65,7 +65,7 @@ def measure(database: Database, tasks: Sequence[int]) -> str:
         claims.claim_jobs(
             cursor,
             schema=SCHEMA,
-            holder="benchmark/1",
+            token="benchmark/1",
             task_ids=tasks,
             max_jobs=10,
             max_queues=10,

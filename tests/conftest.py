@@ -17,9 +17,9 @@ from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
 from testproject import databases
-from tests import postgres_versions, prerequisites, versioned_servers
-from tests.database_server import DatabaseServer
-from tests.versioned_servers import VersionedServer
+from tests.support import postgres_versions, prerequisites, versioned_servers
+from tests.support.database_server import DatabaseServer
+from tests.support.versioned_servers import VersionedServer
 
 RawConnection = psycopg.Connection[tuple[Any, ...]]
 

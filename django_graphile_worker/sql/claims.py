@@ -1,6 +1,6 @@
 """Claims: the jobs that a worker has taken to run them.
 
-A claim is identified by the job's id and its ``holder``, the whole ``locked_by``: the worker's id and the number of the
+A claim is identified by the job's id and its ``token``, the whole ``locked_by``: the worker's id and the number of the
 claim statement. It never repeats. ``sql.releases`` ends claims.
 """
 
@@ -24,7 +24,7 @@ CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
 from :SCHEMA._private_claim_jobs_v2(
-    %(holder)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
+    %(token)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
     %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
     %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
@@ -58,11 +58,11 @@ class Claim(NamedTuple):
     updated_at_epoch: float
     queue_name: str | None
     # What locked_by says while this claim stands: the worker's id and the number of the claim statement.
-    holder: str
+    token: str
 
     @property
     def worker_id(self) -> str:
-        return worker_of(self.holder)
+        return worker_of(self.token)
 
     def to_job(self, *, task_identifier: str, payload: Any, locked_at_epoch: float) -> Job:
         """The job as people see it."""
@@ -107,7 +107,7 @@ def claim_jobs(
     cursor: Any,
     *,
     schema: str,
-    holder: str,
+    token: str,
     task_ids: Sequence[int],
     max_jobs: int,
     max_queues: int,
@@ -129,7 +129,7 @@ def claim_jobs(
     cursor.execute(
         statement(CLAIM_JOBS, schema),
         {
-            "holder": holder,
+            "token": token,
             **_known(tuple(task_ids)),
             "max_jobs": max_jobs,
             "max_queues": max_queues,
@@ -146,7 +146,7 @@ def claim_jobs(
         },
     )
     *rows, (*_, summary) = cursor.fetchall()
-    claims = [Claim._make((*row[:-1], holder)) for row in rows]
+    claims = [Claim._make((*row[:-1], token)) for row in rows]
     claims.sort(key=in_order)
     return Claimed(claims=claims, **summary)
 

@@ -114,7 +114,7 @@ NOTHING = Glance([], None)
 def take_few(
     execute: Execute,
     *,
-    holder: str,
+    token: str,
     task_ids: bytes,
     max_jobs: int,
     forbidden_flags: Sequence[str] = (),
@@ -123,7 +123,7 @@ def take_few(
     """Everything that is due, first things first, if that is at most ``max_jobs`` and easily seen; else nothing."""
     rows = execute(
         (
-            holder.encode(),
+            token.encode(),
             task_ids,
             b"%d" % max_jobs,
             text_array(forbidden_flags).encode() if forbidden_flags else None,
@@ -133,7 +133,7 @@ def take_few(
     count = rows.ntuples
     if count == 0:
         return NOTHING
-    found = [_claim(rows, number, holder) for number in range(count)]
+    found = [_claim(rows, number, token) for number in range(count)]
     if count > 1:
         found.sort(key=in_order)
     seconds = rows.get_value(0, _SECONDS)
@@ -143,7 +143,7 @@ def take_few(
 _SECONDS = COLUMNS.index("seconds_until_next")
 
 
-def _claim(rows: Rows, number: int, holder: str) -> Claim:
+def _claim(rows: Rows, number: int, token: str) -> Claim:
     value: Callable[[int, int], Any] = rows.get_value
     (
         job_id,
@@ -176,5 +176,5 @@ def _claim(rows: Rows, number: int, holder: str) -> Claim:
         created_at_epoch=float(created_at),
         updated_at_epoch=float(updated_at),
         queue_name=None,
-        holder=holder,
+        token=token,
     )

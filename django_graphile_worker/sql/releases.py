@@ -16,19 +16,19 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.schema import statement
 
 COMPLETE_JOBS = """/* gw:complete */
-select id from :SCHEMA._private_complete_claims_v2(%(ids)s::bigint[], %(holders)s::text[]) as id"""
+select id from :SCHEMA._private_complete_claims_v2(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
 
 FAIL_JOBS = """/* gw:fail */
 select failed_id, seconds_until_next from :SCHEMA._private_fail_claims_v2(
-    %(ids)s::bigint[], %(holders)s::text[], %(errors)s::text[], %(delays)s::float8[],
+    %(ids)s::bigint[], %(tokens)s::text[], %(errors)s::text[], %(delays)s::float8[],
     %(permanent)s::boolean[], %(payloads)s::text[], %(now)s::timestamptz)"""
 
 RETURN_JOBS = """/* gw:return */
-select id from :SCHEMA._private_return_claims_v2(%(ids)s::bigint[], %(holders)s::text[]) as id"""
+select id from :SCHEMA._private_return_claims_v2(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
 
 STILL_CLAIMED = """/* gw:still-claimed */
 select job.id
-from rows from (pg_catalog.unnest(%(ids)s::bigint[]), pg_catalog.unnest(%(holders)s::text[])) as ended(id, holder)
+from rows from (pg_catalog.unnest(%(ids)s::bigint[]), pg_catalog.unnest(%(tokens)s::text[])) as ended(id, holder)
 join only :SCHEMA._private_jobs as job on job.id = ended.id
 where job.locked_by = ended.holder"""
 
@@ -37,7 +37,7 @@ select id, locked_by, job_queue_id from only :SCHEMA._private_jobs
 where locked_at is not null and :SCHEMA._private_worker_of(locked_by) = %(worker_id)s"""
 
 RELEASE_QUEUES = """/* gw:release-queues */
-select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(holders)s::text[]) as id"""
+select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens)s::text[]) as id"""
 
 # The notification wakes other workers, whose tasks the waiting jobs may be.
 WAITING_QUEUES = """/* gw:waiting-queues */
@@ -49,7 +49,7 @@ from :SCHEMA._private_waiting_queues_v2(%(queue_ids)s::int[], %(now)s::timestamp
 COMPLETE_IN_TRANSACTION = """/* gw:complete-atomic */
 delete from only :SCHEMA._private_jobs
 where id operator(pg_catalog.=) %(id)s::pg_catalog.int8
-    and locked_by operator(pg_catalog.=) %(holder)s::pg_catalog.text"""
+    and locked_by operator(pg_catalog.=) %(token)s::pg_catalog.text"""
 
 
 class Failure(Frozen):
@@ -66,7 +66,7 @@ class HeldJob(NamedTuple):
     """A job that the database says a worker has."""
 
     id: int
-    holder: str
+    token: str
     queue_id: int | None
 
 
@@ -74,7 +74,7 @@ class HeldQueue(NamedTuple):
     """A named queue that was taken by a claim."""
 
     id: int
-    holder: str
+    token: str
 
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
@@ -113,7 +113,7 @@ def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> 
     """Let go of queues; return the ids of those that were still held. Call ``waiting_queues`` after the commit."""
     # Others that lock several queues do so in this order too.
     ordered = sorted(queues)
-    cursor.execute(statement(RELEASE_QUEUES, schema), {"queue_ids": _ids(ordered), "holders": _holders(ordered)})
+    cursor.execute(statement(RELEASE_QUEUES, schema), {"queue_ids": _ids(ordered), "tokens": _tokens(ordered)})
     return {row[0] for row in cursor.fetchall()}
 
 
@@ -138,17 +138,17 @@ def claims_of(cursor: Any, *, schema: str, worker_id: str) -> list[HeldJob]:
 
 def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str) -> bool:
     """Delete a job inside the task's own transaction; return False when the claim was lost."""
-    cursor.execute(statement(COMPLETE_IN_TRANSACTION, schema), {"id": claim.id, "holder": claim.holder})
+    cursor.execute(statement(COMPLETE_IN_TRANSACTION, schema), {"id": claim.id, "token": claim.token})
     return bool(cursor.rowcount == 1)
 
 
 def _ended(claims: Sequence[Claim | HeldJob]) -> dict[str, Any]:
-    return {"ids": _ids(claims), "holders": _holders(claims)}
+    return {"ids": _ids(claims), "tokens": _tokens(claims)}
 
 
 def _ids(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
     return int_array([each.id for each in held])
 
 
-def _holders(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
-    return text_array([each.holder for each in held])
+def _tokens(held: Iterable[Claim | HeldJob | HeldQueue]) -> str:
+    return text_array([each.token for each in held])

@@ -12,7 +12,7 @@ from django_graphile_worker.sql.schema import statement
 # The attempt is given back, as to every job whose run the worker itself cut short.
 RETURN_REMAINS = """/* gw:return-remains */
 select id from :SCHEMA._private_return_claims_v2(
-    %(ids)s::bigint[], %(holders)s::text[], %(payloads)s::text[]) as id"""
+    %(ids)s::bigint[], %(tokens)s::text[], %(payloads)s::text[]) as id"""
 
 
 class Remains(NamedTuple):
@@ -26,7 +26,7 @@ def return_remains(cursor: Any, remains: Sequence[Remains], *, schema: str) -> s
     """Give jobs back with what is left to do; return the ids of those that were still claimed."""
     parameters = {
         "ids": int_array(each.claim.id for each in remains),
-        "holders": text_array(each.claim.holder for each in remains),
+        "tokens": text_array(each.claim.token for each in remains),
         "payloads": [each.payload_text for each in remains],
     }
     cursor.execute(statement(RETURN_REMAINS, schema), parameters)

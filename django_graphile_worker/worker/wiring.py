@@ -236,7 +236,7 @@ class Parts:
 
     def _may_begin(self, claim: Claim) -> bool:
         """Is the claim certainly still ours? After a freeze its lease may be over, and nobody here knows yet."""
-        return self.heartbeat.holds_lease and claim.holder.startswith(self.worker_id)
+        return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
 
     def _atomic_job_ids(self) -> list[int]:
         running = (job.claim for job in self.executor.running())

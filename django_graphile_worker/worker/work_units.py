@@ -49,7 +49,7 @@ def stretches(claims: Sequence[Claim]) -> Iterable[WorkUnit]:
         if queue_id is None:
             yield WorkUnit([claim], None, now)
         elif queue_id in by_queue:
-            yield WorkUnit(by_queue.pop(queue_id), HeldQueue(queue_id, claim.holder), now)
+            yield WorkUnit(by_queue.pop(queue_id), HeldQueue(queue_id, claim.token), now)
 
 
 def interrupted(stretches: Iterable[WorkUnit]) -> Iterable[Interrupted]:

@@ -14,7 +14,7 @@ from django.db import connection
 
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.statistics import BUCKETS, Row
-from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 
 PASSWORD = "demo"
 

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django_graphile_worker.admin.jobs import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import bulk_actions
-from tests.factories import make_failed_job, make_job, minutes_ago
+from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import prerequisites
+from tests.support import prerequisites
 
 SOURCE = Path(__file__).parent / "clock.c"
 COMPILER = prerequisites.find_compiler()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.database_server import DatabaseServer
 from tests.faults import mutants
 from tests.faults.cluster import Cluster
 from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait, Zygote
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
+from tests.support.database_server import DatabaseServer
 
 mutants.apply(os.environ.get("FAULT_MUTANT", ""), is_in_tests=True)
 

@@ -29,7 +29,7 @@ from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome,
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.work_units import stretches
-from tests.slot import make_task
+from tests.support.slot import make_task
 
 TASK = "a_task"
 BEAT, TIMEOUT = 10.0, 60.0

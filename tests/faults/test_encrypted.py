@@ -14,11 +14,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from testproject import embedded_account
-from tests import postgres_versions
 from tests.faults.cluster import Cluster
 from tests.faults.conftest import environment_for, migrate
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
+from tests.support import postgres_versions
 
 OPENSSL = shutil.which("openssl")
 HOST = "127.0.0.1"

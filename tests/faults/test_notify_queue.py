@@ -15,11 +15,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests import postgres_versions
 from tests.faults.cluster import Cluster
 from tests.faults.conftest import environment_for, migrate
 from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait, Zygote
 from tests.faults.world import World
+from tests.support import postgres_versions
 
 LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
 # The shortest queue that there can be, since PostgreSQL 17: half a megabyte.

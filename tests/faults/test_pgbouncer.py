@@ -17,10 +17,10 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from testproject import embedded_account
-from tests import prerequisites
 from tests.faults.conftest import environment_for
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
+from tests.support import prerequisites
 
 BINARY = prerequisites.find_pgbouncer()
 

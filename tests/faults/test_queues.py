@@ -253,12 +253,12 @@ def test_queue__that_somebody_took_a_moment_ago__is_left_alone(world: World, slo
     assert world.job(second).locked_by is None
 
 
-def claim(world: World, connection: psycopg.Connection[Any], holder: str, *, stretch: int = 1) -> list[int]:
+def claim(world: World, connection: psycopg.Connection[Any], token: str, *, stretch: int = 1) -> list[int]:
     task_ids = [world.value("select id from {schema}._private_tasks where identifier = 'quick'")]
     claimed = claims.claim_jobs(
         connection.cursor(binary=True),
         schema=world.schema,
-        holder=holder,
+        token=token,
         task_ids=task_ids,
         max_jobs=max(5, stretch),
         max_queues=5,

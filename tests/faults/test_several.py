@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.database_server import DatabaseServer
 from tests.faults.conftest import migrate
 from tests.faults.processes import Fleet, Wait
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
+from tests.support.database_server import DatabaseServer
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.database_server import DatabaseServer
 from tests.faults.conftest import environment_for, migrate
 from tests.faults.processes import CHECKOUT, Fleet, Wait, Zygote
 from tests.faults.world import LEASES, World
+from tests.support.database_server import DatabaseServer
 
 # The last version whose schema ends with migration 0004; UPGRADE_FROM names another commit.
 EARLIER = os.environ.get("UPGRADE_FROM", "b609032b0bf99350c0db56e462c842f69c91451f")

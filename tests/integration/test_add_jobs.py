@@ -15,7 +15,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.api import add
 from django_graphile_worker.exceptions import InvalidTypeError
-from tests.rows import as_job, database_now, stored
+from tests.support.rows import as_job, database_now, stored
 
 pytestmark = pytest.mark.django_db
 

@@ -25,8 +25,8 @@ from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.registry import Task
-from tests.factories import make_job
-from tests.rows import as_job, database_now, query, stored
+from tests.support.factories import make_job
+from tests.support.rows import as_job, database_now, query, stored
 
 pytestmark = pytest.mark.django_db
 

@@ -21,7 +21,7 @@ from django_graphile_worker import (
     reschedule_jobs,
 )
 from django_graphile_worker.exceptions import ConfigurationError
-from tests.rows import in_quotes, query
+from tests.support.rows import in_quotes, query
 
 pytestmark = pytest.mark.django_db
 

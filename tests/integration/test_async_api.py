@@ -27,7 +27,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.registry import tasks
-from tests.factories import make_job
+from tests.support.factories import make_job
 
 FUNCTIONS = [
     "add_job",

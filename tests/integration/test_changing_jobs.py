@@ -22,8 +22,8 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.payloads import RawPayload
-from tests.factories import make_job, make_queue
-from tests.rows import as_job, database_now, query, stored
+from tests.support.factories import make_job, make_queue
+from tests.support.rows import as_job, database_now, query, stored
 
 pytestmark = pytest.mark.django_db
 

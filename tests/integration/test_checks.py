@@ -20,7 +20,7 @@ from django_graphile_worker.checks.configuration import SETTINGS_PAGE
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.registry import Registry, tasks
 from django_graphile_worker.sql.install.indexes import REMEDY
-from tests.rows import in_quotes
+from tests.support.rows import in_quotes
 
 CHECKOUT = Path(__file__).parents[2]
 not_callable = 5

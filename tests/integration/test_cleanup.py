@@ -13,8 +13,8 @@ from django_graphile_worker import CleanupResult, add_job, cleanup, models, task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, SchemaError
 from django_graphile_worker.registry import Registry, tasks
 from django_graphile_worker.sql import unused_names
-from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
-from tests.rows import in_quotes, query
+from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.support.rows import in_quotes, query
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from django.db import connection
 
 from django_graphile_worker.models import Job
 from testproject import databases
-from tests.factories import make_job
+from tests.support.factories import make_job
 
 Connect = Callable[..., psycopg.Connection[tuple[Any, ...]]]
 

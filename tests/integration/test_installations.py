@@ -38,7 +38,7 @@ from django_graphile_worker.worker.entrypoints import build_runners
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 from tests.conftest import RawConnection
 from tests.integration.worker.parts import own_tasks
-from tests.operating import operate
+from tests.support.operating import operate
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 

@@ -11,7 +11,7 @@ from django.test import override_settings
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.models import Job, JobQueue, KnownCrontab, Task, table
 from django_graphile_worker.payloads import RawPayload
-from tests import factories
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 

@@ -12,10 +12,10 @@ from django.db import connection
 from django_graphile_worker import Job, add_job, run_once, signals
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
-from tests.factories import make_job
 from tests.integration.worker.cron_world import CronWorld
 from tests.integration.worker.parts import own_tasks
-from tests.slot import open_slot
+from tests.support.factories import make_job
+from tests.support.slot import open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

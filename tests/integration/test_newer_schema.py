@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from django_graphile_worker import Worker, add_job
 from django_graphile_worker.exceptions import BreakingMigrationError, SchemaError
-from tests.operating import execute, operate
+from tests.support.operating import execute, operate
 
 SENTENCE = "belongs to a newer graphile-worker: expected no breaking migration after 20, got 21. Upgrade"
 # As graphile_worker for Rust has it: the same arguments, another text, and an error of its own.

@@ -15,7 +15,7 @@ from django_graphile_worker import (
     remove_job,
     reschedule_jobs,
 )
-from tests.rows import as_job, query, stored
+from tests.support.rows import as_job, query, stored
 
 pytestmark = pytest.mark.django_db
 

@@ -15,8 +15,8 @@ from django.test import override_settings
 
 import testproject
 from django_graphile_worker.management.operator.verbs import VERBS
-from tests.factories import make_job
-from tests.operating import execute, operate
+from tests.support.factories import make_job
+from tests.support.operating import execute, operate
 
 pytestmark = pytest.mark.django_db
 

@@ -17,8 +17,8 @@ from django_graphile_worker.management.operator import liveness
 from django_graphile_worker.management.operator.verbs import status as health
 from django_graphile_worker.management.operator.verbs import status_figures
 from django_graphile_worker.sql.inspection import queue_depths
-from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
-from tests.operating import execute, job_row, make_worker, operate
+from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.support.operating import execute, job_row, make_worker, operate
 
 pytestmark = pytest.mark.django_db
 

@@ -12,8 +12,8 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from django_graphile_worker.management.operator.verbs import errors
-from tests.factories import TOO_DEEP, make_failed_job, make_job, make_queue, minutes_ago
-from tests.operating import execute, job_row, make_worker, operate
+from tests.support.factories import TOO_DEEP, make_failed_job, make_job, make_queue, minutes_ago
+from tests.support.operating import execute, job_row, make_worker, operate
 
 pytestmark = pytest.mark.django_db
 

@@ -15,8 +15,8 @@ from django.test import override_settings
 
 from django_graphile_worker.sql.inspection import counts, limits, lock_holders, queue_depths, search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
-from tests.operating import execute, operate
+from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.support.operating import execute, operate
 
 pytestmark = pytest.mark.django_db
 

@@ -29,11 +29,11 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.testing import clear_queue
 from testproject import databases
-from tests.factories import make_failed_job, make_job, minutes_ago
 from tests.integration.admin import pages
 from tests.integration.worker.parts import own_tasks
-from tests.operating import make_worker, operate
-from tests.planted import LURE, LuredStatements, Planted
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.operating import make_worker, operate
+from tests.support.planted import LURE, LuredStatements, Planted
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from django_graphile_worker import JobSpec, add_job, add_jobs, models, task
 from django_graphile_worker.api import add as adding
 from django_graphile_worker.apps import register_task_names
 from django_graphile_worker.registry import Registry, tasks
-from tests.rows import in_quotes
+from tests.support.rows import in_quotes
 
 pytestmark = pytest.mark.django_db
 

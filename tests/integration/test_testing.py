@@ -13,7 +13,7 @@ from django_graphile_worker import JobSpec, add_job, add_jobs, models
 from django_graphile_worker.sql import workers
 from django_graphile_worker.testing import clear_queue
 from tests.conftest import RawConnection
-from tests.factories import make_job
+from tests.support.factories import make_job
 
 
 @pytest.mark.django_db(transaction=True)

@@ -12,7 +12,7 @@ from django.urls import path
 
 from django_graphile_worker import InvalidJobError, JobSpec, add_job, add_jobs, models, remove_job, routing
 from testproject.shop.models import Order
-from tests.rows import in_quotes
+from tests.support.rows import in_quotes
 
 committing = pytest.mark.django_db(transaction=True)
 on_both = pytest.mark.django_db(transaction=True, databases=["default", "other"])

@@ -13,7 +13,7 @@ from pytest_django import DjangoDbBlocker
 
 from testproject import databases
 from tests.migration.catalog import dump
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_graphile_worker.sql.schema import ddl
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 FUNCTIONS = """
 create function {schema}.add_job(identifier text, payload json default null, queue_name text default null,

@@ -13,7 +13,7 @@ from tests.migration.catalog import catalog
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
 from tests.migration.test_install import SNAPSHOT
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from django.test import override_settings
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import locks
 from tests.migration.conftest import Site
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 CHECKOUT = Path(__file__).parents[2]
 

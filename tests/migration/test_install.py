@@ -16,7 +16,7 @@ from django_graphile_worker import migrations
 from django_graphile_worker.exceptions import SchemaError
 from tests.migration.catalog import catalog
 from tests.migration.conftest import Site
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 SNAPSHOT = Path(__file__).with_name("worker_schema.txt")
 CHECKOUT = Path(__file__).parents[2]

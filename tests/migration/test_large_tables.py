@@ -17,7 +17,7 @@ from django_graphile_worker.sql.install import indexes
 from django_graphile_worker.sql.schema import ddl
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 Wait = Callable[..., None]
 

@@ -18,7 +18,7 @@ from django_graphile_worker.sql.install import indexes, installer
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
 from tests.migration.test_install import MIGRATIONS
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 Wait = Callable[..., None]
 

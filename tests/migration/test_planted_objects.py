@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 
 from tests.migration.conftest import Site
-from tests.planted import LURE, LuredStatements, Planted
+from tests.support.planted import LURE, LuredStatements, Planted
 
 
 @pytest.fixture

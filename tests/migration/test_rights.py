@@ -11,7 +11,7 @@ import pytest
 from django_graphile_worker.sql import grants
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 FUNCTIONS = """
 select p.oid::regprocedure::text as name, p.prosecdef as is_definer, has_function_privilege(%s, p.oid, 'execute') as may

@@ -19,7 +19,7 @@ from django_graphile_worker.worker.maintenance.cron import Cron
 from tests.migration.conftest import Site
 from tests.node.conftest import NodeWorker
 from tests.node.runtime import Node
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 CRONTAB = "* * * * * tick ?fill=1h {text: 'ü'}"
 ACCEPTED = [

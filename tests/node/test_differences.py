@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.node.conftest import NodeWorker
-from tests.worker_sql import Row, WorkerSql
+from tests.support.worker_sql import Row, WorkerSql
 
 KEYS = (None, "a", "b", "c")
 TIMES = (None, "2020-01-01Z", "2099-01-01Z")

@@ -6,7 +6,7 @@ from tests.migration.catalog import catalog
 from tests.migration.conftest import Site
 from tests.migration.test_install import SNAPSHOT
 from tests.node.conftest import NodeWorker
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 
 def test_the_stored_snapshot_is_of_a_schema_that_node_makes(node_worker: NodeWorker, worker: WorkerSql) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.migration.conftest import Site
 from tests.node.conftest import NodeWorker
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 
 def test_node_adds_and_we_see_it(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:

@@ -53,7 +53,7 @@ class Claimer:
     ) -> None:
         self._database = database
         self._notify = notify
-        # What this process knows to have, as (job id, holder).
+        # What this process knows to have, as (job id, token).
         self.in_hand: set[tuple[int, str]] = set()
         self._lost_queues: set[releases.HeldQueue] = set()
         # Only after an answer was lost: reading who holds what takes as long as there are claimed jobs.
@@ -92,7 +92,7 @@ class Claimer:
             raise
         if self._has_changed(worker_id):
             return claims.Claimed(claims=[], seconds_until_next=None, has_more=True)
-        self.in_hand.update([(claim.id, claim.holder) for claim in claimed.claims])
+        self.in_hand.update([(claim.id, claim.token) for claim in claimed.claims])
         self._glancer.learn_from(claimed)
         self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
         if resume_after is not None:
@@ -112,7 +112,7 @@ class Claimer:
         try:
             found = self._glancer(
                 max_jobs,
-                holder=self._next_holder(),
+                token=self._next_token(),
                 task_ids=self._task_ids,
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
@@ -123,10 +123,10 @@ class Claimer:
         if self._has_changed(worker_id):
             return NOTHING
         for claim in found.claims:
-            self.in_hand.add((claim.id, claim.holder))
+            self.in_hand.add((claim.id, claim.token))
         return found
 
-    def _next_holder(self) -> str:
+    def _next_token(self) -> str:
         """What locked_by is to say after the next claim statement: never the same twice, also when no answer comes."""
         self._epoch += 1
         return f"{self._worker_id()}/{self._epoch}"
@@ -152,7 +152,7 @@ class Claimer:
             return claims.claim_jobs(
                 cursor,
                 schema=self._settings.schema,
-                holder=self._next_holder(),
+                token=self._next_token(),
                 task_ids=list(self._by_id),
                 forbidden_flags=self.forbidden_flags(),
                 now=self.now(),
@@ -164,7 +164,7 @@ class Claimer:
 
     def let_go(self, ended: Iterable[claims.Claim]) -> None:
         """These are in hand no more."""
-        self.in_hand.difference_update([(claim.id, claim.holder) for claim in ended])
+        self.in_hand.difference_update([(claim.id, claim.token) for claim in ended])
 
     @property
     def is_in_doubt(self) -> bool:
@@ -182,15 +182,15 @@ class Claimer:
         in_hand = self.in_hand.copy()
         with self._database.cursor() as cursor:
             held = releases.claims_of(cursor, schema=schema, worker_id=self._worker_id())
-            lost = [job for job in held if (job.id, job.holder) not in in_hand]
+            lost = [job for job in held if (job.id, job.token) not in in_hand]
             # Noted first: once its jobs are back, nothing tells that a queue was lost with them.
             self._lost_queues.update(
-                releases.HeldQueue(job.queue_id, job.holder) for job in lost if job.queue_id is not None
+                releases.HeldQueue(job.queue_id, job.token) for job in lost if job.queue_id is not None
             )
             returned = releases.return_jobs(cursor, lost, schema=schema) if lost else set()
         # A job that a transaction of the site has at the moment is still ours, and so is its queue.
         busy = [job for job in lost if job.id not in returned]
-        self._release_lost_queues({releases.HeldQueue(job.queue_id, job.holder) for job in busy if job.queue_id})
+        self._release_lost_queues({releases.HeldQueue(job.queue_id, job.token) for job in busy if job.queue_id})
         interval = LOST_CLAIM_INTERVAL if busy or self.is_in_doubt else math.inf
         self._look_for_lost_at = time.monotonic() + interval
 

@@ -29,14 +29,14 @@ class FastClaim:
         self._rests_until = clock()
 
     def __call__(
-        self, max_jobs: int, *, holder: str, task_ids: bytes, forbidden_flags: Sequence[str], now: datetime | None
+        self, max_jobs: int, *, token: str, task_ids: bytes, forbidden_flags: Sequence[str], now: datetime | None
     ) -> Glance:
         began = self._clock()
         if not self._is_promising or not self._statement.is_possible or began < self._rests_until:
             return NOTHING
         found = take_few(
             self._statement,
-            holder=holder,
+            token=token,
             task_ids=task_ids,
             max_jobs=max_jobs,
             forbidden_flags=forbidden_flags,

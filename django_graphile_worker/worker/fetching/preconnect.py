@@ -85,7 +85,7 @@ def _rehearse(database: Database) -> None:
     with database.cursor() as cursor:
         row_security.worker_tables(cursor, schema=database.schema)
         tasks.register_tasks(cursor, (), schema=database.schema)
-    FastClaim(database, schema=database.schema)(1, holder="", task_ids=b"{}", forbidden_flags=(), now=None)
+    FastClaim(database, schema=database.schema)(1, token="", task_ids=b"{}", forbidden_flags=(), now=None)
     # Last, as a role may have no right to it: then the others are done.
     with database.cursor() as cursor:
         breaking_migration(cursor, schema=database.schema)

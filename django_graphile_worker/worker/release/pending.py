@@ -58,4 +58,4 @@ def give_queues_to_their_jobs(hand: PendingReleases, hands: Iterable[PendingRele
 
 def _queue_of(outcome: Outcome) -> HeldQueue | None:
     claim = outcome.claim
-    return None if claim.queue_id is None else HeldQueue(claim.queue_id, claim.holder)
+    return None if claim.queue_id is None else HeldQueue(claim.queue_id, claim.token)

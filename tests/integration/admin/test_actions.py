@@ -15,11 +15,11 @@ from django.utils import timezone
 
 from django_graphile_worker import models
 from django_graphile_worker.models import Job
-from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.integration.admin import pages
 from tests.integration.admin.pages import messages, text
 from tests.integration.admin.restricted_site import MyJobsAdmin
 from tests.integration.admin.test_pages import make_worker
+from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
 
 def act(client: Client, action: str, *ids: int, **fields: Any) -> Any:

@@ -10,10 +10,10 @@ from django.test import Client
 
 from django_graphile_worker.admin import error_summary
 from django_graphile_worker.exceptions import PermanentFailure
-from tests.factories import make_failed_job, make_job, minutes_ago
 from tests.integration.admin import pages
 from tests.integration.admin.conftest import MakeClient
 from tests.integration.admin.pages import body, text
+from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 PATH = "django_graphile_worker.exceptions.PermanentFailure"
 

@@ -14,10 +14,10 @@ from django.test import Client
 from django_graphile_worker.admin.jobs import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import bulk_actions
-from tests.factories import make_failed_job, make_job, minutes_ago
 from tests.integration.admin import pages
 from tests.integration.admin.pages import messages, text
 from tests.integration.admin.test_actions import Recorder, act_on_all, notes
+from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

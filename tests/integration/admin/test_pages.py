@@ -17,9 +17,9 @@ from django_graphile_worker.models import Job
 from django_graphile_worker.sql import paused_crontabs, statistics
 from django_graphile_worker.sql.inspection import error_groups
 from django_graphile_worker.sql.statistics import BUCKETS, Row
-from tests.factories import TOO_DEEP, make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.integration.admin import pages
 from tests.integration.admin.pages import body, job_url, text
+from tests.support.factories import TOO_DEEP, make_failed_job, make_job, make_queue, make_task, minutes_ago
 
 
 def execute(statement: str, schema: str, *parameters: Any) -> None:

@@ -17,10 +17,10 @@ from django_graphile_worker.admin import search as chips
 from django_graphile_worker.admin.jobs import list_view
 from django_graphile_worker.sql.inspection import criteria, index_walks, limits, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.integration.admin import pages
 from tests.integration.admin.conftest import MakeClient
-from tests.operating import execute
+from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
+from tests.support.operating import execute
 
 SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
 

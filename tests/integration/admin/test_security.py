@@ -17,11 +17,11 @@ from django.test import Client
 from django_graphile_worker.admin.search import SearchTerm
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
-from tests.factories import make_failed_job, make_job, make_queue
 from tests.integration.admin import pages
 from tests.integration.admin.conftest import VIEWS, MakeClient
 from tests.integration.admin.pages import body, job_url, text
 from tests.integration.admin.test_pages import execute, make_worker, record
+from tests.support.factories import make_failed_job, make_job, make_queue
 
 PAGE_OF = dict(
     zip(VIEWS, (pages.OVERVIEW, pages.JOBS, pages.QUEUES, pages.RECURRING, pages.WORKERS, pages.ERRORS), strict=True)

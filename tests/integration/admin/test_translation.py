@@ -10,9 +10,9 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from tests.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.integration.admin import pages
 from tests.integration.admin.test_pages import make_worker, record
+from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
 # Names that are the same in every language.
 SAME = {"Python", "SQL", "UTC"}

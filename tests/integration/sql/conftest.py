@@ -8,7 +8,7 @@ import pytest
 from django.db import connections
 
 from testproject import databases
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.worker_sql import Row, WorkerSql
+from tests.support.worker_sql import Row, WorkerSql
 
 SOON = datetime(2098, 1, 1, tzinfo=UTC)
 FUTURE = datetime(2099, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 HOLDER = "django-worker-0123456789abcdef01/7"
 

@@ -11,8 +11,8 @@ import pytest
 
 from django_graphile_worker.sql import claims
 from django_graphile_worker.sql.claims import Claimed
-from tests.buffers import MeasuringCursor
-from tests.versioned_servers import VersionedServer
+from tests.support.buffers import MeasuringCursor
+from tests.support.versioned_servers import VersionedServer
 
 SCHEMA = "graphile_worker"
 JOBS, QUEUES, TASKS = f"{SCHEMA}._private_jobs", f"{SCHEMA}._private_job_queues", f"{SCHEMA}._private_tasks"
@@ -79,7 +79,7 @@ def measure(connection: Connection) -> Measure:
     def measure(task_ids: Sequence[int] = (TASK,), max_jobs: int = 10, **options: Any) -> tuple[int, Claimed]:
         cursor = MeasuringCursor(connection)
         limits = {"max_jobs": max_jobs, "max_queues": max_jobs, "stretch": 10, "free_slots": max_jobs}
-        claim = partial(claims.claim_jobs, cursor, schema=SCHEMA, holder="w/1", task_ids=task_ids)
+        claim = partial(claims.claim_jobs, cursor, schema=SCHEMA, token="w/1", task_ids=task_ids)
         claimed = claim(**{"forbidden_flags": ["heavy"], **limits, **options})
         return cursor.buffers, claimed
 

@@ -11,7 +11,7 @@ from django.db import connection
 
 from django_graphile_worker.sql import claims
 from django_graphile_worker.sql.claims import Claimed
-from tests.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 
 pytestmark = pytest.mark.django_db
 
@@ -36,7 +36,7 @@ def claim(request: pytest.FixtureRequest, cursor: Any, worker_schema: str) -> Ca
         )
 
     def claim(*tasks: str, **options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
         task_ids = [make_task(task) for task in tasks or ("task",)]
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=task_ids, **parameters)
 
@@ -207,7 +207,7 @@ class TestQueues:
         for _ in range(5):
             make_job(queue_name="q")
         assert len(claim(stretch=2).claims) == 2
-        assert claim(holder=OTHER).claims == []
+        assert claim(token=OTHER).claims == []
         assert claim().claims == []
 
     def test_a_queue_that_somebody_holds_is_left_alone(self, claim: Callable[..., Claimed]) -> None:
@@ -318,9 +318,9 @@ class TestManyWorkersAtOnce:
         def claim(*tasks: str, **options: Any) -> Iterator[Claimed]:
             parameters: dict[str, Any] = {"schema": worker_schema, "max_queues": 2} | options
             task_ids = [make_task(task) for task in tasks]
-            for holder in ("w0", "w1", "w2"):
+            for token in ("w0", "w1", "w2"):
                 cursor = raw_connection(autocommit=False).cursor()
-                yield claims.claim_jobs(cursor, holder=holder, task_ids=task_ids, **parameters)
+                yield claims.claim_jobs(cursor, token=token, task_ids=task_ids, **parameters)
 
         return claim
 

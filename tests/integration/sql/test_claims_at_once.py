@@ -12,7 +12,7 @@ from django_graphile_worker.sql import claims, fast_claim
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claimed
 from tests.conftest import RawConnection
-from tests.factories import make_job, make_task, minutes_ago
+from tests.support.factories import make_job, make_task, minutes_ago
 
 Connect = Callable[..., RawConnection]
 Claim = Callable[..., Claimed]
@@ -22,10 +22,10 @@ Claim = Callable[..., Claimed]
 def claim(transactional_db: None, worker_schema: str) -> Claim:
     task_ids = [make_task("task")]
 
-    def claim(connection: RawConnection, holder: str = "w/1", **options: Any) -> Claimed:
+    def claim(connection: RawConnection, token: str = "w/1", **options: Any) -> Claimed:
         limits = {"max_jobs": 10, "max_queues": 10, "stretch": 10} | options
         return claims.claim_jobs(
-            connection.cursor(binary=True), schema=worker_schema, holder=holder, task_ids=task_ids, **limits
+            connection.cursor(binary=True), schema=worker_schema, token=token, task_ids=task_ids, **limits
         )
 
     return claim
@@ -73,10 +73,10 @@ def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
         make_job("task 0", run_at=minutes_ago(2))
     behind = make_job("task 1", run_at=minutes_ago(1))
 
-    def claim(connection: RawConnection, holder: str, most: int) -> list[int]:
+    def claim(connection: RawConnection, token: str, most: int) -> list[int]:
         cursor = connection.cursor(binary=True)
         claimed = claims.claim_jobs(
-            cursor, schema=worker_schema, holder=holder, task_ids=task_ids, stretch=1, max_jobs=most, max_queues=most
+            cursor, schema=worker_schema, token=token, task_ids=task_ids, stretch=1, max_jobs=most, max_queues=most
         )
         return ids(claimed)
 
@@ -221,4 +221,4 @@ def take_few(connection: RawConnection, schema: str) -> fast_claim.Glance:
         return connection.pgconn.exec_params(fast_claim.glance_statement(schema).encode(), parameters)
 
     task_ids = int_array([make_task("task")]).encode()
-    return fast_claim.take_few(execute, holder="w/1", task_ids=task_ids, max_jobs=10)
+    return fast_claim.take_few(execute, token="w/1", task_ids=task_ids, max_jobs=10)

@@ -17,7 +17,7 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql import crontabs
 from tests.conftest import RawConnection
 from tests.integration.worker.cron_world import MINUTE, SECOND, CronWorld
-from tests.interleaving import Stage
+from tests.support.interleaving import Stage
 
 TICK = datetime(2026, 11, 15, 4, 30, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django_graphile_worker.sql.install import catalog
 from tests.docs.pages import headings, page
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 REFERENCE = page("reference/sql.md")
 DDL = Path(catalog.__file__).parent / "ddl"

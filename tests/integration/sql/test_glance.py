@@ -12,7 +12,7 @@ from django_graphile_worker.sql import claims, fast_claim
 from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claim
 from tests.conftest import RawConnection
-from tests.factories import make_failed_job, make_job, make_task, minutes_ago
+from tests.support.factories import make_failed_job, make_job, make_task, minutes_ago
 
 WORKER = "django-worker-1"
 Look = Callable[..., list[Claim]]
@@ -22,7 +22,7 @@ Look = Callable[..., list[Claim]]
 def glance_at(worker_schema: str) -> Callable[..., fast_claim.Glance]:
     def glance_at(*tasks: str, **options: Any) -> fast_claim.Glance:
         task_ids = int_array(make_task(task) for task in tasks or ("task",)).encode()
-        parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 10} | options
         return fast_claim.take_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
 
     return glance_at
@@ -69,7 +69,7 @@ class TestGlance:
             (claim,) = claims.claim_jobs(
                 cursor,
                 schema=worker_schema,
-                holder=WORKER,
+                token=WORKER,
                 task_ids=[make_task("task")],
                 max_jobs=9,
                 max_queues=9,

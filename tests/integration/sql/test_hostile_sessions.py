@@ -10,7 +10,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from tests.worker_sql import Row, WorkerSql
+from tests.support.worker_sql import Row, WorkerSql
 
 SETTINGS = [
     {"search_path": ""},

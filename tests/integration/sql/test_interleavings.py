@@ -17,8 +17,8 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel
 
-from tests.interleaving import Connection, Session, Stage, Step, orders, play
-from tests.worker_sql import Row, WorkerSql
+from tests.support.interleaving import Connection, Session, Stage, Step, orders, play
+from tests.support.worker_sql import Row, WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.worker_sql import Row, WorkerSql
+from tests.support.worker_sql import Row, WorkerSql
 
 FUTURE = datetime(2099, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,7 +11,7 @@ from django.db import connection
 
 from django_graphile_worker.sql import claims, recovery, workers
 from django_graphile_worker.sql.claims import Claimed
-from tests.factories import cancel_claimed, make_job, make_task, minutes_ago
+from tests.support.factories import cancel_claimed, make_job, make_task, minutes_ago
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def cursor() -> Any:
 @pytest.fixture
 def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
     def claim(**options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
 
     return claim
@@ -242,11 +242,11 @@ def test_a_queue_is_released_only_with_the_last_of_its_jobs(
         recovered = recovery.free(cursor, [dead], schema=worker_schema, limit=1)
         freed += recovered.job_ids
         assert (recovered.queue_ids, recovered.is_partial) == ((), True)
-        assert claim(holder=OTHER).claims == []
+        assert claim(token=OTHER).claims == []
     recovered = recovery.free(cursor, [dead], schema=worker_schema, limit=2)
     assert len(recovered.queue_ids) == 1
     assert {*freed, *recovered.job_ids} == set(job_ids)
-    assert [each.id for each in claim(holder=OTHER).claims] == [job_ids[3], *job_ids[:3]]
+    assert [each.id for each in claim(token=OTHER).claims] == [job_ids[3], *job_ids[:3]]
 
 
 def test_a_worker_is_judged_by_what_it_promised(cursor: Any, worker_schema: str) -> None:

@@ -13,7 +13,7 @@ from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.sql.remains import Remains, return_remains
-from tests.factories import cancel_claimed, make_job, make_task
+from tests.support.factories import cancel_claimed, make_job, make_task
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ def cursor() -> Any:
 @pytest.fixture
 def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
     def claim(**options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"holder": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
 
     return claim
@@ -187,7 +187,7 @@ def test_a_marker_of_an_earlier_claim_has_no_effect(
     claim()
     cancel_claimed(job_id, "removed")
     cursor.execute(f'update "{worker_schema}"._private_jobs set attempts = 0, locked_at = null, locked_by = null')
-    (again,) = claim(holder=f"{WORKER_ID}/2").claims
+    (again,) = claim(token=f"{WORKER_ID}/2").claims
     assert releases.return_jobs(cursor, [again], schema=worker_schema) == {job_id}
     stored = row(cursor, job_id, worker_schema)
     assert stored is not None
@@ -202,8 +202,8 @@ def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker
     (first,) = claim().claims
     assert first.queue_id is not None
     releases.return_jobs(cursor, [first], schema=worker_schema)
-    releases.release_queues(cursor, [HeldQueue(first.queue_id, first.holder)], schema=worker_schema)
-    (second,) = claim(holder=f"{WORKER_ID}/2").claims
+    releases.release_queues(cursor, [HeldQueue(first.queue_id, first.token)], schema=worker_schema)
+    (second,) = claim(token=f"{WORKER_ID}/2").claims
     assert (second.id, second.attempts) == (first.id, first.attempts)
     before = row(cursor, first.id, worker_schema)
     shared: dict[str, Any] = {"schema": worker_schema}
@@ -212,7 +212,7 @@ def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker
     assert releases.return_jobs(cursor, [first], **shared) == set()
     assert return_remains(cursor, [Remains(first, "[]")], **shared) == set()
     assert not releases.complete_in_transaction(cursor, first, **shared)
-    assert releases.release_queues(cursor, [HeldQueue(first.queue_id, first.holder)], **shared) == set()
+    assert releases.release_queues(cursor, [HeldQueue(first.queue_id, first.token)], **shared) == set()
     assert row(cursor, first.id, worker_schema) == before
     assert releases.complete_jobs(cursor, [second], **shared) == {second.id}
 
@@ -223,8 +223,8 @@ def test_a_queue_is_let_go_by_its_claim_only(claim: Callable[..., Claimed], curs
     (claimed,) = claim(stretch=1).claims
     queue_id = claimed.queue_id or 0
 
-    def release(holder: str) -> set[int]:
-        return releases.release_queues(cursor, [HeldQueue(queue_id, holder)], schema=worker_schema)
+    def release(token: str) -> set[int]:
+        return releases.release_queues(cursor, [HeldQueue(queue_id, token)], schema=worker_schema)
 
     def waits() -> set[int]:
         return releases.waiting_queues(cursor, [queue_id], schema=worker_schema, notify=True)

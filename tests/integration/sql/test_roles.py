@@ -18,7 +18,7 @@ from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, model
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql import grants, row_security
 from django_graphile_worker.sql.install import catalog
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

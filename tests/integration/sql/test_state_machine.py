@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.worker_sql import WorkerSql
+from tests.support.worker_sql import WorkerSql
 
 KEYS = st.sampled_from(["a", "b", "c"])
 PAYLOADS = st.sampled_from(["[]", "[1]", '[{"n": 2}, "]"]', '{"n": 3}', "null", '"text"'])

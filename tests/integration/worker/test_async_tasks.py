@@ -21,7 +21,7 @@ from django_graphile_worker.exceptions import RetryLater
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
 from tests.conftest import RawConnection
-from tests.slot import Slot, open_slot
+from tests.support.slot import Slot, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,8 +14,8 @@ from django_graphile_worker.sql.releases import Failure, complete_in_transaction
 from django_graphile_worker.worker.execution import atomic
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome
 from tests.conftest import RawConnection
-from tests.factories import make_job
-from tests.slot import HOLDER, Slot, make_claim, make_task, open_slot
+from tests.support.factories import make_job
+from tests.support.slot import TOKEN, Slot, make_claim, make_task, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,7 +41,7 @@ class Jobs:
         self.slot = slot
         self.observer = observer
         self.schema = schema
-        self.id = make_job("a_task", attempts=1, locked_by=HOLDER)
+        self.id = make_job("a_task", attempts=1, locked_by=TOKEN)
         self.attempts = 1
 
     def run(self, function: Callable[..., Any], payload_text: str = "{}") -> Outcome:
@@ -68,7 +68,7 @@ class Jobs:
         self.attempts += 1
         self.observer.execute(
             f'update "{self.schema}"._private_jobs set locked_by = %s, locked_at = now(), attempts = %s where id = %s',
-            [HOLDER, self.attempts, self.id],
+            [TOKEN, self.attempts, self.id],
         )
 
     def exists(self) -> bool:

@@ -13,8 +13,8 @@ from django_graphile_worker.sql.claims import Claim, claim_jobs
 from django_graphile_worker.sql.releases import Failure, complete_jobs, fail_jobs
 from django_graphile_worker.worker.outcomes import Failed, Outcome, Succeeded
 from tests.conftest import RawConnection
-from tests.factories import TOO_DEEP, make_task
-from tests.slot import HOLDER, Slot, open_slot
+from tests.support.factories import TOO_DEEP, make_task
+from tests.support.slot import TOKEN, Slot, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -63,7 +63,7 @@ class Queue:
             claimed = claim_jobs(
                 cursor,
                 schema=self.schema,
-                holder=HOLDER,
+                token=TOKEN,
                 task_ids=[self.task_id],
                 max_jobs=100,
                 max_queues=0,

@@ -15,7 +15,7 @@ from django_graphile_worker.worker.connections import lifecycle
 from django_graphile_worker.worker.connections.watched import WatchedConnection
 from django_graphile_worker.worker.outcomes import Failed, Succeeded
 from tests.conftest import RawConnection
-from tests.slot import Slot, make_claim, open_slot
+from tests.support.slot import Slot, make_claim, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

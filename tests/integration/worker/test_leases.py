@@ -17,8 +17,8 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
 from django_graphile_worker.worker.work_units import stretches
 from tests.conftest import PATIENCE
-from tests.factories import make_job
 from tests.integration.worker.parts import Build, SteppedRunner, stepped_runners
+from tests.support.factories import make_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -20,7 +20,7 @@ from django.utils.decorators import async_only_middleware, sync_and_async_middle
 from django_graphile_worker.exceptions import BatchFailure, ConfigurationError, PermanentFailure
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Succeeded
-from tests.slot import make_task, open_slot
+from tests.support.slot import make_task, open_slot
 
 HERE = __name__
 EVENTS: list[Any] = []
@@ -414,15 +414,15 @@ class TestWithADatabase:
 
     @pytest.mark.parametrize("outer", ["async_only", "plain"])
     def test_atomic_task__is_inside_its_transaction_under_any_middleware(self, outer: str) -> None:
-        from tests.factories import make_job
-        from tests.slot import HOLDER, make_claim
+        from tests.support.factories import make_job
+        from tests.support.slot import TOKEN, make_claim
 
         def looks(payload: Any) -> None:
             EVENTS.append(connection.in_atomic_block)
 
         with through(outer) as slot:
             claim = make_claim(
-                id=make_job("a_task", attempts=1, locked_by=HOLDER),
+                id=make_job("a_task", attempts=1, locked_by=TOKEN),
                 task_id=slot.task_id(make_task(looks, atomic=True)),
             )
             assert isinstance(slot.start_claim(claim).result(20), CompletedAtomically)

@@ -29,8 +29,8 @@ from django_graphile_worker.worker.fetching.listener import Listener, announces_
 from django_graphile_worker.worker.process.health_file import HealthFile, kept_up
 from django_graphile_worker.worker.runner import never
 from tests.conftest import PATIENCE
-from tests.factories import make_job, make_queue, minutes_ago
 from tests.integration.worker.parts import Build, Gate, SteppedRunner, build, own_tasks, stepped_runners
+from tests.support.factories import make_job, make_queue, minutes_ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

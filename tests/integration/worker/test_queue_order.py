@@ -17,9 +17,9 @@ from django_graphile_worker.worker.fetching import claimer
 from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
 from django_graphile_worker.worker.work_units import WorkUnit
 from tests.conftest import PATIENCE
-from tests.factories import make_job
 from tests.integration.worker.parts import Build, Gate, SteppedRunner, stepped_runners
-from tests.slot import make_claim
+from tests.support.factories import make_job
+from tests.support.slot import make_claim
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -17,8 +17,8 @@ from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
 from django_graphile_worker.worker.release.refused import REFUSED_DELAY
-from tests.factories import make_job
 from tests.integration.worker.parts import Build, SteppedRunner, stepped_runners
+from tests.support.factories import make_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -234,7 +234,7 @@ def test_queue__is_let_go_only_with_the_last_of_its_jobs(runner: Build, on_row: 
         for each in claims:
             worker.releaser.put(Failed(each, 0.0, "no luck"))
         assert claims[0].queue_id is not None
-        worker.releaser.put(HeldQueue(claims[0].queue_id, claims[0].holder))
+        worker.releaser.put(HeldQueue(claims[0].queue_id, claims[0].token))
         assert worker.releaser.step() > 1
         assert JobQueue.objects.get().locked_by == worker.worker_id
     later(worker)

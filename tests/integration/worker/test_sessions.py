@@ -11,8 +11,8 @@ import pytest
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.entrypoints import build_runners, supervised
-from tests.factories import make_job
 from tests.integration.worker.parts import SteppedRunner, own_tasks, stepped_runners
+from tests.support.factories import make_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

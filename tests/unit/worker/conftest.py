@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.slot import Slot, open_slot
+from tests.support.slot import Slot, open_slot
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BatchFailure, PermanentFailure, RetryLater
 from django_graphile_worker.worker.execution.batch import remaining
 from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
-from tests.slot import Slot
+from tests.support.slot import Slot
 
 ITEMS = '[ {"n": 1}, 2.50 ,"three",[4] ]'
 

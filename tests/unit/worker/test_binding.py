@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 from django_graphile_worker.worker.outcomes import Succeeded
-from tests.slot import Slot
+from tests.support.slot import Slot
 
 if TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]

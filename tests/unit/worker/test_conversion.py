@@ -20,7 +20,7 @@ import pytest
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.worker.outcomes import Succeeded
 from django_graphile_worker.worker.typed_payloads import converters
-from tests.slot import Slot
+from tests.support.slot import Slot
 
 received: list[Any] = []
 

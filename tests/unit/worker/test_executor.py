@@ -22,7 +22,7 @@ from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
-from tests.slot import WORKER_ID, Slot, make_claim, make_task
+from tests.support.slot import WORKER_ID, Slot, make_claim, make_task
 
 
 class MutedError(Exception):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_graphile_worker.worker.execution.error_text import cut, describe, redacted, summary
-from tests.slot import Slot, open_slot
+from tests.support.slot import Slot, open_slot
 
 LIMIT = 65_536
 

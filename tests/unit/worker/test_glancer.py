@@ -35,7 +35,7 @@ class Rehearsal:
         return Glance(self.finds, None)
 
     def look(self) -> list[Claim]:
-        return self.glancer(10, holder="w", task_ids=b"{}", forbidden_flags=(), now=None).claims
+        return self.glancer(10, token="w", task_ids=b"{}", forbidden_flags=(), now=None).claims
 
 
 @pytest.fixture

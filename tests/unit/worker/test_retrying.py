@@ -12,7 +12,7 @@ import pytest
 from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.exceptions import PayloadError, PermanentFailure, RetryLater
 from django_graphile_worker.worker.execution.retry import LONGEST_DELAY
-from tests.slot import Slot, make_task
+from tests.support.slot import Slot, make_task
 
 
 def breaks(payload: Any) -> None:

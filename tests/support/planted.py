@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-PACKAGE = Path(__file__).parents[1] / "django_graphile_worker"
+PACKAGE = Path(__file__).parents[2] / "django_graphile_worker"
 LURE = "lure"
 
 _TYPES = (

@@ -17,8 +17,8 @@ from pathlib import Path
 import psycopg
 
 from testproject.embedded import CHECKOUT
-from tests.database_server import is_alive
 from tests.faults.cluster import Cluster
+from tests.support.database_server import is_alive
 
 PREFIX = "dgw-versions-"
 # Every test gets a copy of this database.

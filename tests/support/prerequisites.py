@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
-from tests import postgres_versions
+from tests.support import postgres_versions
 
 SYSTEM_PATHS = "/usr/sbin:/usr/local/sbin"
 

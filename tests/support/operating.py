@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
 
-from tests.factories import minutes_ago
+from tests.support.factories import minutes_ago
 
 
 class Said(NamedTuple):

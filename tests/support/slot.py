@@ -15,7 +15,7 @@ from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.outcomes import Failed, Outcome
 
 WORKER_ID = "django-worker-of-the-test"
-HOLDER = f"{WORKER_ID}/1"
+TOKEN = f"{WORKER_ID}/1"
 DEADLINE = 30.0
 
 
@@ -37,7 +37,7 @@ def make_claim(payload_text: str = "{}", **columns: Any) -> Claim:
         created_at_epoch=1_700_000_000.0,
         updated_at_epoch=1_700_000_000.0,
         queue_name=None,
-        holder=HOLDER,
+        token=TOKEN,
     )
     return claim._replace(**columns)
 

@@ -1,6 +1,6 @@
 """Installs the PostgreSQL versions and the PgBouncer that tests want, on a Debian machine, for root; never fails.
 
-``make prerequisites`` runs it, and so does CI. Node.js and a browser are larger: `tests/prerequisites.py` says
+``make prerequisites`` runs it, and so does CI. Node.js and a browser are larger: `tests/support/prerequisites.py` says
 how to have them.
 """
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import postgres_versions, prerequisites
+from tests.support import postgres_versions, prerequisites
 
 CLUSTER_SETTINGS = Path("/etc/postgresql-common/createcluster.d")
 SECONDS = 300
