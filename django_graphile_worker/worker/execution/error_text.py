@@ -10,7 +10,7 @@ from django_graphile_worker.jobs import storable_text
 from django_graphile_worker.logs.exc_info import cut_middle
 from django_graphile_worker.redaction import redact_text
 
-_OURS = str(Path(__file__).resolve().parent) + "/"
+_OURS = str(Path(__file__).resolve().parents[1]) + "/"
 _LONGEST_SUMMARY = 2_000
 _UNREADABLE = "The task failed, and its error could not be put into words."
 

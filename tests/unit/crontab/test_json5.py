@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import json5
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import parse_crontab
@@ -91,7 +92,10 @@ json_values = st.recursive(
 @given(json_values, st.booleans())
 def test_reads_back_whatever_was_written(value: Any, as_ascii: bool) -> None:
     assert same(loads(json.dumps(value, ensure_ascii=as_ascii)), value)
-    assert same(loads(json5.dumps(value, ensure_ascii=as_ascii)), value)
+    written = json5.dumps(value, ensure_ascii=as_ascii)
+    # The package writes "\\0" in front of a digit as well, which JSON5 does not allow.
+    assume(not re.search(r"\\0[0-9]", written))
+    assert same(loads(written), value)
 
 
 @given(st.text(alphabet="{}[]:,'\"\\/* \n0123456789.+-eExXaInuft", max_size=12))

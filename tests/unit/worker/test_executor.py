@@ -452,7 +452,7 @@ def test_job__is_not_built_when_nobody_looks(slot: Slot, monkeypatch: pytest.Mon
     def build(self: Any) -> None:
         raise AssertionError("somebody looked")
 
-    monkeypatch.setattr("django_graphile_worker.worker.execution.job_run.Run._build_job", build)
+    monkeypatch.setattr("django_graphile_worker.worker.execution.job_run.JobRun._build_job", build)
     assert isinstance(slot.run(lambda payload: None), Succeeded)
     assert isinstance(slot.run(lambda payload, helpers: None), Succeeded)
 

@@ -25,7 +25,7 @@ class Rehearsal:
         self.finds: list[Claim] = [claim()]
         self.looks = 0
         monkeypatch.setattr(glancing, "take_few", self.take_few)
-        monkeypatch.setattr(glancing, "DirectStatement", lambda *arguments, **options: self)
+        monkeypatch.setattr(glancing, "PreparedStatement", lambda *arguments, **options: self)
         self.is_possible = True
         self.glancer = FastClaim(None, schema="s", clock=lambda: self.now)  # type: ignore[arg-type]
 
