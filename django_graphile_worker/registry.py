@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.jobs import JobDefaults, JobKeyMode, is_valid_identifier
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
-from django_graphile_worker.task_type import Task, bind_adder
+from django_graphile_worker.task_type import Task
 
 if TYPE_CHECKING:
     from typing import Concatenate
 
     from django_graphile_worker.task_type import Payload, TaskDecorator
 
-__all__ = ["Backoff", "Registry", "Task", "bind_adder", "task", "tasks"]
+__all__ = ["Backoff", "Registry", "Task", "task", "tasks"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

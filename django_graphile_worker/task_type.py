@@ -1,11 +1,10 @@
-"""The class of tasks, and what a type checker knows about adding a task's jobs."""
+"""``Task``, and the types of its ``add_job()`` for type checkers."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import timedelta
-from importlib import import_module
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -64,6 +63,7 @@ class Task(Generic[P, R, Payload]):
             return GenericAlias(cls, arguments)
 
         def __getattr__(self, name: str) -> Any:
+            # Late import: only a mistake needs suggestions.
             from django_graphile_worker.suggestions import TASK_ATTRIBUTES, did_you_mean
 
             own = [known for known in dir(type(self)) if not known.startswith("_")]
@@ -111,7 +111,9 @@ class Task(Generic[P, R, Payload]):
     ) -> Job: ...
     def add_job(self, payload: Any = None, **options: Any) -> Job:
         """Add a job for this task, with the task's defaults; options as for ``add_job``."""
-        add_job, _ = _bound_adders()
+        # Late import: the API is a higher layer, and a process that adds no jobs never loads it.
+        from django_graphile_worker.api.add import add_job
+
         return add_job(self, payload, **options)
 
     @overload
@@ -128,7 +130,9 @@ class Task(Generic[P, R, Payload]):
     ) -> Job: ...
     async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
         """Add a job for this task from asynchronous code."""
-        _, aadd_job = _bound_adders()
+        # Late import: the API is a higher layer, and a process that adds no jobs never loads it.
+        from django_graphile_worker.api.add import aadd_job
+
         return await aadd_job(self, payload, **options)
 
     @property
@@ -150,24 +154,3 @@ class Task(Generic[P, R, Payload]):
 
     def __repr__(self) -> str:
         return f"<Task {self.identifier!r}: {':'.join(self.origin)}>"
-
-
-AddJob = Callable[..., Job]
-AAddJob = Callable[..., Coroutine[Any, Any, Job]]
-
-# How tasks reach ``api.add_job``, which lives above this module.
-_adders: tuple[AddJob, AAddJob] | None = None
-
-
-def bind_adder(add_job: AddJob, aadd_job: AAddJob) -> None:
-    """Called once by the API, so that imports only go down."""
-    global _adders
-    _adders = add_job, aadd_job
-
-
-def _bound_adders() -> tuple[AddJob, AAddJob]:
-    """The API binds itself when it is loaded; a process that adds no jobs does without it."""
-    if _adders is None:
-        import_module("django_graphile_worker.api")
-        assert _adders is not None
-    return _adders
