@@ -25,7 +25,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "django_graphile_worker/apps.py",
         "django_graphile_worker/checks/databases.py",
         "django_graphile_worker/jobs.py",
-        "django_graphile_worker/logs/receivers.py",
         "django_graphile_worker/management/commands/runworker.py",
         "django_graphile_worker/management/launch.py",
         "django_graphile_worker/management/operator/arguments.py",
@@ -56,7 +55,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     "long modules": {
         "django_graphile_worker/checks/databases.py",
         "django_graphile_worker/jobs.py",
-        "django_graphile_worker/logs/receivers.py",
         "django_graphile_worker/sql/crontabs.py",
         "django_graphile_worker/sql/jobs.py",
         "django_graphile_worker/worker/pool.py",
@@ -68,7 +66,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "django_graphile_worker/worker/pool.py:SlotPool.__init__",
     },
     "folders without a docstring": {
-        "django_graphile_worker/logs/__init__.py",
         "django_graphile_worker/management/__init__.py",
         "django_graphile_worker/management/commands/__init__.py",
         "django_graphile_worker/migrations/__init__.py",
