@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -264,8 +263,11 @@ def _with_statement_timeout(values: dict[str, Any]) -> dict[str, Any]:
 
 def _unknown_key(key: object, where: str) -> SettingMistake:
     name = str(key)
-    close = difflib.get_close_matches(name.upper(), _Setting.converters, n=1)
-    way_out = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(sorted(_Setting.converters))}."
+    # Late import: only a mistake needs suggestions.
+    from django_graphile_worker.suggestions import did_you_mean
+
+    known = sorted(_Setting.converters)
+    way_out = did_you_mean(name.upper(), known) or f"Known keys: {', '.join(known)}."
     message = f"{where}: expected a known key, got {key!r}. {way_out}"
     return SettingMistake(key=name, message=message, is_unknown_key=True)
 

@@ -10,6 +10,8 @@ directly).
 The worker: ``slot`` (one job run by an executor, without a worker), ``log_lines`` (signals as a worker sends them),
 ``operating`` (the operator command).
 
+Crontabs: ``crontabs`` (Hypothesis strategies, and the rules of patterns implemented a second time).
+
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).
 """
