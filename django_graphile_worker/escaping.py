@@ -1,4 +1,4 @@
-"""Text from any source, made safe for one line of a log or a terminal."""
+"""Text from any source, made safe for one line of a log, for a terminal, or for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,3 +24,10 @@ def escaped(text: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text
     )
+
+
+def storable_text(text: str) -> str:
+    """Return the text with what PostgreSQL cannot store escaped, for messages that must not be refused."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()

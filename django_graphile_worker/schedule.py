@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.exceptions import ConfigurationError
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import valid_job_key
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
 MOST_CACHED = 100
 
 
-class Sources(NamedTuple):
+class Sources(Frozen):
     """Everything that the recurring tasks of one installation are read from."""
 
     crontab: str | tuple[Any, ...]
@@ -29,7 +30,8 @@ class Sources(NamedTuple):
 
     def replaces(self, other: Sources) -> bool:
         """Tell whether these are the sources of the same settings, read at another time."""
-        return self[:3] == other[:3]
+        names = ("crontab", "filename", "with_tasks")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
 
 # The last draft of each settings, with its sources: a process reads its crontab in its system checks and again when its
@@ -51,7 +53,7 @@ def draft_schedule(settings: conf.Settings, *, with_tasks: bool = True) -> Draft
     file = settings.crontab_file
     content = None if file is None else file.read_bytes()
     tasks = tuple(registry.tasks) if with_tasks else ()
-    sources = Sources(settings.crontab, str(file), with_tasks, content, tasks)
+    sources = Sources(crontab=settings.crontab, filename=str(file), with_tasks=with_tasks, content=content, tasks=tasks)
     return (_cached(sources) or _read_and_cache(sources)).copy()
 
 

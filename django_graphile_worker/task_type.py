@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from django_graphile_worker.jobs import JobOptions
 
-    # The type of the first parameter: Task[[Receipt], None] leaves it out.
+    # The type of the first parameter, which Task[[Receipt], None] may leave out.
     Payload = typing_extensions.TypeVar("Payload", default=Any)
 
     class _Dataclass(Protocol):
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     class _MsgspecStruct(Protocol):
         __struct_fields__: ClassVar[tuple[str, ...]]
 
-    # What a task's annotation can make of a JSON object: it may be given as a dict, too.
+    # Types that a task's annotation can make of a JSON object; add_job() takes them and dicts.
     Model = TypeVar("Model", bound=_Dataclass | _PydanticModel | _MsgspecStruct)
 
     class TaskDecorator(Protocol):
@@ -52,13 +52,13 @@ else:
 
 
 class Task(Generic[P, R, Payload]):
-    """A function that jobs can name. Calling it just calls the function."""
+    """A registered function. Calling the task calls the function."""
 
     __name__: str
     __qualname__: str
 
     if not TYPE_CHECKING:
-        # The default of a type variable is for type checkers: Python 3.11 asks for all three.
+        # Type checkers know the default of Payload; at run time Python 3.11 would require all three arguments.
         def __class_getitem__(cls, arguments: Any) -> GenericAlias:
             return GenericAlias(cls, arguments)
 
@@ -137,7 +137,7 @@ class Task(Generic[P, R, Payload]):
 
     @property
     def place(self) -> str:
-        """Where the function is, for people: ``module:qualname (file:line)``."""
+        """The place of the function in messages: ``module:qualname (file:line)``."""
         module, qualified_name = self.origin
         filename, line = source_of(self.function)
         return f"{module}:{qualified_name} ({filename}:{line})"
@@ -149,7 +149,7 @@ class Task(Generic[P, R, Payload]):
         return str(getattr(function, "__module__", "")), str(name)
 
     def __reduce__(self) -> str:
-        # Pickled and copied by name, as functions are.
+        # Pickle and copy by name, as for functions.
         return str(getattr(self, "__qualname__", self.identifier))
 
     def __repr__(self) -> str:
