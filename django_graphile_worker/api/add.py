@@ -194,6 +194,3 @@ def _add_jobs(
 
 
 _aadd_jobs = asynchronous(_add_jobs)
-
-
-registry.bind_adder(add_job, aadd_job)

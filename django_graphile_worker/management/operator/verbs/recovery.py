@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_graphile_worker import api, signals
 from django_graphile_worker.api.connection import open_place
-from django_graphile_worker.logs.receivers import shown
+from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
