@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from tests.docs.pages import CHECKOUT
 from tests.support import postgres_versions
@@ -20,9 +20,7 @@ GITHUB = CHECKOUT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 # YAML 1.1 reads the key `on` as a boolean.
 ON = True
-# A target is written in lower case; the variables of make are not.
 CALL = re.compile(r"\bmake ([^\n;&|]+)")
-DEPENDENCY = re.compile(r"^([A-Za-z0-9.-]+)~=([0-9.]+)$")
 
 
 def _read(path: Path) -> dict[Any, Any]:
@@ -133,9 +131,9 @@ def test_dependabot__updates_actions_and_packages() -> None:
 
 def test_hooks__have_the_ruff_of_the_checks_and_call_targets_that_the_makefile_has() -> None:
     groups = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
-    pinned = dict(found.groups() for line in groups["lint"] if (found := DEPENDENCY.match(line)))
+    (pinned,) = [line.removeprefix("ruff~=") for line in groups["lint"] if line.startswith("ruff~=")]
     ruff, _, local = _read(CHECKOUT / ".pre-commit-config.yaml")["repos"]
-    assert ruff["rev"] == f"v{pinned['ruff']}"
+    assert ruff["rev"] == f"v{pinned}"
     called = {target for hook in local["hooks"] for target in _targets(hook["entry"])}
     assert called <= _make_targets()
     # ruff-check and ruff-format are `make lint`.
