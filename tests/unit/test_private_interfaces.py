@@ -1,7 +1,8 @@
 """Canaries for the private interfaces of Python, asgiref and Django that the package uses.
 
 A new version of them may change these interfaces without notice. Then a test here fails and names the interface,
-before another test fails for a reason that is hard to find. docs/contributing.md lists them.
+before another test fails for a reason that is hard to find. docs/contributing.md lists them. The canary that needs a
+database is in tests/integration.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import pytest
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
-from django.db import connection, transaction
 
 
 def test_json_decoder__scans_a_value_from_an_index() -> None:
@@ -67,17 +67,6 @@ def test_asgiref__finds_the_executor_of_a_context_in_its_table() -> None:
 
     assert asyncio.run(call()) == 42
     assert len(executor.called) == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_django__keeps_open_atomic_blocks_and_savepoints_in_lists() -> None:
-    """``atomic_blocks`` and ``savepoint_ids`` have one entry for each nested block, and are empty outside."""
-    assert (connection.atomic_blocks, connection.savepoint_ids) == ([], [])
-    with transaction.atomic():
-        assert (len(connection.atomic_blocks), len(connection.savepoint_ids)) == (1, 0)
-        with transaction.atomic():
-            assert (len(connection.atomic_blocks), len(connection.savepoint_ids)) == (2, 1)
-    assert (connection.atomic_blocks, connection.savepoint_ids) == ([], [])
 
 
 class _Command(BaseCommand):
