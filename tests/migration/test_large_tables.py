@@ -151,7 +151,7 @@ def test_index_that_was_lost__is_built_by_repair(site: Site, worker: WorkerSql) 
 
 def test_index_that_was_made_by_hand__is_taken_as_it_is(site: Site, adopted: WorkerSql) -> None:
     by_hand = indexes.indexes_of(["workers.sql"], schema=site.schema)[0]
-    adopted.query(by_hand.unhurried_statement)
+    adopted.query(by_hand.concurrent_statement)
     oid = adopted.value("select %s::regclass::oid", f'"{site.schema}".{by_hand.name}')
     site.migrate()
     assert adopted.value("select %s::regclass::oid", f'"{site.schema}".{by_hand.name}') == oid

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.sql import claims, fast_claim
-from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claimed
+from django_graphile_worker.sql.codecs import int_array
 from tests.conftest import RawConnection
 from tests.support.factories import make_job, make_task, minutes_ago
 
@@ -23,7 +23,7 @@ def claim(transactional_db: None, worker_schema: str) -> Claim:
     task_ids = [make_task("task")]
 
     def claim(connection: RawConnection, token: str = "w/1", **options: Any) -> Claimed:
-        limits = {"max_jobs": 10, "max_queues": 10, "stretch": 10} | options
+        limits = {"max_jobs": 10, "max_queues": 10, "max_per_queue": 10} | options
         return claims.claim_jobs(
             connection.cursor(binary=True), schema=worker_schema, token=token, task_ids=task_ids, **limits
         )
@@ -76,7 +76,13 @@ def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
     def claim(connection: RawConnection, token: str, most: int) -> list[int]:
         cursor = connection.cursor(binary=True)
         claimed = claims.claim_jobs(
-            cursor, schema=worker_schema, token=token, task_ids=task_ids, stretch=1, max_jobs=most, max_queues=most
+            cursor,
+            schema=worker_schema,
+            token=token,
+            task_ids=task_ids,
+            max_per_queue=1,
+            max_jobs=most,
+            max_queues=most,
         )
         return ids(claimed)
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql import crontab_ticks, crontabs
 from tests.conftest import RawConnection
 from tests.integration.worker.cron_world import MINUTE, SECOND, CronWorld
 from tests.support.interleaving import Stage
@@ -64,8 +64,8 @@ def test_a_tick_never_waits_for_one_row_while_it_holds_another(
     crontabs.register(world.connection.cursor(), ["a", "b"], schema=worker_schema, since=TICK - MINUTE)
     node, django = stage.session(), stage.session()
 
-    def fire(connection: Any) -> crontabs.Scheduled:
-        return crontabs.schedule(connection.cursor(), ours(["a", "b"]), TICK, schema=worker_schema, now=TICK)
+    def fire(connection: Any) -> crontab_ticks.Scheduled:
+        return crontab_ticks.schedule(connection.cursor(), ours(["a", "b"]), TICK, schema=worker_schema, now=TICK)
 
     # The two halves of Node's statement, between which it may be when ours begins.
     node.start(lambda connection: connection.execute("begin"))

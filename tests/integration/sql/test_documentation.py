@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from django_graphile_worker import sql
 from django_graphile_worker.sql.install import catalog
 from tests.docs.pages import headings, page
 from tests.support.worker_sql import WorkerSql
 
 REFERENCE = page("reference/sql.md")
-DDL = Path(catalog.__file__).parent / "ddl"
+DDL = Path(sql.__file__).parent / "ddl"
 
 
 def test_every_function_has_its_section(worker: WorkerSql) -> None:

@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import claims, fast_claim
-from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.codecs import int_array
 from tests.conftest import RawConnection
 from tests.support.factories import make_failed_job, make_job, make_task, minutes_ago
 
@@ -73,7 +73,7 @@ class TestGlance:
                 task_ids=[make_task("task")],
                 max_jobs=9,
                 max_queues=9,
-                stretch=9,
+                max_per_queue=9,
             ).claims
             cursor.execute("rollback to before")
         assert look() == [claim]
