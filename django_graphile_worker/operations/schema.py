@@ -83,7 +83,7 @@ class RunSchemaFile(SchemaOperation):
         catalog.record_part(schema_editor.execute, Part(name=self.forwards), schema=schema)
 
     def _indexes_for_later(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> Iterable[str]:
-        """Return the indexes to leave to BuildIndexes: all where workers may be running, else those that exist."""
+        """Return the indexes to leave to BuildIndexes: all where workers may be running, else existing indexes."""
         with schema_editor.connection.cursor() as cursor:
             worker_schema = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
             is_adopted = worker_schema is not None and worker_schema.is_adopted

@@ -76,7 +76,7 @@ def reschedule(changes: Changes, *, notify: bool) -> Call:
 
 
 class Part(Frozen):
-    """Some of the jobs, which an index has in one order, so that a step can continue where the last one ended."""
+    """Some of the jobs, which an index has in one order, so that each step continues where the last step ended."""
 
     criteria: Criteria
     # The number of its state and the id of its task. The parts of a task that was deleted meanwhile are passed over.

@@ -1,8 +1,8 @@
 """Firing the ticks of crontab items, each tick exactly once.
 
 The row of an item is the lock of all its ticks. ``last_execution`` only moves
-forward, and whoever moves it past a tick adds that tick's job in the same
-statement: there is no moment at which a crash could part the two.
+forward, and the statement that moves it past a tick adds that tick's job too:
+there is no moment at which a crash could part the two.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def look_at_fleet(
 
 
 def remove_dead_workers(cursor: Any, dead: Sequence[LateWorker], *, schema: str) -> list[str]:
-    """Remove dead workers from the register; return the ids of those without a heartbeat since they were read."""
+    """Remove dead workers from the register; return the ids of workers without a heartbeat since they were read."""
     if not dead:
         return []
     parameters = {"worker_ids": [worker.id for worker in dead], "beats": [worker.beaten_at for worker in dead]}
@@ -173,7 +173,7 @@ def recover(
     limit: int = MOST_RECOVERED,
     now: datetime | None = None,
 ) -> Recovered:
-    """Remove these workers and recover their claims; by default those of every worker that is silent now."""
+    """Remove these workers and recover their claims; by default, of every worker that is silent now."""
     fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now)
     silent = [late for late in fleet.late if late.is_silent] if dead is None else dead
     worker_ids = remove_dead_workers(cursor, silent, schema=schema)

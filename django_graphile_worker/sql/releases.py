@@ -85,7 +85,7 @@ class HeldQueue(NamedTuple):
 
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
-    """Delete finished jobs; return the ids of those that were still claimed."""
+    """Delete finished jobs; return the ids of the jobs that were still claimed."""
     cursor.execute(statement(COMPLETE_JOBS, schema), _ended(claims))
     return {row[0] for row in cursor.fetchall()}
 
@@ -105,13 +105,13 @@ def fail_jobs(
 
 
 def return_jobs(cursor: Any, claims: Sequence[Claim | HeldJob], *, schema: str) -> set[int]:
-    """Return jobs as if they had never been claimed; return the ids of those that were still claimed."""
+    """Return jobs as if they had never been claimed; the result has the ids of the jobs that were still claimed."""
     cursor.execute(statement(RETURN_JOBS, schema), _ended(claims))
     return {row[0] for row in cursor.fetchall()}
 
 
 def return_remaining(cursor: Any, remaining: Sequence[tuple[Claim, str]], *, schema: str) -> set[int]:
-    """Return jobs with the given texts as their payloads; return the ids of those that were still claimed."""
+    """Return jobs with the given texts as payloads; the result has the ids of the jobs that were still claimed."""
     parameters = _ended([claim for claim, _ in remaining])
     parameters["payloads"] = [payload_text for _, payload_text in remaining]
     cursor.execute(statement(RETURN_REMAINING, schema), parameters)
@@ -125,7 +125,7 @@ def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[i
 
 
 def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> set[int]:
-    """Release queues; return the ids of those that were still held. Call ``waiting_queues`` after the commit."""
+    """Release queues; return the ids of the queues that were still held. Call ``waiting_queues`` after the commit."""
     # All statements that lock several queues do so in this order, so that they cannot deadlock.
     ordered = sorted(queues)
     cursor.execute(statement(RELEASE_QUEUES, schema), {"queue_ids": _ids(ordered), "tokens": _tokens(ordered)})

@@ -12,7 +12,7 @@ from django_graphile_worker.sql.search_path import qualified
 
 # No catalogue lists settings that no extension has declared (app.tenant), so they are read by name.
 # The statement runs outside any transaction, so every advisory lock that it finds is the session's.
-# Statements that libpq prepared belong to the driver; those of PREPARE do not.
+# Statements that libpq prepared belong to the driver; statements of PREPARE do not.
 SESSION_STATE = """/* gw:session */
 select 'setting', name, setting from pg_catalog.pg_settings
     where source operator(pg_catalog.=) 'session' and name not in ('application_name', 'transaction_isolation',
@@ -63,7 +63,7 @@ TRIGGERS_OF_THE_SITE = "/* gw:session-triggers */" + _FUNCTIONS_OF_THE_SITE.form
 )
 
 # Time limits that are set for a role or a database are meant for other statements than the queue's. The worker must not
-# change a session behind a pooler, whose process id is not the one that the client was told; there the statement only
+# change a session behind a pooler, whose process id differs from that which the client got; there the statement only
 # reads whether the limits are too short. The search_path holds no schema in which other roles can create objects: their
 # functions, called by a statement of the worker, would have the worker's rights. The isolation level is READ COMMITTED,
 # because only there a statement that has waited for a row reads it again.

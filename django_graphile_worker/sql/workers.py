@@ -115,7 +115,7 @@ def send_proof(cursor: Any, channel: str, *, schema: str) -> None:
 def renew_claims(
     cursor: Any, worker_id: str, *, schema: str, older_than: float = RENEWAL_SECONDS, spared: Sequence[int] = ()
 ) -> None:
-    """Renew the old locks of a live worker, except those of the jobs in ``spared``."""
+    """Renew the old locks of a live worker, except the locks of jobs in ``spared``."""
     parameters = {"worker_id": worker_id, "older_than": older_than, "spared": list(spared)}
     cursor.execute(statement(RENEW_CLAIMS, schema), parameters)
 

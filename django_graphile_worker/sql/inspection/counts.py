@@ -45,7 +45,7 @@ def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MO
 
 
 def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
-    """Return an expression for the number of jobs, and the number of those that were read for it.
+    """Return an expression for the number of jobs, and the number of jobs that were read for it.
 
     To count the available jobs of all tasks, a shorter walk is enough: their order does not matter.
     """

@@ -1,4 +1,4 @@
-"""Groups of failed jobs: those of one task with one name of the error."""
+"""Groups of failed jobs: a group has the jobs of one task whose error has one name."""
 
 from __future__ import annotations
 

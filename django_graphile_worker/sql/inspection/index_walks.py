@@ -168,7 +168,7 @@ def _straight(criteria: Criteria, order: Order, conditions: list[str], parameter
 
 
 def _plain(order: Order, conditions: list[str], parameters: dict[str, Any], covers_names: bool) -> Walk:
-    """Walk along one index: the primary key, or that of the locked jobs."""
+    """Walk along one index: the primary key, or the index of locked jobs."""
     return Walk(ctes="", body=_select(order, conditions), parameters=parameters, covers_names=covers_names)
 
 

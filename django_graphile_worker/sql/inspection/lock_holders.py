@@ -77,7 +77,7 @@ class Holder(NamedTuple):
 def holders(
     cursor: Any, names: Sequence[str] | None = None, *, schema: str, most_locks: int = MOST_LOCKS
 ) -> list[Holder]:
-    """Return all registered workers and holders of locks, or those of these names."""
+    """Return all registered workers and holders of locks, or the holders with these names."""
     named = None if names is None else list(names)
     cursor.execute(statement(HOLDERS, schema), {"names": named, "most_locks": most_locks})
     return [Holder._make(row) for row in cursor.fetchall()]

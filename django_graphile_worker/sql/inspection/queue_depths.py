@@ -31,7 +31,7 @@ left join lateral (
 
 
 def _page(bound: str, direction: str) -> str:
-    """Return the statement for the queues on one side of a name: those nearest to it, sorted by name in both cases."""
+    """Return the statement for the queues on one side of a name, the nearest ones, sorted by name in both cases."""
     return f"""/* gw:queues */
 with chosen as materialized (
     select id, queue_name, locked_at, locked_by from :SCHEMA._private_job_queues

@@ -90,7 +90,7 @@ def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
 def matching(
     criteria: Criteria, order: Order, *, most: int | None, after: str | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Return the clauses ``candidate`` and ``matched`` of a larger statement: the next jobs, and those that match."""
+    """Return the clauses ``candidate`` and ``matched`` of a larger statement: the next jobs, and the matching ones."""
     return _common(criteria, looked_at_by(criteria), order, most, place_of(order, after))
 
 

@@ -85,7 +85,7 @@ from :SCHEMA.migrations as migrations
 
 
 def ledger(cursor: Cursor, *, schema: str) -> Ledger:
-    """Read the ledger, graphile-worker's table of migrations; a very old one has no column ``breaking``."""
+    """Read the ledger, graphile-worker's table of migrations; a very old table has no column ``breaking``."""
     cursor.execute(statement(_LEDGER, schema))
     return Ledger(*cursor.fetchone())
 
@@ -113,7 +113,7 @@ order by proc.proname, 2
 
 
 def functions(cursor: Cursor, *, schema: str) -> list[Function]:
-    """Return the public functions that exist in the schema, whoever made them."""
+    """Return the public functions that exist in the schema, of this package or of another program."""
     cursor.execute(qualified(_FUNCTIONS), (schema, list(FUNCTIONS)))
     return [Function(*row) for row in cursor.fetchall()]
 

@@ -101,14 +101,14 @@ def existing_indexes(cursor: Cursor, *, schema: str) -> dict[str, bool]:
 
 
 class Lack(NamedTuple):
-    """The indexes that do not exist, and those that are incomplete: still being built, or interrupted."""
+    """The indexes that do not exist, and incomplete indexes: still being built, or interrupted."""
 
     missing: tuple[str, ...]
     incomplete: tuple[str, ...]
 
 
 def lacking_indexes(cursor: Cursor, *, schema: str) -> Lack:
-    """Return the indexes that differ from those after a complete migrate."""
+    """Return the indexes that are missing or incomplete; after a complete migrate there are none."""
     existing = existing_indexes(cursor, schema=schema)
     wanted = [index.name for index in indexes_of(FILES, schema=schema)]
     return Lack(

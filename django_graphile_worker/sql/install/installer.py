@@ -1,4 +1,4 @@
-"""Make the worker schema, adopt one that graphile-worker made, and undo both; restore its public functions."""
+"""Make the worker schema, adopt a schema that graphile-worker made, undo both; restore its public functions."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
 
 def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
     """Return the names of the public functions that this package makes and that do not exist."""
-    ours = {function.name for function in catalog.functions(cursor, schema=schema) if function.is_ours}
-    return [name for name in catalog.FUNCTIONS if name not in ours]
+    existing = {function.name for function in catalog.functions(cursor, schema=schema) if function.is_ours}
+    return [name for name in catalog.FUNCTIONS if name not in existing]
 
 
 def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
@@ -102,7 +102,7 @@ def drop(run: Run, *, schema: str) -> None:
 
 
 def check_ledger(ledger: Ledger, schema: str) -> None:
-    """Raise for a ledger that is older than this package, or breaking; warn of one that is newer."""
+    """Raise for a ledger that is older than this package, or breaking; warn of a newer ledger."""
     if ledger.latest < LEDGER:
         raise SchemaError(
             f"The schema {schema!r} was made by an older graphile-worker: expected its migration {LEDGER}, got "

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from django_graphile_worker.sql.cursor import Cursor
 
-# A migrate that waits for another one blocks no other session, so it may wait until the other has finished.
+# A migrate that waits for another migrate blocks no other session, so it may wait until the other has finished.
 SECONDS_FOR_ANOTHER_MIGRATION = 60.0
 
 

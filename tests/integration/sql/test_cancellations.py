@@ -1,4 +1,4 @@
-"""What becomes of a job that is removed or replaced while a worker holds it, and of one that only waits."""
+"""What becomes of a job that is removed or replaced while a worker holds it, or while it waits."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_tick_fires_once_however_often_it_is_asked_for(
     assert len(jobs()) == 2
 
 
-def test_only_the_items_nobody_has_fired_are_added(
+def test_only_items_whose_tick_was_not_fired_are_added(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
     crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
@@ -103,7 +103,7 @@ def test_only_the_items_nobody_has_fired_are_added(
     assert [job["task"] for job in jobs()] == ["report", "other"]
 
 
-def test_a_tick_in_the_databases_future_fires_for_nobody(
+def test_a_tick_in_the_databases_future_is_not_fired(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
     tomorrow = crontabs.database_now(cursor) + timedelta(days=1)
@@ -174,7 +174,7 @@ def test_two_sessions_at_the_same_instant_fire_a_tick_once(
         thread.start()
     for thread in threads:
         thread.join(60)
-    # A slower session may find a later tick fired already, and then fires no earlier one: at most one each.
+    # A slower session may find a later tick fired already, and then fires no earlier tick: at most one job each.
     fired = [(job["task"], job["payload"]["_cron"]["ts"]) for job in jobs()]
     assert len(fired) == len(set(fired)) == len(won)
     assert {task for task, _ in fired} == {item.task for item in items}

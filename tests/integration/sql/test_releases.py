@@ -1,4 +1,4 @@
-"""How claims end, and whom each end concerns."""
+"""How claims end, and that a statement ends no claim but the one it states."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_failing_keeps_the_error_and_backs_off(claimed: Claim, cursor: Any, work
     assert (stored["last_error"], stored["attempts"], stored["locked_by"]) == ("Oh no", 1, None)
 
 
-def test_failing_tells_when(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+def test_failing_returns_when(claimed: Claim, cursor: Any, worker_schema: str) -> None:
     moment = datetime(2030, 1, 1, tzinfo=UTC)
     releases.fail_jobs(cursor, [Failure(claim=claimed, error="oh")], schema=worker_schema, now=moment)
     failed = row(cursor, claimed.id, worker_schema)
@@ -77,7 +77,7 @@ def test_failing_obeys_delay_permanence_and_payload(claimed: Claim, cursor: Any,
     assert cursor.fetchone() == ("[2]",)
 
 
-def test_failing_for_good_leaves_no_attempt(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+def test_failing_permanently_leaves_no_attempt(claimed: Claim, cursor: Any, worker_schema: str) -> None:
     failure = Failure(claim=claimed, error="Oh no", permanent=True)
     assert releases.fail_jobs(cursor, [failure], schema=worker_schema) == {claimed.id: None}
     stored = row(cursor, claimed.id, worker_schema)
@@ -181,7 +181,7 @@ def test_a_cancelled_job_that_is_returned_runs_again_only_if_its_payload_is_nowh
 def test_a_marker_of_an_earlier_claim_has_no_effect(
     claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
-    """Somebody has made a cancelled job available again: its next claim is not cancelled."""
+    """An operator has made a cancelled job available again: its next claim is not cancelled."""
     job_id = make_job(max_attempts=1)
     claim()
     cancel_claimed(job_id, "removed")
@@ -196,7 +196,7 @@ def test_a_marker_of_an_earlier_claim_has_no_effect(
 def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker(
     claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
-    """The job went back with its attempt and was claimed again: only the number of the claim tells them apart."""
+    """The job was returned with its attempt and claimed again: the claims differ in their number only."""
     make_job(queue_name="q", payload=[1])
     (first,) = claim().claims
     assert first.queue_id is not None
@@ -216,7 +216,7 @@ def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker
     assert releases.complete_jobs(cursor, [second], **shared) == {second.id}
 
 
-def test_a_queue_is_let_go_by_its_claim_only(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
+def test_a_queue_is_released_by_its_claim_only(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
     make_job(queue_name="q")
     waiting = make_job(queue_name="q")
     (claimed,) = claim(max_per_queue=1).claims
