@@ -93,7 +93,7 @@ def test_a_spec_is_told_where_using_belongs() -> None:
 
 
 def test_a_name_that_this_project_does_not_have_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    adding.told_names.clear()
+    adding.logged_names.clear()
     for _ in range(2):
         add_job("send_receipt_")
         add_jobs([JobSpec("send_receipt_"), JobSpec(tasks.get("send_receipt") or ""), JobSpec("zzz")])
