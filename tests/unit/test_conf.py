@@ -154,15 +154,6 @@ def test_replace_checks_as_the_settings_are_checked() -> None:
         settings.replace(concurency=5)
 
 
-def flags_of_today() -> list[str]:
-    return ["today"]
-
-
-@pytest.mark.parametrize("value", [["today"], flags_of_today, f"{__name__}.flags_of_today"])
-def test_forbidden_flags_may_be_computed(value: Any) -> None:
-    assert Settings.from_mapping({"FORBIDDEN_FLAGS": value}).current_forbidden_flags() == ("today",)
-
-
 def test_current_is_read_once_and_follows_changed_settings(settings: Any) -> None:
     settings.GRAPHILE_WORKER = {"CONCURRENCY": 3}
     assert conf.current().concurrency == 3
