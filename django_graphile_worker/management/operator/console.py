@@ -90,7 +90,7 @@ class Console:
         """Look at the queue: for a limited time, and not with eyes that see nothing."""
         seconds = conf.current().admin_statement_timeout
         with open_queue(self.using, self.installation) as queue:
-            queue.refuse_blindness()
+            queue.refuse_hidden_tables()
             try:
                 with transaction.atomic(using=queue.alias):
                     before = limits.limit_statements(queue.cursor, timeout=seconds)

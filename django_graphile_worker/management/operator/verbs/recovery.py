@@ -153,7 +153,7 @@ def sweep(
     place = place_of(using, installation)
     settings = place.settings
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
-        queue.refuse_blindness()
+        queue.refuse_hidden_tables()
         recovered = recovery.recover(
             queue.cursor, dead, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )

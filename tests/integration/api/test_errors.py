@@ -96,7 +96,7 @@ class TestErrors:
         ],
     )
     @pytest.mark.usefixtures("blind_role")
-    def test_a_role_that_sees_nothing_is_told_so(self, act: Callable[[], Any], worker_schema: str) -> None:
+    def test_a_role_that_sees_no_rows_gets_an_error(self, act: Callable[[], Any], worker_schema: str) -> None:
         with pytest.raises(SchemaError) as refused:
             act()
         assert str(refused.value) == (
@@ -107,7 +107,7 @@ class TestErrors:
         )
 
     @pytest.mark.usefixtures("blind_role")
-    def test_a_role_that_may_not_add_is_told_so(self) -> None:
+    def test_a_role_that_may_not_add_gets_an_error(self) -> None:
         with pytest.raises(SchemaError, match="got: new row violates row-level security"), transaction.atomic():
             add_job("a")
 

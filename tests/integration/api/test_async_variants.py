@@ -43,17 +43,17 @@ FUNCTIONS = [
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function_has_a_twin_with_the_same_parameters(name: str) -> None:
-    function, twin = getattr(django_graphile_worker, name), getattr(django_graphile_worker, f"a{name}")
-    assert inspect.iscoroutinefunction(twin)
-    assert twin.__name__ == f"a{name}"
-    assert twin.__doc__ == f"The twin of {name} for asynchronous code."
-    assert inspect.signature(twin).parameters == inspect.signature(function).parameters
+def test_every_function_has_a_variant_with_the_same_parameters(name: str) -> None:
+    function, variant = getattr(django_graphile_worker, name), getattr(django_graphile_worker, f"a{name}")
+    assert inspect.iscoroutinefunction(variant)
+    assert variant.__name__ == f"a{name}"
+    assert variant.__doc__ == f"Asynchronous variant of ``{name}()``."
+    assert inspect.signature(variant).parameters == inspect.signature(function).parameters
     assert {name, f"a{name}"} <= set(django_graphile_worker.__all__)
 
 
 @pytest.mark.django_db
-def test_the_twins_do_what_the_functions_do() -> None:
+def test_the_variants_do_what_the_functions_do() -> None:
     async def scenario() -> CleanupResult:
         job = await aadd_job("a", {"n": 1}, job_key="k")
         assert (await aget_job("k")) == job

@@ -147,7 +147,7 @@ class TestTasks:
         assert task_names() == {"one", "two"}
 
     @pytest.mark.parametrize("metadata", [{}, {"tasks": None}, {"tasks": "one"}])
-    def test_no_name_goes_while_a_worker_does_not_tell_its_tasks(
+    def test_no_name_is_deleted_while_a_worker_does_not_publish_its_tasks(
         self, metadata: dict[str, Any], make_worker: Callable[..., None]
     ) -> None:
         make_task("one")
@@ -330,7 +330,7 @@ class TestNamesThatAreUsedMeanwhile:
         assert task_names() == queue_names() == {"used"}
 
 
-def test_a_role_that_sees_nothing_is_told_so(worker_schema: str) -> None:
+def test_a_role_that_sees_no_rows_gets_an_error(worker_schema: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("create role blind_role")
         cursor.execute(f"grant usage on schema {in_quotes(worker_schema)} to blind_role")
