@@ -41,8 +41,8 @@ ASK = """
 import sys, django, psycopg
 django.setup()
 psycopg.connect = lambda *arguments, **parameters: sys.exit("It asked the server.")
-from django_graphile_worker.worker.process.embedded import ask_django
-ask_django(["default"])
+from django_graphile_worker.worker.process.embedded import heed_test_guards
+heed_test_guards(["default"])
 """
 
 

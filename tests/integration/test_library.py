@@ -32,9 +32,9 @@ from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.models import Job
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker import runner
-from django_graphile_worker.worker.entrypoints import build_runners
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.fetching.claimer import Claimer
+from django_graphile_worker.worker.process.runners import build_runners
 from django_graphile_worker.worker.worker_options import OnceOptions, WorkerOptions
 from tests.conftest import RawConnection
 from tests.integration.worker.parts import own_tasks

@@ -16,11 +16,12 @@ from django.db import connections
 from django.test import override_settings
 
 from django_graphile_worker import conf
-from django_graphile_worker.management import launch, terminal
-from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import places_to_serve
-from django_graphile_worker.worker.entrypoints import build_runners
+from django_graphile_worker.worker.process import main
+from django_graphile_worker.worker.process.banner import banner
+from django_graphile_worker.worker.process.plan import Plan
+from django_graphile_worker.worker.process.runners import build_runners
 from django_graphile_worker.worker.stop_request import StopState
 
 
@@ -29,11 +30,13 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that would have been carried out."""
     made: list[Plan] = []
 
-    def remember(plan: Plan, *, say: Any, stop: Any) -> int:
+    def remember(plan: Plan, *args: Any) -> int:
         made.append(plan)
         return 0
 
-    monkeypatch.setattr(launch, "run", remember)
+    monkeypatch.setattr(main, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(main, "run_alone", remember)
+    monkeypatch.setattr(main, "run_children", remember)
     return made
 
 
@@ -98,9 +101,9 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
             runners.extend(built)
             return 0
 
-        monkeypatch.setattr(launch, "run_until_stopped", remember)
-        sent = pickle.loads(pickle.dumps(launch._portable(plans[0])))
-        launch.run_in_child(StopState(), {"plan": sent})
+        monkeypatch.setattr(main, "run_until_stopped", remember)
+        sent = pickle.loads(pickle.dumps(plans[0]))
+        main.run_as_child(StopState(), {"plan": sent})
     assert runners[0].claimer.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 
@@ -138,7 +141,7 @@ def test_crontab_file__is_read_too(plans: list[Plan], tmp_path: Path) -> None:
     file = tmp_path / "crontab"
     file.write_text("0 4 * * * send_receipt", encoding="utf-8")
     assert _settings(plans, "--crontab", str(file)).crontab_file == file
-    with pytest.raises(CommandError, match="expected a crontab file, got '/nowhere', which is not there"):
+    with pytest.raises(CommandError, match="expected a crontab file, got '/nowhere', which does not exist"):
         _settings(plans, "--crontab", "/nowhere")
 
 
@@ -184,7 +187,8 @@ def test_reload__wants_one_process_that_stays(plans: list[Plan], other: list[str
 
 
 def test_exit_code__is_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "run", lambda plan, say, stop: 3)
+    monkeypatch.setattr(main, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(main, "run_alone", lambda plan, runners, request: 3)
     with pytest.raises(SystemExit) as exited:
         call_command("runworker", skip_checks=True)
     assert exited.value.code == 3
@@ -197,10 +201,9 @@ def test_crontab_with_mistakes__is_an_error_of_the_command() -> None:
 
 
 def _banner(**overrides: Any) -> str:
-    plan_options = {name: overrides.pop(name) for name in ("once",) if name in overrides}
+    once = overrides.pop("once", False)
     settings = conf.current().replace(**overrides)
-    plan = Plan(settings=settings, **plan_options)
-    return terminal.banner(build_runners(places_to_serve(change=lambda _: settings), with_cron=not plan.once), plan)
+    return banner(build_runners(places_to_serve(change=lambda _: settings), with_cron=not once), once=once)
 
 
 def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.management.terminal import Formatter
+from django_graphile_worker.worker.process.console_log import Formatter
 from django_graphile_worker.worker.typed_payloads import converters
 
 

@@ -1,7 +1,8 @@
-"""``runworker --reload``: a process that watches over the worker, and starts it again when code has changed.
+"""``runworker --reload``: a process that watches the worker, and starts it again when code has changed.
 
-Django's own reloader serves processes that may end at any moment, and gives up at the first error in the code
-that is not runserver's. A worker holds jobs: it is asked to stop, once or twice, and waited for.
+Django's own reloader is made for processes that may be ended at any moment, and gives up at the first error in the
+code that does not come from runserver. A worker holds jobs: the reloader asks it to stop, once or twice, and waits for
+its end.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from types import FrameType
 
 from django.utils import autoreload
 
-from django_graphile_worker.management.plan import RELOADER_PIPE
+from django_graphile_worker.worker.process.plan import RELOADER_PIPE
 from django_graphile_worker.worker.process.signal_handlers import STOP_SIGNALS, handled_signals
 from django_graphile_worker.worker.stop_request import StopState
 
-# The exit code by which a process asks to be started again; Django's choice.
+# The exit code with which a worker asks to be started again, the same as Django's.
 CHANGED = 3
 
 Snapshot = dict[Path, float]
 
 
 class Relay(StopState):
-    """In the process that watches: passes each signal on to the worker, whose end it waits for."""
+    """The stop state of the process that watches: it passes each signal on to the worker, and waits for its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,12 +47,12 @@ class Relay(StopState):
         except OSError:
             return
         if len(self.reasons) > 2:
-            # It hangs where it cannot listen, while it loads code, say.
+            # The worker hangs where it cannot read the pipe, for example while it loads code.
             self.worker.kill()
 
 
 def keep_running(say: Callable[[str], None]) -> int:
-    """Run the worker in a process of its own, again and again; the exit code of the last."""
+    """Run the worker in a process of its own, again after each change; return the exit code of the last."""
     request = Relay()
     with handled_signals(request):
         while True:
@@ -76,7 +77,7 @@ def _run_worker(request: Relay) -> int:
             )
         os.close(reader)
         code = request.worker.wait()
-        # As a shell says it.
+        # A process that a signal ended: the exit code that a shell reports.
         return 128 - code if code < 0 else code
     finally:
         request.worker = None
@@ -85,7 +86,10 @@ def _run_worker(request: Relay) -> int:
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """A terminal signals both processes: until it can count them, the worker's wait, as it inherits this."""
+    """Block the stop signals, also in the worker, which inherits the mask.
+
+    A terminal signals both processes: the signals of the worker wait until the worker can count them.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
@@ -94,7 +98,7 @@ def _deferred_signals() -> Iterator[None]:
 
 
 def _was_asked_before_a_change(request: StopState, seen: Snapshot) -> bool:
-    """Wait for either: a request to stop, or a change of the code."""
+    """Wait for a stop request or a change of the code; return True for the request."""
     while _snapshot() == seen:
         if request.wait(autoreload.StatReloader.SLEEP_TIME):
             return True
@@ -102,7 +106,10 @@ def _was_asked_before_a_change(request: StopState, seen: Snapshot) -> bool:
 
 
 def _snapshot() -> Snapshot:
-    """What Django would watch, and the files beside the project's own modules: the broken one was not loaded."""
+    """Return the files that Django would watch, and those beside the project's own modules.
+
+    A module with an error was not loaded, so Django would not watch it.
+    """
     reloader = autoreload.StatReloader()
     for directory in _own_directories():
         for pattern in ("*.py", "*/*.py"):
@@ -122,48 +129,47 @@ def _file_of(module: object) -> str | None:
 
 
 class WatchedRequest(StopState):
-    """In the worker: asked to stop by signals, by the process that watches, and by changes of the code.
+    """The stop state of the worker: requests come from signals, from the process that watches, and from new code.
 
-    A terminal signals both processes, ``kill`` only one: what the one saw and
-    what it is told by the other is the same request.
+    A terminal signals both processes, ``kill`` only one of them. The signals that this process receives and those that
+    the other process reports are the same requests, so the larger of the two counts is what was asked.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen = 0
-        self._told = 0
+        self._received = 0
+        self._reported = 0
 
     def handle_signal(self, number: int, frame: FrameType | None) -> None:
-        self._seen += _weight(number)
+        self._received += _weight(number)
         super().handle_signal(number, frame)
 
-    def hear(self, number: int) -> None:
-        """The process that watches got a signal."""
-        self._told += _weight(number)
+    def report(self, number: int) -> None:
+        """Count a signal that the process that watches has received."""
+        self._reported += _weight(number)
         self.signal_number = number
         self(signal.Signals(number).name)
 
     @property
     def is_urgent(self) -> bool:
-        return max(self._seen, self._told) > 1
+        return max(self._received, self._reported) > 1
 
     @property
     def is_for_change(self) -> bool:
-        """Only because code has changed."""
-        return self.is_made and not self._seen and not self._told
+        """Was the stop requested only because code has changed?"""
+        return self.is_made and not self._received and not self._reported
 
 
 def _weight(number: int) -> int:
-    """SIGQUIT stops at once, as two other signals do."""
+    """Return the number of requests that a signal stands for: SIGQUIT stops at once, as two other signals do."""
     return 2 if number == signal.SIGQUIT else 1
 
 
-def run_watched(run: Callable[[StopState], int]) -> int:
-    """In the worker: run until asked to stop, or until code changes; the exit code."""
+def run_watched(run: Callable[[StopState], int], request: WatchedRequest) -> int:
+    """Run the worker until a stop is requested or code changes; return the exit code."""
     pipe = int(os.environ.pop(RELOADER_PIPE))
     os.set_inheritable(pipe, False)
     autoreload.ensure_echo_on()
-    request = WatchedRequest()
     with handled_signals(request):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         for target, arguments in ((_listen, (pipe, request)), (_watch, (request,))):
@@ -175,7 +181,7 @@ def run_watched(run: Callable[[StopState], int]) -> int:
 def _listen(pipe: int, request: WatchedRequest) -> None:
     while numbers := os.read(pipe, 64):
         for number in numbers:
-            request.hear(number)
+            request.report(number)
     request("the reloader is gone")
 
 
