@@ -1,12 +1,13 @@
-"""Durations as people read them."""
+"""Durations in plain text: for logs, commands and error messages. The admin has its own, translated."""
 
 from __future__ import annotations
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
+_UNITS = ((365 * DAY, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s"))
 
 
 def spoken(seconds: float) -> str:
-    """``<0.1 ms``, ``0.4 ms``, ``12 ms``, ``2.4 s``, ``55 s``, ``18 min``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Return ``<0.1 ms``, ``0.4 ms``, ``12 ms``, ``2.4 s``, ``55 s``, ``18 min``, ``2 h 5 min``, ``3 d 4 h``."""
     seconds = max(0.0, seconds)
     if seconds < 0.9995:
         milliseconds = seconds * 1_000
@@ -26,6 +27,15 @@ def spoken(seconds: float) -> str:
 
 
 def _two(number: int, size: int, large: str, small: str) -> str:
-    """``2 h 5 min``, and ``2 h`` where nothing is left."""
+    """Return ``2 h 5 min``, and ``2 h`` where nothing is left."""
     whole, rest = divmod(number, size)
     return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
+
+
+def in_largest_unit(seconds: float) -> str:
+    """Return the largest unit that fits, and nothing below it: ``3 h``, not ``3 h 12 m 5 s``."""
+    seconds = round(abs(seconds))
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return "0 s"

@@ -13,7 +13,7 @@ from django_graphile_worker.worker.process.start import start
 
 
 class Command(BaseCommand):
-    help = "Runs the jobs in the queue until it is stopped."
+    help = "Run the jobs in the queue until stopped."
     requires_system_checks = ["graphile_worker"]
     # Set by Django: False under call_command().
     _called_from_command_line: bool

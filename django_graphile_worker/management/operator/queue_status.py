@@ -1,4 +1,4 @@
-"""The queue at one moment: what ``status`` shows, and judges."""
+"""The queue at one moment, and what is wrong with it: for ``status``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django_graphile_worker.crontab.durations import format_phrase
+from django_graphile_worker.durations import in_largest_unit
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.verbs.workers import running_jobs, worker_state
+from django_graphile_worker.management.operator.formatting import capped, counted
+from django_graphile_worker.management.operator.verb import Options
+from django_graphile_worker.management.operator.worker_states import running_jobs, worker_state
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady
@@ -21,14 +25,16 @@ from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import MINUTE, Row
 
-# Nobody acts differently on eleven thousand than on ten.
+# Counting stops here: more than ten thousand jobs call for the same action.
 CAP = 10_000
-# Minutes of which the throughput is told. Workers write theirs down every few seconds.
+# The minutes of which the throughput is shown. Workers write their statistics every few seconds.
 RECENT = 5
+# The NOTIFY queue is normally almost empty: above this share a session does not read it.
+FULL_NOTIFY_QUEUE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class QueueStatus:
     """The queue at one moment."""
 
     now: datetime
@@ -38,7 +44,7 @@ class Status:
     holders: Sequence[Holder]
     unserved: Sequence[UnservedTask]
     recent: Sequence[Row]
-    # What is wrong with the schema itself, None when nothing is.
+    # What is wrong with the schema, None when nothing is.
     schema_problem: str | None
     # How full the server's queue of notifications is, from 0 to 1.
     notify_queue_usage: float = 0.0
@@ -55,9 +61,9 @@ class Status:
 
     @property
     def timeouts(self) -> list[float]:
-        """The different timeouts that live workers have promised, shortest first."""
-        promised = (holder.timeout_seconds for holder in self.workers("alive", "stopping"))
-        return sorted({seconds for seconds in promised if seconds is not None})
+        """The different timeouts of live workers, shortest first."""
+        timeouts = (holder.timeout_seconds for holder in self.workers("alive", "stopping"))
+        return sorted({seconds for seconds in timeouts if seconds is not None})
 
     @property
     def listeners(self) -> int:
@@ -74,17 +80,17 @@ class Status:
 
     @property
     def failed(self) -> int:
-        """Runs that failed in the last minutes, for good or not."""
+        """Runs that failed in the last minutes, permanently or not."""
         return sum(row.failed + row.permanently_failed for row in self.recent)
 
 
-def read_status(desk: Console, tasks: tuple[str, ...] = ()) -> Status:
-    """Look at the queue, or at the jobs of these tasks in it."""
-    with desk.reading() as (cursor, schema, now):
+def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
+    """Read the state of the queue, or of the jobs of these tasks in it."""
+    with console.reading() as (cursor, schema, now):
         oldest = counts.oldest_ready(cursor, schema=schema, tasks=tasks)
         others = [state for state in STATES if state is not State.READY]
         since = times.aware(now) - timedelta(minutes=RECENT)
-        return Status(
+        return QueueStatus(
             now=now,
             counts=counts.count_states(cursor, Criteria(tasks=tasks), schema=schema, most=CAP),
             earliest={
@@ -95,7 +101,7 @@ def read_status(desk: Console, tasks: tuple[str, ...] = ()) -> Status:
             holders=holders(cursor, schema=schema),
             unserved=[
                 task
-                for task in unserved_tasks(cursor, schema=schema, timeout=desk.settings.worker_timeout)
+                for task in unserved_tasks(cursor, schema=schema, timeout=console.settings.worker_timeout)
                 if not tasks or task.identifier in tasks
             ],
             recent=[
@@ -115,5 +121,35 @@ def _schema_problem(cursor: Cursor, schema: str) -> str | None:
         return str(error)
     replaced = sorted({function.name for function in foreign_functions(cursor, schema=schema)})
     if replaced:
-        return f"{', '.join(replaced)} of another program (manage.py graphile_worker repair puts ours back)"
+        names = ", ".join(replaced)
+        return f"{names} of another program (manage.py graphile_worker repair restores those of this package)"
     return None
+
+
+def find_problems(status: QueueStatus, options: Options) -> list[str]:
+    """Return what is wrong with the queue, one phrase for each problem."""
+    problems = [] if status.schema_problem is None else [f"the schema: {status.schema_problem.rstrip('.')}"]
+    alive, wanted = len(status.workers("alive")), options["min_workers"]
+    if alive < wanted:
+        problems.append(f"{counted(alive, 'worker')} alive instead of {wanted}")
+    if status.waiting_seconds > options["max_age"].total_seconds():
+        problems.append(f"{_oldest(status)}, longer than {format_phrase(options['max_age'])}")
+    failed, allowed_failures = status.counts[State.FAILED].number, options["max_failed"]
+    if allowed_failures is not None and failed > allowed_failures:
+        noun = "permanently failed job" if failed == 1 else "permanently failed jobs"
+        problems.append(f"{capped(status.counts[State.FAILED])} {noun}, more than {allowed_failures}")
+    holding = [holder for holder in status.workers("silent") if holder.jobs or holder.queues]
+    if holding:
+        holds = "holds" if len(holding) == 1 else "hold"
+        problems.append(f"{counted(len(holding), 'silent worker')} {holds} jobs (sweep recovers them)")
+    if status.notify_queue_usage > FULL_NOTIFY_QUEUE:
+        share = f"{status.notify_queue_usage:.0%}"
+        problems.append(f"the server's NOTIFY queue is {share} full (a session listens in a long transaction)")
+    return problems
+
+
+def _oldest(status: QueueStatus) -> str:
+    job = status.oldest_ready
+    assert job is not None
+    why = " (no live worker has this task)" if job.task_identifier in {name for name, _ in status.unserved} else ""
+    return f"{job.task_identifier} #{job.id} has been ready for {in_largest_unit(status.waiting_seconds)}{why}"

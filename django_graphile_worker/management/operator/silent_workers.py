@@ -1,8 +1,8 @@
-"""Makes sure that workers that are silent are dead.
+"""Makes sure that silent workers are dead.
 
-Every running worker watches the others before it calls one dead. A command has seen nothing yet. After the database's
-clock was set, or the database was away for long, everybody is silent by that clock for a moment: so the command looks
-on for as long as it takes each worker that lives to beat again.
+Every running worker watches the others before it declares one dead. A command has watched nothing yet. After the
+database's clock was set, or the database was away for long, every worker is silent by that clock for a moment: so the
+command watches for as long as it takes each live worker to send its next heartbeat.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from django_graphile_worker.sql import recovery
 from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, Judge
 
 LOOK_INTERVAL = 1.0
-# Looks that are further apart do not belong together: this process was stopped meanwhile.
+# Two looks that are further apart do not count as watching: this process was stopped in between.
 LONGEST_GAP = 10.0
 
 monotonic = time.monotonic
 pause = time.sleep
 
 
-def watch_the_silent(
+def watch_silent_workers(
     using: str | None,
     installation: str | None = None,
     *,
     timeout: float,
     on_begin: Callable[[int, float], None],
 ) -> list[recovery.LateWorker]:
-    """Look on until each silent worker has beaten again or is dead; return the dead.
+    """Watch until each silent worker has sent a heartbeat or is dead; return the dead.
 
-    ``on_begin`` is told how many are silent, and for how many seconds they are watched, if there are any.
+    ``on_begin`` is called with the number of silent workers and the seconds for which they are watched, if there are
+    any.
     """
     judge = Judge(monotonic, longest_gap=LONGEST_GAP)
     is_begun = False
