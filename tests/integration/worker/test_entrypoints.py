@@ -1,42 +1,32 @@
-"""The worker as a library: ``run_once()``, ``run_worker()`` and ``Worker``, called from code."""
+"""Workers that are started by code: run_worker(), run_once() and Worker."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connections
 
-import django_graphile_worker
 from django_graphile_worker import (
     GraphileWorkerError,
     StopRequest,
     Worker,
     add_job,
-    conf,
-    exceptions,
     run_once,
     run_worker,
     signals,
     task,
 )
-from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.models import Job
-from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker import runner
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.fetching.claimer import Claimer
-from django_graphile_worker.worker.process.runners import build_runners
-from django_graphile_worker.worker.worker_options import OnceOptions, WorkerOptions
-from tests.conftest import RawConnection
 from tests.integration.worker.parts import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -51,28 +41,6 @@ def note(payload: Any) -> None:
 def note_is_the_only_task() -> Iterator[None]:
     with own_tasks(note):
         yield
-
-
-@pytest.mark.parametrize(("in_project", "in_call", "is_told"), [(True, False, False), (False, True, True)])
-def test_log_success__is_the_workers_own_setting_before_the_projects(
-    settings: Any, caplog: pytest.LogCaptureFixture, in_project: bool, in_call: bool, is_told: bool
-) -> None:
-    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"LOG_SUCCESS": in_project}
-    caplog.set_level(logging.INFO, logger="django_graphile_worker")
-    add_job("note")
-    add_job("note", "fail", max_attempts=1)
-    assert run_once(log_success=in_call) == 0
-    assert ("note #" in caplog.text and " succeeded after" in caplog.text) is is_told
-    assert " permanently failed after" in caplog.text
-
-
-def untyped(function: Any, **options: Any) -> Callable[[], Any]:
-    """A call that a type checker would refuse."""
-    return lambda: function(**options)
-
-
-def _build(change: Callable[[conf.Settings], conf.Settings]) -> list[Any]:
-    return build_runners(places_to_serve(change=change))
 
 
 def _open_files() -> int:
@@ -119,50 +87,6 @@ def test_database__that_is_not_postgresql_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(connections["other"], "vendor", "sqlite")
     with pytest.raises(GraphileWorkerError, match=r"expected a PostgreSQL database, got sqlite for the alias 'other'"):
         run_once(databases=["other"])
-
-
-def test_database__given_twice_is_served_once() -> None:
-    assert [runner.using for runner in build_runners(places_to_serve(["default", "default"]))] == ["default"]
-
-
-async def async_word() -> str:
-    return "red"
-
-
-def complain() -> list[str]:
-    raise ValueError("not today")
-
-
-@pytest.mark.parametrize(
-    ("function", "got"),
-    [
-        (lambda: "red", "got 'red'."),
-        (async_word, "got 'red'."),
-        (lambda: ["red", 1], "got ['red', 1]."),
-        (lambda: 7, "got 7."),
-        (complain, "got ValueError: not today"),
-    ],
-)
-@pytest.mark.parametrize("more", [(), ("blue",)])
-def test_forbidden_flags__that_are_none_are_an_error_that_names_the_setting(
-    function: Any, got: str, more: tuple[str, ...]
-) -> None:
-    (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(more))
-    with pytest.raises(ConfigurationError) as raised:
-        runner.claimer.forbidden_flags()
-    assert str(raised.value).endswith(
-        f'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, {got}'
-    )
-
-
-async def async_flags() -> list[str]:
-    return ["red"]
-
-
-@pytest.mark.parametrize("function", [lambda: ["red"], lambda: iter(["red"]), async_flags, lambda: {"red"}])
-def test_forbidden_flags__of_any_callable_can_be_added_to(function: Any) -> None:
-    (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(["blue"]))
-    assert runner.claimer.forbidden_flags() == ("red", "blue")
 
 
 class Gates:
@@ -265,41 +189,6 @@ def test_stop__stops_all_databases_at_once(gate: Gates) -> None:
     finally:
         signals.worker_stopping.disconnect(note_stopping)
     assert len(set(stopping)) == 2
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_signals_and_lines__say_which_database_they_are_about(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="django_graphile_worker")
-    heard: dict[str, set[str]] = {}
-
-    def listen(name: str, event: signals.Event) -> None:
-        def hear(**arguments: Any) -> None:
-            assert set(event.arguments) <= set(arguments)
-            heard.setdefault(name, set()).add(arguments["database"])
-
-        event.connect(hear, weak=False, dispatch_uid=listen)
-
-    events = {name: event for name, event in vars(signals).items() if isinstance(event, signals.Event)}
-    for name, event in events.items():
-        listen(name, event)
-    add_job("note", using="default")
-    add_job("note", "fail", using="other", max_attempts=1)
-    try:
-        run_once(databases=["default", "other"])
-    finally:
-        for event in events.values():
-            event.disconnect(dispatch_uid=listen)
-    both = {"default", "other"}
-    assert heard["worker_started"] == heard["job_started"] == heard["job_released"] == heard["worker_stopped"] == both
-    assert (heard["job_succeeded"], heard["job_permanently_failed"]) == ({"default"}, {"other"})
-    (succeeded,) = [line for line in caplog.messages if " succeeded after" in line]
-    (failed,) = [line for line in caplog.messages if " permanently failed after" in line]
-    assert (succeeded.split()[0], failed.split()[0]) == ("[default]", "[other]")
-    caplog.clear()
-    add_job("note")
-    run_once()
-    assert caplog.messages
-    assert "[" not in "".join(caplog.messages)
 
 
 class Coroutines:
@@ -423,56 +312,6 @@ def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
     assert worker.stop() is False
 
 
-async def push(customer: int) -> None:
-    raise ValueError(f"no customer {customer}")
-
-
-def notify(payload: dict[str, list[int]]) -> list[Any]:
-    return [push(customer) for customer in payload["customers"]]
-
-
-def test_awaitables_that_failed__keep_their_job_with_every_error() -> None:
-    with own_tasks(notify):
-        add_job("notify", {"customers": [1, 2, 3]})
-        run_once()
-    job = Job.objects.get()
-    assert (job.payload, job.attempts) == ({"customers": [1, 2, 3]}, 1)
-    assert all(f"ValueError: no customer {customer}" in str(job.last_error) for customer in (1, 2, 3))
-
-
-def decrypting(get_result: Any) -> Any:
-    return lambda job: get_result(replace(job, payload=[{"card": 1}, {"card": 2}]))
-
-
-def charge(payload: list[Any]) -> list[Any]:
-    return [None, ValueError("refused")]
-
-
-@pytest.mark.parametrize(
-    ("payload", "kept"), [({"enc": "W3si"}, {"enc": "W3si"}), (["first", "second"], ["second"]), (["all"], ["all"])]
-)
-def test_rewritten_payload__is_never_stored(payload: Any, kept: Any) -> None:
-    with own_tasks(charge):
-        add_job("charge", payload)
-        run_once(middleware=[f"{__name__}.decrypting"])
-    assert Job.objects.get().payload == kept
-
-
-@pytest.mark.parametrize(
-    ("call", "way_out"),
-    [
-        (untyped(run_once, processes=3), r"run_once\(processes=...\): expected 1, .* runworker --processes"),
-        (untyped(run_worker, processes=2), r"run_worker\(processes=...\): expected 1, "),
-        (untyped(Worker, processes=2), r"Worker\(processes=...\): expected 1, "),
-        (untyped(Worker, database="default"), r"Worker\(database=...\): expected databases=\[...\]"),
-        (untyped(run_once, crontab="* * * * * note"), r"run_once\(crontab=...\): .* Use run_worker\(\) or Worker"),
-    ],
-)
-def test_settings_that_code_cannot_have_kept__are_refused_with_the_way_out(call: Any, way_out: str) -> None:
-    with pytest.raises(ConfigurationError, match=way_out):
-        call()
-
-
 def test_one_process__may_be_asked_for(settings: Any) -> None:
     assert run_once(processes=1) == 0
     settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"PROCESSES": 4}
@@ -495,96 +334,6 @@ def test_coroutine__may_start_a_worker() -> None:
             pass
 
     asyncio.run(embed())
-
-
-@dataclass
-class Receipt:
-    order: int
-    lines: list[Receipt] = field(default_factory=list)
-
-
-RECEIPTS: list[Receipt] = []
-
-
-def print_receipt(payload: Receipt) -> None:
-    RECEIPTS.append(payload)
-
-
-def test_dataclass__arrives_as_it_was_given() -> None:
-    receipt = Receipt(1, [Receipt(2)])
-    with own_tasks(print_receipt):
-        assert add_job("print_receipt", receipt).payload == {"order": 1, "lines": [{"order": 2, "lines": []}]}
-        run_once()
-    assert [receipt] == RECEIPTS
-
-
-@pytest.fixture
-def persistent_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connections["default"].settings_dict, "CONN_MAX_AGE", None)
-
-
-class Backends:
-    """A receiver that uses the ORM, and remembers by which connection."""
-
-    def __init__(self) -> None:
-        self.pids: list[int] = []
-        self.has_heard = threading.Semaphore(0)
-
-    def hear(self, **arguments: Any) -> None:
-        try:
-            with connections["default"].cursor() as cursor:
-                cursor.execute("select pg_backend_pid()")
-                self.pids.append(cursor.fetchone()[0])
-        finally:
-            self.has_heard.release()
-
-
-@pytest.fixture
-def backends() -> Iterator[Backends]:
-    backends = Backends()
-    signals.job_released.connect(backends.hear)
-    yield backends
-    signals.job_released.disconnect(backends.hear)
-
-
-@pytest.mark.usefixtures("persistent_connections")
-def test_receivers_connection__ends_with_the_worker(
-    backends: Backends, raw_connection: Callable[..., RawConnection], wait_until: Callable[..., None]
-) -> None:
-    add_job("note")
-    run_once()
-    (pid,) = backends.pids
-    left = raw_connection()
-    # The server needs a moment to notice.
-    wait_until(lambda: not left.execute("select from pg_stat_activity where pid = %s", [pid]).fetchall())
-
-
-@pytest.mark.usefixtures("persistent_connections")
-def test_receivers_connection__that_the_server_ended_is_replaced_before_it_is_used(
-    backends: Backends, raw_connection: Callable[..., RawConnection]
-) -> None:
-    with Worker(concurrency=1):
-        add_job("note")
-        assert backends.has_heard.acquire(timeout=60)
-        # Answers when the process is gone, so its goodbye is on the way.
-        raw_connection().execute("select pg_terminate_backend(%s, 60000)", [backends.pids[0]])
-        add_job("note")
-        assert backends.has_heard.acquire(timeout=60)
-    assert len(set(backends.pids)) == 2
-
-
-def test_options__are_the_settings_that_a_worker_from_code_can_have() -> None:
-    given = WorkerOptions.__annotations__ | OnceOptions.__annotations__
-    of_the_process = {"database", "max_payload_size", "redact", "admin_statement_timeout"}
-    of_migrations = {"migration_lock_timeout", "drop_waiting_jobs"}
-    assert set(given) == {field.name for field in fields(conf.Settings)} - of_the_process - of_migrations
-
-
-def test_exceptions__that_people_catch_are_where_the_functions_are() -> None:
-    for name, found in vars(exceptions).items():
-        if isinstance(found, type) and issubclass(found, GraphileWorkerError):
-            assert getattr(django_graphile_worker, name) is found
-            assert name in django_graphile_worker.__all__
 
 
 def test_worker__says_whether_it_runs_and_shows_no_internals() -> None:

@@ -1,4 +1,4 @@
-"""manage.py runworker: what its options mean, and what it shows before it works."""
+"""manage.py runworker: what its options mean."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 from django.core.management.base import OutputWrapper
-from django.db import connections
 from django.test import override_settings
 
 from django_graphile_worker import conf
-from django_graphile_worker.registry import tasks
-from django_graphile_worker.routing import places_to_serve
+from django_graphile_worker.management.commands import runworker
 from django_graphile_worker.worker.process import main
-from django_graphile_worker.worker.process.banner import banner
 from django_graphile_worker.worker.process.plan import Plan
-from django_graphile_worker.worker.process.runners import build_runners
 from django_graphile_worker.worker.stop_request import StopState
 
 
@@ -200,52 +196,6 @@ def test_crontab_with_mistakes__is_an_error_of_the_command() -> None:
         call_command("runworker", skip_checks=True, stdout=StringIO())
 
 
-def _banner(**overrides: Any) -> str:
-    once = overrides.pop("once", False)
-    settings = conf.current().replace(**overrides)
-    return banner(build_runners(places_to_serve(change=lambda _: settings), with_cron=not once), once=once)
-
-
-def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> None:
-    shown = _banner(concurrency=4, processes=3, tasks=["send_*"])
-    assert shown.startswith("django-graphile-worker ")
-    for part in (
-        "database     default (",
-        f"schema       {worker_schema}",
-        "tasks        send_receipt",
-        "concurrency  4 in each of 3 processes",
-        "LISTEN, and a look every 2 s",
-        "Ctrl-C",
-    ):
-        assert part in shown
-    assert "charge_card" not in shown.split("recurring")[0]
-    assert "count_orders" in shown.split("recurring")[1]
-
-
-def test_banner__says_when_a_worker_only_polls_or_only_drains() -> None:
-    assert "woken by     a look every 0.5 s" in _banner(listen=False, poll_interval=0.5)
-    assert "runs what is runnable, then exits" in _banner(once=True)
-
-
-def test_banner__says_when_there_is_nothing_to_run() -> None:
-    with tasks.isolated() as registry:
-        registry._tasks.clear()
-        assert "tasks        none: write functions with @task" in _banner()
-
-
-def test_banner__says_which_globs_match_nothing_and_what_there_is() -> None:
-    alone = _banner(tasks=["nothing_like_this", "nor_*"])
-    assert "none: nothing matches 'nothing_like_this', 'nor_*'. There are: " in alone
-    assert "send_receipt" in alone.split("There are: ")[1]
-    assert "tasks        send_receipt; nothing matches 'nor_*'\n" in _banner(tasks=["send_*", "nor_*"])
-    assert "none: all are excluded by '*'. There are: " in _banner(exclude_tasks=["*"])
-
-
-def test_banner__never_shows_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connections.settings["default"], "PASSWORD", "hush-hush")
-    assert "hush-hush" not in _banner()
-
-
 # A process that has psycopg 2, or what Django takes for it, and no psycopg 3.
 WITHOUT_PSYCOPG = """
 import sys
@@ -279,3 +229,32 @@ def test_psycopg_2_alone__is_told_before_anything_breaks(command: list[str]) -> 
     assert "Expected psycopg 3.2.10 or newer, got none: psycopg 2 cannot run the worker." in ended.stderr
     assert "python -m pip install 'psycopg[binary]>=3.2.10'" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+class OwnsProcess(NamedTuple):
+    """What start() was told about the process."""
+
+    told: list[bool]
+
+
+@pytest.fixture
+def owns_process(monkeypatch: pytest.MonkeyPatch) -> OwnsProcess:
+    owns = OwnsProcess([])
+
+    def remember(plan: Plan, *, owns_process: bool, **rest: Any) -> int:
+        owns.told.append(owns_process)
+        return 0
+
+    monkeypatch.setattr(runworker, "start", remember)
+    return owns
+
+
+@pytest.mark.parametrize("arguments", [["runworker"], ["graphile_worker", "run"]], ids=" ".join)
+def test_process__is_the_workers_own_on_the_command_line_and_not_under_call_command(
+    owns_process: OwnsProcess, arguments: list[str]
+) -> None:
+    """A canary, too: Django's _called_from_command_line is not documented."""
+    call_command(*arguments, "--skip-checks")
+    command = load_command_class("django_graphile_worker", arguments[0])
+    command.run_from_argv(["manage.py", *arguments, "--skip-checks"])
+    assert owns_process.told == [False, True]

@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.core.management import CommandError
 from django.db import connection
-from django.test import override_settings
 
 from django_graphile_worker.sql.inspection import counts, limits, lock_holders, queue_depths, search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
-from tests.support.operating import execute, operate
+from tests.support.operating import execute
 
 pytestmark = pytest.mark.django_db
 
+
 BACKLOG = 5_000
+
+
 LIMIT = 10
+
 
 Read = Callable[[Any, str], object]
 
@@ -121,23 +123,3 @@ def test_looks__read_no_more_than_what_they_show_needs(backlog: str) -> None:
     rows = {name: _rows_read(look) for name, look in looks.items()}
     # A few rows for each priority level, task and part, and far from the crowd.
     assert {name: count for name, count in rows.items() if count > 40 * LIMIT} == {}
-
-
-def test_look__that_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def sleep(cursor: Any, *args: Any, **options: Any) -> None:
-        cursor.execute("select pg_sleep(60)")
-
-    monkeypatch.setattr(search, "list_jobs", sleep)
-    with_little_time = settings.GRAPHILE_WORKER | {"ADMIN_STATEMENT_TIMEOUT": 0.1}
-    with (
-        override_settings(GRAPHILE_WORKER=with_little_time),
-        pytest.raises(CommandError, match=r"within 0.1 seconds.*--limit"),
-    ):
-        operate("jobs")
-
-
-def test_look__leaves_the_session_as_it_was() -> None:
-    changeable = "select name, setting from pg_settings where context = 'user' order by name"
-    before = execute(changeable)
-    operate("jobs")
-    assert execute(changeable) == before

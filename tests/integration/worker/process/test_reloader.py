@@ -60,7 +60,7 @@ class Reloader:
         self._log = directory / "output"
         self._environment = environment | {
             "DJANGO_SETTINGS_MODULE": "reload_settings",
-            "PYTHONPATH": os.pathsep.join([str(directory), str(Path(__file__).parents[2])]),
+            "PYTHONPATH": os.pathsep.join([str(directory), str(Path(__file__).parents[4])]),
         }
         self._wait_until = wait_until
 

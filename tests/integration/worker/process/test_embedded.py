@@ -1,4 +1,4 @@
-"""Tests that may not touch a database: a worker must not go round the guards that say so."""
+"""Workers that are started by code: settings that they cannot keep, and tests that forbid them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from django.test import SimpleTestCase
 
 from django_graphile_worker import Worker, run_once, run_worker
+from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.worker import entrypoints, runner
 
 
@@ -69,4 +70,24 @@ def simple_test_case() -> Iterator[None]:
 @pytest.mark.parametrize("call", CALLS)
 def test_in_a_simple_test_case__no_worker_starts(call: Callable[[], Any]) -> None:
     with pytest.raises(AssertionError, match="not allowed in SimpleTestCase"):
+        call()
+
+
+def untyped(function: Any, **options: Any) -> Callable[[], Any]:
+    """A call that a type checker would refuse."""
+    return lambda: function(**options)
+
+
+@pytest.mark.parametrize(
+    ("call", "way_out"),
+    [
+        (untyped(run_once, processes=3), r"run_once\(processes=...\): expected 1, .* runworker --processes"),
+        (untyped(run_worker, processes=2), r"run_worker\(processes=...\): expected 1, "),
+        (untyped(Worker, processes=2), r"Worker\(processes=...\): expected 1, "),
+        (untyped(Worker, database="default"), r"Worker\(database=...\): expected databases=\[...\]"),
+        (untyped(run_once, crontab="* * * * * note"), r"run_once\(crontab=...\): .* Use run_worker\(\) or Worker"),
+    ],
+)
+def test_settings_that_code_cannot_have_kept__are_refused_with_the_way_out(call: Any, way_out: str) -> None:
+    with pytest.raises(ConfigurationError, match=way_out):
         call()

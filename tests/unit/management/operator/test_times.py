@@ -1,4 +1,4 @@
-"""Times as an operator reads and writes them."""
+"""Times as an operator reads them."""
 
 from __future__ import annotations
 
@@ -40,24 +40,3 @@ def test_absolute__is_in_the_current_time_zone() -> None:
 def test_naive_times__are_those_of_a_project_without_time_zones(settings: Any) -> None:
     settings.TIME_ZONE = "Asia/Tokyo"
     assert times.iso(datetime(2026, 5, 1, 21, 0)) == "2026-05-01T12:00:00+00:00"  # noqa: DTZ001
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("now", timedelta(0)),
-        ("+90s", timedelta(seconds=90)),
-        ("+1d2h", timedelta(hours=26)),
-        ("2026-05-01T12:00Z", NOW),
-        ("2026-05-01 14:00+02:00", NOW),
-        ("2026-05-01", datetime(2026, 5, 1, tzinfo=UTC)),
-    ],
-)
-def test_run_at__takes(typed: str, meant: object) -> None:
-    assert times.parse_run_at(typed) == meant
-
-
-@pytest.mark.parametrize("typed", ["", "-5m", "+", "+5", "5m", "tomorrow", "2026-02-30", "2026-05-01T25:00", "12:00"])
-def test_run_at__refuses(typed: str) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        times.parse_run_at(typed)
