@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the collector while modules are loaded, then hand it their objects as objects that have survived often.
+    """Pause the collector while modules are loaded, then let it treat their objects as long-lived.
 
     Modules make tens of thousands of objects, none of which is garbage. Searching them again and again takes longer
     than anything else in the start of the app.

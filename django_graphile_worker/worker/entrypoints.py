@@ -66,7 +66,7 @@ class Worker:
     ) -> None:
         self._places = embedded.places("Worker", databases, installations, overrides)
         self._lock = threading.Lock()
-        # One for each database while the worker runs. A runner starts once, so each start() builds new ones.
+        # A runner for each database while the worker runs. A runner starts once, so each start() builds new runners.
         self._runners: list[Runner] = []
 
     @property

@@ -89,7 +89,7 @@ class StopState:
         return self.reasons[0] if self.reasons else "finished"
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a request; return True when one was made."""
+        """Wait for a request; return True when there is a request."""
         while not self.is_made and select.select([self._reader], [], [], timeout)[0]:
             # A signal came. By the next check of is_made its handler has run, and has counted a stop signal.
             self.drain()

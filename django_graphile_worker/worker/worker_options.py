@@ -36,7 +36,7 @@ class OnceOptions(TypedDict, total=False):
 
 
 class WorkerOptions(OnceOptions, total=False):
-    """Settings of ``run_worker()`` and ``Worker``: those of ``run_once()``, and the crontab."""
+    """Settings of ``run_worker()`` and ``Worker``: the settings of ``run_once()``, and the crontab."""
 
     crontab: str | Sequence[Any]
     crontab_file: str | PathLike[str] | None

@@ -33,7 +33,7 @@ class ChangeByIds(Verb):
 
     @abstractmethod
     def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
-        """Change these jobs where possible; return the changed ones."""
+        """Change these jobs where possible; return the changed jobs."""
 
     def _report(self, console: Console, changed: Sequence[Job]) -> None:
         if console.is_json:

@@ -1,4 +1,4 @@
-"""Names of tasks and queues on the command line: a mistyped name is answered with the name that was probably meant."""
+"""Names of tasks and queues on the command line, and suggestions for mistyped names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Makes sure that silent workers are dead.
 
-Every running worker watches the others before it declares one dead. A command has watched nothing yet. After the
+Every running worker watches the others before it declares a worker dead. A command has watched nothing yet. After the
 database's clock was set, or the database was away for long, every worker is silent by that clock for a moment: so the
 command watches for as long as it takes each live worker to send its next heartbeat.
 """

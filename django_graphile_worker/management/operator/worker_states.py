@@ -1,4 +1,4 @@
-"""The states of workers, as their rows in the database tell."""
+"""The states of workers, by their rows in the database."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def worker_state(holder: Holder) -> str:
 
 
 def running_jobs(holder: Holder) -> list[dict[str, Any]]:
-    """Return the jobs that the worker says it runs."""
+    """Return the jobs that the worker reports as running."""
     running = holder.metadata.get("running")
     return [job for job in running if isinstance(job, dict)] if isinstance(running, list) else []
 
 
 def tasks_of(holder: Holder) -> frozenset[str]:
-    """Return the tasks that the worker says it has."""
+    """Return the tasks that the worker reports as its own."""
     tasks = holder.metadata.get("tasks")
     return frozenset(filter(lambda task: isinstance(task, str), tasks)) if isinstance(tasks, list) else frozenset()

@@ -54,7 +54,7 @@ def _tasks(runner: Runner) -> str:
 def _woken_by(runner: Runner, *, once: bool) -> str:
     if once:
         return "nothing: runs what is runnable, then exits"
-    poll = f"a look every {runner.settings.poll_interval:g} s"
+    poll = f"a poll every {runner.settings.poll_interval:g} s"
     return f"LISTEN, and {poll}" if runner.settings.listen else poll
 
 

@@ -54,7 +54,7 @@ class Child:
         return self.is_alive and self.has_begun()
 
     def has_begun(self) -> bool:
-        """Has this process, or the last one if it is dead, begun to work?"""
+        """Has this process, or the last process if it is dead, begun to work?"""
         with contextlib.suppress(EOFError, OSError):
             while self.has_started is not None and self.has_started.poll():
                 message = self.has_started.recv()
@@ -82,7 +82,7 @@ class Child:
                 os.kill(self.process.pid, number)
 
     def note_death(self, now: float) -> None:
-        """Count the death of the process, and decide when the next one may start."""
+        """Count the death of the process, and decide when the next process may start."""
         process, self.process = self.process, None
         self.exit_code = process.exitcode if process is not None else None
         had_started = self.has_begun()

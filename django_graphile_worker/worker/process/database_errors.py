@@ -8,13 +8,13 @@ from psycopg import errors
 
 def in_a_sentence(error: psycopg.Error, alias: str = "") -> str:
     """Return what was expected of the database, and its error; with its alias, where there are several."""
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     name = f" {alias!r}" if alias else ""
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        return f"Expected a database{name} that can be written to, got a read-only one, a standby perhaps: {said}"
+        return f"Expected a database{name} that can be written to, got a read-only one, a standby perhaps: {text}"
     if isinstance(error, psycopg.OperationalError):
-        return f"Expected the database{name} to answer, got: {said}"
-    return f"Expected the database{name} to do what the worker asks, got an error: {said}"
+        return f"Expected the database{name} to answer, got: {text}"
+    return f"Expected the database{name} to do what the worker asks, got an error: {text}"
 
 
 # Errors of libpq that waiting does not mend. They have no SQLSTATE; a translated message is not recognised.
@@ -32,5 +32,5 @@ _LASTING_ERRORS = (
 def may_pass(error: psycopg.OperationalError) -> bool:
     """Return True for an error that waiting may mend: a server that starts does, a wrong password does not."""
     code = error.sqlstate or ""
-    said = str(error)
-    return not code.startswith(("28", "3D")) and not any(words in said for words in _LASTING_ERRORS)
+    text = str(error)
+    return not code.startswith(("28", "3D")) and not any(words in text for words in _LASTING_ERRORS)

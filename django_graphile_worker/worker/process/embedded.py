@@ -53,7 +53,7 @@ def heed_test_guards(aliases: Sequence[str]) -> None:
     """Raise the error of a test framework that forbids the use of these databases.
 
     Django's and pytest-django's tests guard Django's own connections, and the worker opens others: where no test
-    database was made, the worker would run the jobs of the real one.
+    database was made, the worker would run the jobs of the real database.
     """
     for alias in aliases:
         connection = connections[alias]

@@ -32,7 +32,7 @@ class Plan(Frozen):
     overrides: Mapping[str, Any] = MappingProxyType({})
     databases: tuple[str, ...] = ()
     installations: tuple[str, ...] = ()
-    # Flags that are forbidden in addition to those of the project's settings.
+    # Flags to forbid in addition to the project's setting FORBIDDEN_FLAGS.
     also_forbidden: tuple[str, ...] = ()
     once: bool = False
     reload: bool = False

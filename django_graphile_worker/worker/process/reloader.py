@@ -106,7 +106,7 @@ def _was_asked_before_a_change(request: StopState, seen: Snapshot) -> bool:
 
 
 def _snapshot() -> Snapshot:
-    """Return the files that Django would watch, and those beside the project's own modules.
+    """Return the files that Django would watch, and the files beside the project's own modules.
 
     A module with an error was not loaded, so Django would not watch it.
     """
@@ -131,8 +131,8 @@ def _file_of(module: object) -> str | None:
 class WatchedRequest(StopState):
     """The stop state of the worker: requests come from signals, from the process that watches, and from new code.
 
-    A terminal signals both processes, ``kill`` only one of them. The signals that this process receives and those that
-    the other process reports are the same requests, so the larger of the two counts is what was asked.
+    A terminal signals both processes, ``kill`` only one of them. The signals that this process receives and the signals
+    that the other process reports are the same requests, so the larger of the two counts is what was asked.
     """
 
     def __init__(self) -> None:

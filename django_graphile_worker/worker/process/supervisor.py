@@ -1,4 +1,4 @@
-"""Several worker processes under one: for more than one core."""
+"""A process that runs several worker processes: for more than one core."""
 
 from __future__ import annotations
 

@@ -75,12 +75,14 @@ class Retry(ChangeByIds):
             if chosen is None or options["error"] is None:
                 return chosen
             names = {group.name for group in error_groups(cursor, schema=schema)}
-        meant = tuple(name for name in names if name == options["error"] or name.endswith(f".{options['error']}"))
-        if not meant:
+        chosen_names = tuple(
+            name for name in names if name == options["error"] or name.endswith(f".{options['error']}")
+        )
+        if not chosen_names:
             hint = did_you_mean(options["error"], {name.rpartition(".")[2] for name in names} | names)
             console.warn(f"No job has failed with {options['error']!r}.{hint}")
             return None
-        return Criteria(state=chosen.state, tasks=chosen.tasks, error_names=meant)
+        return Criteria(state=chosen.state, tasks=chosen.tasks, error_names=chosen_names)
 
     def _retry_all(self, console: Console, criteria: Criteria, is_rehearsal: bool) -> Iterator[int]:
         """Retry batch by batch, each in a transaction of its own, and yield the number of jobs.

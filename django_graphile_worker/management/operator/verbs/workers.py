@@ -55,14 +55,14 @@ def _worker_row(holder: Holder, now: datetime, style: Style) -> list[Cell | str]
     about = holder.metadata
     running = running_jobs(holder)
     since = holder.started_at or holder.oldest_lock
-    beat = holder.last_heartbeat_at
+    heartbeat = holder.last_heartbeat_at
     return [
         holder.id,
         _state_cell(holder, style),
         str(about.get("host", "")),
         str(about.get("pid", "")),
         times.both(since, now),
-        "-" if beat is None else times.relative(beat, now),
+        "-" if heartbeat is None else times.relative(heartbeat, now),
         _listens(about.get("is_listening")),
         str(len(running)) if holder.is_registered else "",
         _held(holder),
@@ -70,8 +70,8 @@ def _worker_row(holder: Holder, now: datetime, style: Style) -> list[Cell | str]
     ]
 
 
-def _listens(told: object) -> str:
-    return "" if told is None else "yes" if told is True else "no"
+def _listens(is_listening: object) -> str:
+    return "" if is_listening is None else "yes" if is_listening is True else "no"
 
 
 def _held(holder: Holder) -> str:

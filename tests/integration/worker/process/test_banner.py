@@ -28,7 +28,7 @@ def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> N
         f"schema       {worker_schema}",
         "tasks        send_receipt",
         "concurrency  4 in each of 3 processes",
-        "LISTEN, and a look every 2 s",
+        "LISTEN, and a poll every 2 s",
         "Ctrl-C",
     ):
         assert part in shown
@@ -37,7 +37,7 @@ def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> N
 
 
 def test_banner__says_when_a_worker_only_polls_or_only_drains() -> None:
-    assert "woken by     a look every 0.5 s" in _banner(listen=False, poll_interval=0.5)
+    assert "woken by     a poll every 0.5 s" in _banner(listen=False, poll_interval=0.5)
     assert "runs what is runnable, then exits" in _banner(once=True)
 
 
