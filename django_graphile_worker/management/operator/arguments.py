@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_graphile_worker import suggestions
-from django_graphile_worker.crontab.durations import EXPECTED_PHRASE, parse_phrase
+from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, parse_time_phrase
 
 LARGEST_ID = 2**63 - 1
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -70,9 +70,9 @@ def _seconds(text: str) -> float:
 def _period(text: str) -> timedelta:
     """Parse a period like ``7d`` or ``1h30m``."""
     try:
-        return parse_phrase(text)
+        return parse_time_phrase(text)
     except ValueError:
-        raise ValueError(f"expected {EXPECTED_PHRASE}, got {text!r}") from None
+        raise ValueError(f"expected {EXPECTED_TIME_PHRASE}, got {text!r}") from None
 
 
 def _run_at(text: str) -> datetime | timedelta:
@@ -81,7 +81,7 @@ def _run_at(text: str) -> datetime | timedelta:
         return timedelta(0)
     try:
         if text.startswith("+"):
-            return parse_phrase(text[1:])
+            return parse_time_phrase(text[1:])
         moment = parse_datetime(f"{text}T00:00" if _DATE.fullmatch(text) else text)
     except ValueError:
         moment = None

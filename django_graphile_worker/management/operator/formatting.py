@@ -12,11 +12,11 @@ from django_graphile_worker.escaping import shown
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.tables import Cell
+from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
 from django_graphile_worker.sql.inspection.search import JobRow
-from django_graphile_worker.sql.jobs import flags_from
 
 
 def job_line(job: Job, now: datetime) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django_graphile_worker.crontab.durations import format_phrase
+from django_graphile_worker.crontab.time_phrases import format_time_phrase
 from django_graphile_worker.durations import in_largest_unit
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import times
@@ -15,13 +15,13 @@ from django_graphile_worker.management.operator.formatting import capped, counte
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.management.operator.worker_states import running_jobs, worker_state
 from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
-from django_graphile_worker.sql.inspection.unserved import UnservedTask, unserved_tasks
+from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
 from django_graphile_worker.sql.install.installer import foreign_functions
-from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import MINUTE, Row
 
@@ -133,7 +133,7 @@ def find_problems(status: QueueStatus, options: Options) -> list[str]:
     if alive < wanted:
         problems.append(f"{counted(alive, 'worker')} alive instead of {wanted}")
     if status.waiting_seconds > options["max_age"].total_seconds():
-        problems.append(f"{_oldest(status)}, longer than {format_phrase(options['max_age'])}")
+        problems.append(f"{_oldest(status)}, longer than {format_time_phrase(options['max_age'])}")
     failed, allowed_failures = status.counts[State.FAILED].number, options["max_failed"]
     if allowed_failures is not None and failed > allowed_failures:
         noun = "permanently failed job" if failed == 1 else "permanently failed jobs"

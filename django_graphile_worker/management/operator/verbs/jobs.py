@@ -20,7 +20,7 @@ from django_graphile_worker.sql.inspection.search import JobRow
 DEFAULT_LIMIT = 50
 # The width from which a time is shown twice: as a date, and from now.
 WIDE = 120
-NO_JOBS = search.Listed([], has_more=False, is_cut_off=False)
+NO_JOBS = search.Listed(rows=[], has_more=False, is_cut_off=False)
 
 
 class Jobs(Verb):

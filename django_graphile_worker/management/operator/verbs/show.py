@@ -16,9 +16,9 @@ from django_graphile_worker.management.operator.formatting import job_row_as_dic
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
-from django_graphile_worker.sql.jobs import flags_from
 
 
 class Show(Verb):
