@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.core.management.base import CommandParser
 
-from django_graphile_worker.management.commands.runworker import Command as RunWorker
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import add_worker_arguments
+from django_graphile_worker.management.worker_command import WorkerCommand
 
 
 class Run(Verb):
@@ -22,7 +22,7 @@ class Run(Verb):
         parser.add_argument("--skip-checks", action="store_true", help="Skip system checks.")
 
     def run(self, console: Console, options: Options) -> None:
-        command = RunWorker(no_color=options["no_color"], force_color=options["force_color"])
+        command = WorkerCommand(no_color=options["no_color"], force_color=options["force_color"])
         command.stdout, command.stderr, command.style = console.out, console.err, console.style
         # Django sets this on the command that it calls itself.
         command._called_from_command_line = console.owns_process

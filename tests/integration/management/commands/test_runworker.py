@@ -15,7 +15,7 @@ from django.core.management.base import OutputWrapper
 from django.test import override_settings
 
 from django_graphile_worker import conf
-from django_graphile_worker.management.commands import runworker
+from django_graphile_worker.management import worker_command
 from django_graphile_worker.worker.process import main
 from django_graphile_worker.worker.process.plan import Plan
 from django_graphile_worker.worker.stop_request import StopState
@@ -245,7 +245,7 @@ def owns_process(monkeypatch: pytest.MonkeyPatch) -> OwnsProcess:
         owns.told.append(owns_process)
         return 0
 
-    monkeypatch.setattr(runworker, "start", remember)
+    monkeypatch.setattr(worker_command, "start", remember)
     return owns
 
 

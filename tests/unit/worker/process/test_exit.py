@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import subprocess
 import sys
 
@@ -38,8 +37,3 @@ def test_leave__waits_for_an_exit_handler_only_for_a_while() -> None:
 
 def test_end_in_time__ends_a_process_that_waits_for_a_thread() -> None:
     assert _leave("end_in_time", "print, 'an exit handler'").returncode == 7
-
-
-def test_python__still_has_the_private_function_that_calls_exit_handlers() -> None:
-    """A canary: leave() has no other way to call them and end with os._exit()."""
-    assert callable(atexit._run_exitfuncs)

@@ -1,4 +1,4 @@
-"""Django's reloader, of which --reload uses functions that Django does not document."""
+"""``runworker --reload``: what stops the worker, and which files are watched."""
 
 from __future__ import annotations
 
@@ -9,32 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.utils import autoreload
 
-from django_graphile_worker import apps
 from django_graphile_worker.worker.process import reloader
 from django_graphile_worker.worker.process.reloader import WatchedRequest
 
 
-def test_django__still_has_the_functions_of_its_reloader_that_reload_uses() -> None:
-    """A canary: django.utils.autoreload is not documented."""
-    assert callable(autoreload.get_child_arguments)
-    assert callable(autoreload.ensure_echo_on)
-    assert hasattr(autoreload.get_reloader(), "run")
-    assert issubclass(autoreload.WatchmanUnavailable, Exception)
-    assert autoreload.DJANGO_AUTORELOAD_ENV == apps.DJANGO_AUTORELOAD_ENV
-    assert autoreload.StatReloader.SLEEP_TIME > 0
-
-
-def test_django__still_ends_its_reloader_with_the_exit_code_for_a_change() -> None:
-    """A canary: the thread that watches the code ends with SystemExit."""
-    with pytest.raises(SystemExit) as raised:
-        autoreload.trigger_reload("a file")
-    assert raised.value.code == reloader.CHANGED
-
-
 def test_snapshot__has_the_files_beside_the_projects_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A canary, too: StatReloader.watch_dir() and snapshot_files()."""
     (tmp_path / "broken.py").write_text("def :")
     monkeypatch.setattr(reloader, "_own_directories", lambda: {tmp_path})
     assert (tmp_path / "broken.py").resolve() in {path.resolve() for path in reloader._snapshot()}
