@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from tests.integration.admin import pages
-from tests.integration.admin.test_pages import make_worker, record
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import make_worker, record_statistics
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
 # Names that are the same in every language.
@@ -49,13 +49,13 @@ def _without_marked(text: str) -> str:
 
 
 def test_no_word_is_left_untranslated(admin_page: Client, worker_schema: str, request: pytest.FixtureRequest) -> None:
-    make_worker(worker_schema, "w1", tasks=["t1"], running=[{"job_id": 1, "task": "t1"}])
-    make_worker(worker_schema, "w2", silent=900)
+    make_worker("w1", tasks=["t1"], running=[{"job_id": 1, "task": "t1"}])
+    make_worker("w2", silent=900)
     make_queue("q1", locked_by="w2")
     make_job("t1", queue_name="q1", key="k1", flags={"f": True})
     make_job("t2", locked_by="w9", locked_at=minutes_ago(300))
     failed = make_failed_job("t1", payload={"a": [1, {"b": 2}]}, error="E: x")
-    record(worker_schema, "t1", succeeded=5)
+    record_statistics(worker_schema, "t1", succeeded=5)
     request.getfixturevalue("marked")
     for url in (
         pages.OVERVIEW, pages.JOBS, f"{pages.JOBS}?state=failed&q=x:1", pages.job_url(failed), pages.job_url(10**9),
