@@ -26,7 +26,7 @@ def log(request: HttpRequest, model: type[Model], object_id: str, name: str, mes
 
 
 class BulkEntry:
-    """The log of an action on many objects: an entry for each if they are few, else a summary that is kept up to date."""
+    """The log of an action on many objects: an entry for each if they are few, else one entry that is updated."""
 
     def __init__(self, request: HttpRequest, model: type[Model], message: str, flag: int = CHANGE) -> None:
         self._about = (request, model)

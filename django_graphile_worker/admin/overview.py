@@ -82,7 +82,7 @@ class OverviewAdmin(PageAdmin):
         return self.render(request, "overview.html", context)
 
     def _restricted(self, request: HttpRequest) -> HttpResponse:
-        """Show no figures to a user who may not see every job: the figures are those of all jobs."""
+        """Show no figures to users that may not see every job: the figures are those of all jobs."""
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             holders = lock_holders.holders(cursor, schema=schema)
         context = {

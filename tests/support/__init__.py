@@ -8,6 +8,8 @@ Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_
 
 The worker: ``slot`` (one job run by an executor, without a worker), ``operating`` (the operator command).
 
+The admin: ``admin_pages`` (addresses, texts and actions of its pages).
+
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).
 """

@@ -1,4 +1,4 @@
-"""What the user is told after an action."""
+"""Messages to the user after an action."""
 
 from __future__ import annotations
 

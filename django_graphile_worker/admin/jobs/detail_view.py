@@ -91,7 +91,7 @@ class JobDetailAdmin(JobListAdmin):
         }
 
     def _render_missing(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        # A user who may not see every job may not have been allowed to see this job.
+        # Without permission to see every job, the user may not have been allowed to see this job.
         sees_entries = self.visible_ids(request, databases.selected_alias(request)) is None
         context = {
             "title": _("Job %(id)s does not exist") % {"id": object_id},

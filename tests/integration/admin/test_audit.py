@@ -11,7 +11,7 @@ from tests.support.admin_pages import act
 from tests.support.factories import make_job
 
 
-def test_an_audit_entry_belongs_to_whoever_did_it(client_with: Any) -> None:
+def test_an_entry_belongs_to_the_user(client_with: Any) -> None:
     client = client_with("reschedule_job")
     act(client, "run", make_job("send"))
     assert LogEntry.objects.get().user == User.objects.get()

@@ -13,7 +13,7 @@ from tests.support.factories import make_job, minutes_ago
 
 
 @pytest.mark.django_db(databases=["default", "other"])
-def test_another_database_is_chosen_by_name_and_kept(admin_page: Client) -> None:
+def test_the_selected_database_is_kept_in_links_and_actions(admin_page: Client) -> None:
     databases.clear_cache()
     try:
         make_job("here")
@@ -30,11 +30,11 @@ def test_another_database_is_chosen_by_name_and_kept(admin_page: Client) -> None
         databases.clear_cache()
 
 
-def test_a_database_that_is_not_there_is_never_asked(admin_page: Client) -> None:
+def test_an_unknown_database_is_ignored(admin_page: Client) -> None:
     assert admin_page.get(pages.JOBS, {"database": "nope"}).status_code == 200
 
 
-def test_reading_leaves_no_setting_behind(admin_page: Client) -> None:
+def test_reading_restores_the_settings_of_the_session(admin_page: Client) -> None:
     with connection.cursor() as cursor:
         cursor.execute("show statement_timeout")
         before = cursor.fetchone()

@@ -38,13 +38,13 @@ def test_groups_by_task_and_exception(admin_page: Client) -> None:
 
 
 def test_first_and_last_seen_are_when_jobs_failed(admin_page: Client, worker_schema: str) -> None:
-    """However far away their next attempt is, and however many more there are than are counted."""
+    """The times depend neither on the next attempts nor on how many jobs are counted."""
     times = [minutes_ago(minutes) for minutes in range(90, 10, -10)]
     ids = [
         make_job("send", attempts=3, last_error=f"KeyError: {number}", run_at=minutes_ago(number - 99), updated_at=at)
         for number, at in enumerate(times)
     ]
-    make_failed_job("send", error="KeyError: for good", updated_at=minutes_ago(100), run_at=minutes_ago(-9000))
+    make_failed_job("send", error="KeyError: permanently", updated_at=minutes_ago(100), run_at=minutes_ago(-9000))
     with connection.cursor() as cursor:
         (group,) = error_groups.error_groups(cursor, schema=worker_schema, most=6)
     assert group.is_more
@@ -60,7 +60,7 @@ def test_running_jobs_are_in_no_group(admin_page: Client) -> None:
     assert admin_page.get(pages.ERRORS).context["groups"] == []
 
 
-def test_an_error_group_is_retried_as_a_whole(admin_page: Client) -> None:
+def test_a_whole_group_is_retried(admin_page: Client) -> None:
     make_failed_job("send", error="KeyError: 'x'")
     make_job("send", attempts=1, last_error="KeyError: 'y'", run_at=minutes_ago(-60))
     other = make_failed_job("send", error="ValueError: z")
@@ -72,7 +72,7 @@ def test_an_error_group_is_retried_as_a_whole(admin_page: Client) -> None:
     assert set(Job.objects.filter(attempts__gt=0).values_list("pk", flat=True)) == {other}
 
 
-def test_a_group_says_its_name_once(admin_page: Client) -> None:
+def test_a_group_shows_its_name_once(admin_page: Client) -> None:
     make_failed_job("charge", error=f"{PATH}: The card was stolen.")
     page = admin_page.get(pages.ERRORS)
     (group,) = page.context["groups"]

@@ -21,7 +21,7 @@ from tests.support.factories import make_job, minutes_ago
         ({"tasks": ["send"], "is_listening": False}, 1, "Polling instead of listening: django-worker-1."),
     ],
 )
-def test_warnings_name_the_cause(
+def test_problems_name_their_cause(
     admin_page: Client, metadata: dict[str, Any] | None, silent: float, warning: str
 ) -> None:
     make_job("send")
@@ -30,12 +30,12 @@ def test_warnings_name_the_cause(
     assert warning in text(admin_page.get(pages.OVERVIEW))
 
 
-def test_an_old_lock_of_a_stranger_is_told(admin_page: Client) -> None:
+def test_an_old_lock_of_an_unregistered_worker_is_reported(admin_page: Client) -> None:
     make_job("send", locked_by="node-worker", locked_at=minutes_ago(90))
     assert "node-worker has held a lock for 1 h 30 min" in text(admin_page.get(pages.OVERVIEW))
 
 
-def test_all_is_well_without_a_warning(admin_page: Client) -> None:
+def test_no_problem_is_reported_when_all_is_well(admin_page: Client) -> None:
     make_job("send")
     make_worker("django-worker-1", tasks=["send"], is_listening=True)
     problems = admin_page.get(pages.OVERVIEW).context["problems"]

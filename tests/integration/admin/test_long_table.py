@@ -22,7 +22,7 @@ SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
 
 
 class Plans:
-    """Explains every statement on the way, and keeps how many rows each has read."""
+    """An execute wrapper that explains every statement, and keeps how many rows it reads."""
 
     def __init__(self) -> None:
         self.rows_read: dict[str, int] = {}
@@ -83,13 +83,13 @@ where task.identifier = 'large'"""
 
 
 class TestALongTable:
-    """Twelve thousand jobs are few for PostgreSQL, and many for a page that looks at fifty."""
+    """Twelve thousand jobs: few for PostgreSQL, and many for a page that shows fifty."""
 
     ROWS = 12_000
 
     @pytest.fixture
     def long_table(self, db: None) -> None:
-        """What the planner knows of it was true when the table was empty: the worst time to look."""
+        """Fill the table after ANALYZE: with the statistics of an empty table, the planner does worst."""
         for number in range(20):
             make_queue(f"lq{number}")
         make_job("large")
@@ -125,7 +125,7 @@ class TestALongTable:
         assert "payload" not in text + search.ROWS
         assert parameters["most"] == 51
 
-    def test_an_adder_and_a_claimer_do_not_wait_for_a_page(self) -> None:
+    def test_pages_lock_no_jobs(self) -> None:
         assert not re.search("for (no key )?(update|share)", search.ROWS + "".join(criteria.CONDITIONS.values()))
         assert limits.SETTINGS["enable_seqscan"] == "off"
 

@@ -21,7 +21,7 @@ def test_tiles_count_each_job_once(admin_page: Client) -> None:
     assert expected in shown
 
 
-def test_charts_and_tables_tell_what_workers_recorded(admin_page: Client, worker_schema: str) -> None:
+def test_charts_and_tables_show_what_workers_recorded(admin_page: Client, worker_schema: str) -> None:
     make_queue("eu")
     make_job("send", queue_name="eu")
     record_statistics(worker_schema, "send", succeeded=1234, failed=5, permanently_failed=1)
@@ -34,7 +34,7 @@ def test_charts_and_tables_tell_what_workers_recorded(admin_page: Client, worker
     assert "eu 1" in shown
 
 
-def test_charts_of_one_task_leave_the_others_out(admin_page: Client, worker_schema: str) -> None:
+def test_charts_of_a_task_leave_other_tasks_out(admin_page: Client, worker_schema: str) -> None:
     record_statistics(worker_schema, "send", succeeded=10)
     record_statistics(worker_schema, "charge", succeeded=7)
     assert "7 jobs succeeded" in text(admin_page.get(pages.OVERVIEW, {"task": "charge"}))

@@ -15,7 +15,7 @@ from tests.support.operating import execute
 
 
 def test_many_tasks_are_not_read_to_show_the_busiest(admin_page: Client) -> None:
-    """Every minute of every task was read, up to 50,000 rows, to show fifty tasks."""
+    """Fifty tasks are shown: reading every minute of every task would read up to 50,000 rows."""
     execute(
         "insert into {schema}._private_tasks (identifier) select 'task_' || n from generate_series(1, 300) as n",
     )

@@ -16,7 +16,7 @@ from tests.support.operating import execute
 
 
 @pytest.mark.parametrize("url", pages.ALL_PAGES)
-def test_every_page_opens_on_an_empty_queue(admin_page: Client, url: str) -> None:
+def test_every_page_opens_without_jobs(admin_page: Client, url: str) -> None:
     assert admin_page.get(url).status_code == 200
 
 
@@ -46,7 +46,7 @@ ODD_ROWS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", ODD_ROWS)
-def test_odd_rows_are_shown_as_they_are_and_break_no_page(admin_page: Client, name: str) -> None:
+def test_odd_rows_are_shown_and_break_no_page(admin_page: Client, name: str) -> None:
     change, expected = ODD_ROWS[name]
     job_id = make_job("send")
     execute(f"update {{schema}}._private_jobs set {change.replace('%', '%%')} where id = %s", [job_id])
@@ -63,7 +63,7 @@ def test_odd_rows_are_shown_as_they_are_and_break_no_page(admin_page: Client, na
     assert admin_page.get(pages.ADD, {"from": job_id}).status_code in (200, 404)
 
 
-def test_a_site_of_ones_own(admin_page: Client, settings: Any) -> None:
+def test_pages_work_on_another_admin_site(admin_page: Client, settings: Any) -> None:
     job_id = make_failed_job("send")
     settings.ROOT_URLCONF = "tests.integration.admin.own_site"
     listed = admin_page.get("/office/graphile_worker/job/")
@@ -74,13 +74,13 @@ def test_a_site_of_ones_own(admin_page: Client, settings: Any) -> None:
 
 
 class TestDatabaseErrors:
-    def test_without_the_schema_the_page_says_what_to_run(self, admin_page: Client, settings: Any) -> None:
+    def test_a_missing_schema_is_explained_with_the_command(self, admin_page: Client, settings: Any) -> None:
         settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "SCHEMA": "not_there"}
         response = admin_page.get(pages.JOBS)
         assert response.status_code == 503
         assert "manage.py migrate graphile_worker" in text(response)
 
-    def test_a_question_that_takes_too_long_is_withdrawn(
+    def test_a_query_that_takes_too_long_is_cancelled(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from django_graphile_worker.sql.inspection import search
@@ -89,13 +89,13 @@ class TestDatabaseErrors:
             cursor.execute("select pg_sleep(60)")
 
         monkeypatch.setattr(search, "find", forever)
-        monkeypatch.setattr("django_graphile_worker.admin.databases.conf.current", _impatient)
+        monkeypatch.setattr("django_graphile_worker.admin.databases.conf.current", _settings_with_a_short_timeout)
         response = admin_page.get(pages.JOBS)
         assert response.status_code == 503
         assert "The query took too long" in text(response)
 
 
-def _impatient() -> Any:
+def _settings_with_a_short_timeout() -> Any:
     from django_graphile_worker.conf import Settings
 
     return Settings().replace(admin_statement_timeout=timedelta(milliseconds=200))

@@ -11,7 +11,7 @@ from tests.support.admin_pages import text
 from tests.support.factories import make_job, make_queue, minutes_ago
 
 
-def test_shows_depth_holder_and_running_job(admin_page: Client) -> None:
+def test_shows_depth_worker_and_running_job(admin_page: Client) -> None:
     running = make_job("charge", queue_name="eu", locked_by="worker-1", locked_at=minutes_ago(2))
     make_queue("eu", locked_by="worker-1", locked_at=minutes_ago(2))
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_pages_by_name(admin_page: Client) -> None:
     assert second.context["next_url"] == ""
 
 
-def test_leads_back_page_by_page(admin_page: Client) -> None:
+def test_previous_pages_are_the_pages_before(admin_page: Client) -> None:
     for number in range(130):
         make_queue(f"queue {number:03}")
     make_queue("another")
@@ -58,7 +58,7 @@ def test_leads_back_page_by_page(admin_page: Client) -> None:
     assert names(admin_page.get(pages.QUEUES, {"before": "queue 003"}))[0] == "another", "a whole first page"
 
 
-def test_a_page_of_which_nothing_is_left_leads_back(admin_page: Client) -> None:
+def test_an_empty_page_links_to_the_previous_page(admin_page: Client) -> None:
     make_queue("eu")
     page = admin_page.get(pages.QUEUES, {"after": "zz"})
     assert "No queues." in text(page)

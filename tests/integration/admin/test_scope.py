@@ -49,7 +49,7 @@ class TestRestrictedByQueryset:
         assert list(Job.objects.values_list("pk", flat=True)) == [other]
         assert not Job.objects.filter(pk=mine).exists()
 
-    def test_errors_are_those_of_jobs_one_may_see(self, admin_page: Client) -> None:
+    def test_errors_are_those_of_visible_jobs(self, admin_page: Client) -> None:
         make_failed_job("mine%a", error="KeyError: mine", updated_at=minutes_ago(9))
         latest = make_failed_job("mine%a", error="KeyError: latest of mine", updated_at=minutes_ago(2))
         make_job("mine%a", attempts=1, last_error="OSError: again", run_at=minutes_ago(-9))
@@ -63,7 +63,7 @@ class TestRestrictedByQueryset:
         assert "theirs" not in text(page).lower()
         assert "some jobs only" in text(page)
 
-    def test_the_overview_tells_nothing_of_the_others(self, admin_page: Client) -> None:
+    def test_the_overview_shows_nothing_of_hidden_jobs(self, admin_page: Client) -> None:
         make_worker("django-worker-1", tasks=["other"])
         for _ in range(3):
             make_job("other", queue_name="their-queue")
@@ -74,7 +74,7 @@ class TestRestrictedByQueryset:
         for secret in ("other", "their-queue", "Permanently failed", "Throughput"):
             assert secret not in shown.split("Workers alive")[1]
 
-    def test_a_hidden_job_looks_like_one_that_never_was(self, admin_page: Client) -> None:
+    def test_a_hidden_job_looks_like_a_job_that_does_not_exist(self, admin_page: Client) -> None:
         other = make_failed_job("other", key="their-key")
         act(admin_page, "fail", other, confirmed="1", reason="because")
         notes_of_others = LogEntry.objects.filter(object_id=other)
@@ -89,11 +89,11 @@ class TestRestrictedByQueryset:
         for word in ("their-key", "no-such-key"):
             assert admin_page.get(self.base, {"q": word}).context["query"] == f"error:{word}"
 
-    def test_counts_tell_nothing_of_the_others(self, admin_page: Client) -> None:
+    def test_counts_leave_hidden_jobs_out(self, admin_page: Client) -> None:
         make_job("other")
         assert {tab["count"] for tab in admin_page.get(self.base).context["tabs"]} == {""}
 
-    def test_nothing_at_all_is_nothing(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_empty_queryset_shows_no_jobs(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(MyJobsAdmin, "get_queryset", lambda self, request: Job.objects.none())
         make_job("mine%a")
         assert admin_page.get(self.base).context["rows"] == []

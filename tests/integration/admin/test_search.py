@@ -42,9 +42,9 @@ class TestTerms:
         assert query.criteria == Criteria(**expected)
         assert not query.mistakes
 
-    def test_of_time_are_stretches(self) -> None:
+    def test_of_time_are_ranges(self) -> None:
         created = parse("created:2026-01-01..2026-01-31").criteria.created_at
-        assert [moment.isoformat() for moment in created if moment] == [
+        assert [time.isoformat() for time in created if time] == [
             "2026-01-01T00:00:00+00:00",
             "2026-01-31T23:59:59.999999+00:00",
         ]
@@ -54,18 +54,18 @@ class TestTerms:
         assert (high - low).total_seconds() == 7200
 
     @pytest.mark.parametrize("text", ["tusk:a", "id:x", "priority:high", "created:soon", "payload.token:x", 'task:""'])
-    def test_that_make_no_sense_are_told(self, text: str) -> None:
+    def test_that_are_invalid_are_reported(self, text: str) -> None:
         query = parse(text, sees_payloads=False)
         assert query.criteria == Criteria()
         assert len(query.mistakes) == 1
 
     @pytest.mark.parametrize("text", ["a " * 31, "key:" + "k" * 2_000])
-    def test_that_are_too_many_or_too_long_are_told(self, text: str) -> None:
+    def test_that_are_too_many_or_too_long_are_reported(self, text: str) -> None:
         """A search that silently loses its last condition finds more than was asked for."""
         (mistake,) = parse(text).mistakes
         assert "expected at most" in mistake
 
-    def test_that_were_mistyped_stay_in_the_box_and_in_every_link(self, admin_page: Client) -> None:
+    def test_that_were_mistyped_stay_in_the_search_box_and_in_every_link(self, admin_page: Client) -> None:
         for _ in range(60):
             make_failed_job("print_invoice")
         response = admin_page.get(pages.JOBS, {"q": "taks:print_invoice priority:0", "state": "failed"})
@@ -74,17 +74,17 @@ class TestTerms:
         links = [tab["url"] for tab in context["tabs"]] + [term["url"] for term in context["terms"]]
         assert all("taks" in link for link in [*links, context["next_url"]])
 
-    def test_written_and_read_again_are_the_same(self) -> None:
+    def test_survive_formatting_and_parsing(self) -> None:
         values = ["plain", "with space", 'quo"te', "back\\slash", "a:b", "ünï", "'", "*"]
         written = join_terms([SearchTerm("key", value) for value in values])
         assert parse(written).criteria.keys == tuple(values)
 
-    def test_a_bare_word_is_what_it_is_the_name_of(self, admin_page: Client) -> None:
+    def test_a_bare_word_becomes_the_term_that_it_matches(self, admin_page: Client) -> None:
         make_job("send", queue_name="eu", key="k1")
         for word, term in [("send", "task:send"), ("eu", "queue:eu"), ("k1", "key:k1"), ("boom", "error:boom")]:
             assert admin_page.get(pages.JOBS, {"q": word}).context["query"] == term
 
-    def test_the_filter_form_becomes_chips(self, admin_page: Client) -> None:
+    def test_the_filter_form_becomes_terms(self, admin_page: Client) -> None:
         given = {"filter_task": "a b", "filter_priority": "1..2", "q": "queue:eu", "state": "ready"}
         response = admin_page.get(pages.JOBS, given)
         assert response.status_code == 302

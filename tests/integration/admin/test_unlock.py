@@ -13,7 +13,7 @@ from tests.support.factories import make_job, make_queue
 
 
 @pytest.mark.parametrize("base", [pages.WORKERS, pages.QUEUES])
-def test_frees_what_a_dead_worker_held(admin_page: Client, base: str) -> None:
+def test_releases_the_locks_of_a_dead_worker(admin_page: Client, base: str) -> None:
     make_worker("django-worker-1", silent=600)
     job_id = make_job("send", queue_name="eu", locked_by="django-worker-1")
     make_queue("eu", locked_by="django-worker-1")
@@ -30,7 +30,7 @@ def test_frees_what_a_dead_worker_held(admin_page: Client, base: str) -> None:
     assert f"job {job_id}" in message
 
 
-def test_a_live_one_is_refused_without_insisting(admin_page: Client) -> None:
+def test_a_live_worker_needs_a_second_consent(admin_page: Client) -> None:
     make_worker("django-worker-1", silent=2)
     make_job("send", locked_by="django-worker-1")
     fields = {"worker": "django-worker-1", "confirmed": "1"}

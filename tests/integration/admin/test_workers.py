@@ -11,7 +11,7 @@ from tests.support.factories import make_job, minutes_ago
 from tests.support.operating import execute
 
 
-def test_shows_what_each_says_of_itself(admin_page: Client) -> None:
+def test_shows_the_metadata_of_each_worker(admin_page: Client) -> None:
     make_worker(
         "django-worker-1",
         host="box",
@@ -36,12 +36,12 @@ def test_shows_what_each_says_of_itself(admin_page: Client) -> None:
         '{"running": [1, null, {"job_id": "7", "started_at": "soon"}, {"started_at": 1e300}], "concurrency": 0}',
     ],
 )
-def test_strange_metadata_breaks_nothing(admin_page: Client, metadata: str) -> None:
+def test_invalid_metadata_breaks_no_page(admin_page: Client, metadata: str) -> None:
     execute("insert into {schema}._private_workers (id, metadata) values ('w', %s)", [metadata])
     for url in (pages.WORKERS, pages.OVERVIEW, pages.ADD):
         assert admin_page.get(url).status_code == 200
 
 
-def test_holders_that_never_registered_are_shown_apart(admin_page: Client) -> None:
+def test_unregistered_workers_are_shown_separately(admin_page: Client) -> None:
     make_job("send", locked_by="node-1", locked_at=minutes_ago(3))
     assert "Not registered, but holding" in text(admin_page.get(pages.WORKERS))

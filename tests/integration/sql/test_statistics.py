@@ -31,7 +31,7 @@ def row(started_at: float, task: str = "send", succeeded: int = 1, **counts: Any
 
 
 def read(period: int, schema: str) -> list[Row]:
-    """The rows of all tasks, each by itself."""
+    """Return the rows of each task."""
     with connection.cursor() as cursor:
         names = statistics.busiest_tasks(cursor, schema=schema, period=period, since=THEN, limit=1000)
         found = [statistics.read(cursor, schema=schema, period=period, since=THEN, task=name) for name in names]
@@ -60,7 +60,7 @@ def test_recording_twice_adds_up(worker_schema: str) -> None:
 
 
 @pytest.mark.django_db
-def test_neighbouring_minutes_share_the_longer_stretches(worker_schema: str) -> None:
+def test_neighbouring_minutes_share_the_longer_periods(worker_schema: str) -> None:
     hour = time.time() // HOUR * HOUR
     record([row(hour), row(hour + 60), row(hour + 660), row(hour, "charge")], worker_schema)
     counts = {

@@ -14,7 +14,7 @@ from tests.support.admin_pages import act, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 
-def test_run_now_makes_a_failed_job_start_afresh(admin_page: Client) -> None:
+def test_run_now_gives_a_failed_job_all_its_attempts_again(admin_page: Client) -> None:
     job_id = make_failed_job("send", run_at=minutes_ago(-60))
     assert messages(act(admin_page, "run", job_id)) == ["Run now: 1 job."]
     job = Job.objects.get(pk=job_id)
@@ -23,7 +23,7 @@ def test_run_now_makes_a_failed_job_start_afresh(admin_page: Client) -> None:
     assert log_entries() == [(f"#{job_id}", "Run now.")]
 
 
-def test_reschedule_asks_and_changes_what_was_given(admin_page: Client) -> None:
+def test_reschedule_asks_and_changes_the_given_fields(admin_page: Client) -> None:
     job_id = make_failed_job("send", priority=3)
     asked = act(admin_page, "reschedule", job_id)
     assert "Empty fields leave the jobs unchanged." in text(asked)
@@ -35,12 +35,12 @@ def test_reschedule_asks_and_changes_what_was_given(admin_page: Client) -> None:
     assert (job.run_at, job.attempts, job.max_attempts, job.priority) == (then, 1, 4, 3)
 
 
-@pytest.mark.parametrize(("action", "told"), [("complete", "Completed"), ("remove", "Removed")])
-def test_complete_and_remove_ask_first_and_delete(admin_page: Client, action: str, told: str) -> None:
+@pytest.mark.parametrize(("action", "done"), [("complete", "Completed"), ("remove", "Removed")])
+def test_complete_and_remove_ask_and_delete(admin_page: Client, action: str, done: str) -> None:
     job_id = make_job("send", key="a")
     assert "Jobs: 1." in text(act(admin_page, action, job_id))
     assert Job.objects.filter(pk=job_id).exists()
-    assert f"{told}: 1 job." in messages(act(admin_page, action, job_id, confirmed="1"))
+    assert f"{done}: 1 job." in messages(act(admin_page, action, job_id, confirmed="1"))
     assert not Job.objects.filter(pk=job_id).exists()
     assert LogEntry.objects.get().is_deletion()
 

@@ -12,10 +12,10 @@ from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_en
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 
-def test_running_jobs_are_left_alone_and_counted(admin_page: Client) -> None:
+def test_running_jobs_are_skipped_and_counted(admin_page: Client) -> None:
     free, running = make_job("send"), make_job("send", locked_by="worker")
-    told = messages(act(admin_page, "complete", free, running, 777_777, confirmed="1"))
-    assert told == [
+    reported = messages(act(admin_page, "complete", free, running, 777_777, confirmed="1"))
+    assert reported == [
         "Completed: 1 job.",
         "1 job was skipped, because a worker is running it.",
         "1 job no longer exists.",
@@ -40,7 +40,7 @@ def test_all_that_match_asks_with_the_number_and_does_it_in_one_statement(admin_
     assert message.startswith("Run now Permanently failed task:send. ")
 
 
-def test_all_that_match_never_means_more_than_was_understood(admin_page: Client) -> None:
+def test_all_that_match_is_refused_when_the_search_has_a_mistake(admin_page: Client) -> None:
     job_id = make_job("send")
     response = act_on_all(admin_page, "remove", "tusk:send", confirmed="1")
     assert "tusk:send: expected one of" in messages(response)[0]
@@ -48,7 +48,7 @@ def test_all_that_match_never_means_more_than_was_understood(admin_page: Client)
 
 
 def test_a_mistyped_search_never_means_the_whole_tab(admin_page: Client) -> None:
-    """What the page sends back must hold the mistake, or nothing would be left to refuse."""
+    """The form of the page must contain the mistake, or the action would have no reason to be refused."""
     ids = {make_failed_job("send"), make_failed_job("charge")}
     page = admin_page.get(pages.JOBS, {"q": "taks:send", "state": "failed"})
     assert 'name="all"' not in pages.body(page)
@@ -56,17 +56,17 @@ def test_a_mistyped_search_never_means_the_whole_tab(admin_page: Client) -> None
     assert sent["q"] == "taks:send"
     response = act_on_all(admin_page, "run", sent["q"], state=sent["state"], confirmed="1")
     assert response.status_code == 200
-    (told,) = messages(response)
-    assert "No jobs were changed" in told
-    assert "taks:send: expected one of" in told
-    assert response.context["query"] == "taks:send", "to be mended where it was written"
+    (reported,) = messages(response)
+    assert "No jobs were changed" in reported
+    assert "taks:send: expected one of" in reported
+    assert response.context["query"] == "taks:send", "to be corrected where it was written"
     assert set(Job.objects.filter(is_available=False).values_list("pk", flat=True)) == ids
 
 
-def test_a_state_that_there_is_not_never_means_all_states(admin_page: Client) -> None:
+def test_an_unknown_state_never_means_all_states(admin_page: Client) -> None:
     make_job("send")
-    (told,) = messages(act_on_all(admin_page, "remove", "task:send", state="faild", confirmed="1"))
-    assert "state: expected one of ready" in told
+    (reported,) = messages(act_on_all(admin_page, "remove", "task:send", state="faild", confirmed="1"))
+    assert "state: expected one of ready" in reported
     assert Job.objects.count() == 1
 
 
@@ -85,13 +85,13 @@ def test_all_in_each_state(admin_page: Client) -> None:
     assert "skipped" in messages(act_on_all(admin_page, "complete", state="running", confirmed="1"))[0]
 
 
-def test_nothing_chosen_is_told(admin_page: Client) -> None:
+def test_a_missing_selection_is_reported(admin_page: Client) -> None:
     make_job("send")
     assert messages(act(admin_page, "run")) == ["Select jobs, or all that match."]
     assert messages(act(admin_page, "", 1)) == ["Select an action."]
 
 
 @pytest.mark.parametrize("back", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)"])
-def test_leads_back_to_this_site_only(admin_page: Client, back: str) -> None:
+def test_redirects_to_this_site_only(admin_page: Client, back: str) -> None:
     response = admin_page.post(pages.ACT, {"action": "run", "id": make_job("send"), "back": back})
     assert response["Location"].startswith(pages.JOBS)

@@ -31,7 +31,7 @@ def test_adds_with_every_option(admin_page: Client) -> None:
     assert log_entries() == [(f"send_receipt #{job.pk}", "Added in the admin.")]
 
 
-def test_a_task_lends_its_defaults(admin_page: Client) -> None:
+def test_defaults_of_the_task_apply(admin_page: Client) -> None:
     admin_page.post(pages.ADD, {"task": "move_stock", "payload": ""})
     job = Job.objects.get()
     assert job.job_queue is not None

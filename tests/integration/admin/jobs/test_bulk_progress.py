@@ -57,7 +57,7 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 def make_many() -> dict[str, set[int]]:
-    """Twelve of each state in each of three tasks, in queues, with flags, and without either."""
+    """Create twelve jobs of each state in each of three tasks: in a queue, with a flag, and without either."""
     kinds: list[dict[str, Any]] = [{}, {"queue_name": "eu"}, {"flags": {"slow": True}}]
     return {
         state: {make_job(f"task{number % 3}", **columns, **kinds[number // 3 % 3]) for number in range(36)}
@@ -67,7 +67,7 @@ def make_many() -> dict[str, set[int]]:
 
 class TestAllThatMatch:
     @pytest.mark.parametrize("state", ["ready", "scheduled", "retrying", "failed", "all"])
-    def test_are_all_of_them_and_no_others(self, admin_page: Client, state: str) -> None:
+    def test_are_exactly_the_matching_jobs(self, admin_page: Client, state: str) -> None:
         jobs = make_many()
         there = set().union(*jobs.values())
         for query in ("task:task0 queue:eu", "queue:eu", "flag:slow", "task:task1", ""):
@@ -80,7 +80,7 @@ class TestAllThatMatch:
             assert set(Job.objects.values_list("pk", flat=True)) == there
 
     @pytest.mark.parametrize("state", ["ready", "all"])
-    def test_are_each_changed_once_although_they_go_on_matching(self, admin_page: Client, state: str) -> None:
+    def test_are_each_changed_once_although_they_still_match(self, admin_page: Client, state: str) -> None:
         jobs = make_many()
         given = {"priority": "5", "confirmed": "1"}
         response = act_on_all(admin_page, "reschedule", state=state, **given)
@@ -110,9 +110,7 @@ class TestAllThatMatch:
             act_on_all(admin_page, "run", state="failed", confirmed="1")
         assert sum("gw:reschedule-all" in statement for statement in recorder.statements) == 1
 
-    def test_include_tasks_that_a_page_would_leave_out(
-        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_include_tasks_that_a_page_leaves_out(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         from django_graphile_worker.sql.inspection import index_walks
 
         monkeypatch.setitem(index_walks.LIMITS, "most_tasks", 1)
@@ -120,7 +118,7 @@ class TestAllThatMatch:
         make_many()
         assert messages(act_on_all(admin_page, "complete", state="ready", confirmed="1")) == ["Completed: 36 jobs."]
 
-    def test_leave_out_what_was_added_after_the_beginning(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_leave_out_jobs_that_were_added_later(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(20):
             make_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="ready", confirmed="1")
@@ -143,7 +141,7 @@ def _filters(query: str) -> dict[str, Any]:
 
 
 class TestALongAction:
-    def test_tells_how_far_it_came_and_goes_on(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_shows_its_progress_and_continues(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
         running = make_job("send", locked_by="worker")
@@ -158,7 +156,7 @@ class TestALongAction:
         ]
         assert set(Job.objects.exclude(pk=running).values_list("last_error", flat=True)) == {"no <more>"}
 
-    def test_notes_neither_more_nor_less_than_it_did(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_logs_exactly_what_it_did(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
@@ -166,14 +164,14 @@ class TestALongAction:
         finish_action(admin_page, page)
         assert sum(1 if name.startswith("#") else int(name.split()[0]) for name, _ in log_entries()) == 30
 
-    def test_that_is_stopped_has_done_what_it_told(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_that_is_stopped_has_done_what_it_reported(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
         done = 30 - Job.objects.count()
         assert f"Completed: {done} jobs." in text(page)
 
-    def test_cannot_be_made_up(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_progress_cannot_be_forged(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
@@ -183,7 +181,9 @@ class TestALongAction:
             assert admin_page.post(pages.ACT, fields | changed).status_code == 404
         assert Job.objects.count() == before
 
-    def test_is_refused_to_who_may_not(self, admin_page: Client, client_with: Any, one_step_a_request: None) -> None:
+    def test_is_refused_without_the_permission(
+        self, admin_page: Client, client_with: Any, one_step_a_request: None
+    ) -> None:
         for _ in range(30):
             make_failed_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
@@ -191,7 +191,7 @@ class TestALongAction:
         assert client_with("reschedule_job").post(pages.ACT, dict(page.context["hidden_fields"])).status_code == 403
         assert Job.objects.count() == before
 
-    def test_that_does_not_end_in_time_says_what_was_done(
+    def test_that_does_not_end_in_time_reports_what_was_done(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, settings: Any
     ) -> None:
         """An open transaction has changed one of the jobs: the step that reaches it has to wait."""
@@ -225,7 +225,7 @@ class TestRestrictedByQueryset:
 
 
 class open_transaction_on:  # noqa: N801 - reads as a sentence
-    """A transaction that has changed a job, and is open."""
+    """An open transaction that has locked a job."""
 
     def __init__(self, job_id: int) -> None:
         self.job_id = job_id

@@ -45,14 +45,14 @@ def test_shows_everything_about_a_job(admin_page: Client) -> None:
     assert "payload => " in shown
 
 
-def test_a_job_that_is_gone_is_told_so(admin_page: Client) -> None:
+def test_a_missing_job_is_explained(admin_page: Client) -> None:
     response = admin_page.get(job_url(999_999))
     assert response.status_code == 404
     assert "Job 999999 does not exist" in text(response)
 
 
 @pytest.mark.parametrize("object_id", ["abc", "-1", "1.5", "9" * 40, "٣"])
-def test_what_is_no_id_is_not_found(admin_page: Client, object_id: str) -> None:
+def test_an_invalid_id_is_not_found(admin_page: Client, object_id: str) -> None:
     assert admin_page.get(f"{pages.JOBS}{object_id}/change/").status_code == 404
 
 

@@ -23,7 +23,7 @@ from tests.support.factories import make_job
         ({"run_at": "9999-12-31T00:00"}, "expected a time in the years 2 to 9998"),
     ],
 )
-def test_reschedule_refuses_at_the_field(admin_page: Client, given: dict[str, str], complaint: str) -> None:
+def test_reschedule_reports_errors_at_the_field(admin_page: Client, given: dict[str, str], complaint: str) -> None:
     job_id = make_job("send")
     before = Job.objects.values().get(pk=job_id)
     assert complaint in text(act(admin_page, "reschedule", job_id, confirmed="1", **given))
@@ -50,7 +50,7 @@ def test_the_form_names_the_time_zone_of_its_times(admin_page: Client) -> None:
         ("[" + "9" * 6000 + "]", "Expected JSON that can be read back"),
     ],
 )
-def test_bad_json_is_refused_at_its_field(admin_page: Client, payload: str, complaint: str) -> None:
+def test_invalid_json_is_reported_at_its_field(admin_page: Client, payload: str, complaint: str) -> None:
     response = admin_page.post(pages.ADD, {"task": "send_receipt", "payload": payload})
     assert response.status_code == 200
     assert complaint in " ".join(response.context["form"].errors["payload"])

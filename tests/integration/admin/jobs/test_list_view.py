@@ -37,7 +37,7 @@ class TestFinding:
 
     # What PostgreSQL's json takes and its operators refuse to read, beside what only looks like it.
     @pytest.mark.parametrize("user", ["superuser", "viewer"])
-    def test_payloads_that_postgresql_cannot_read_are_passed_over(
+    def test_payloads_that_postgresql_cannot_read_are_skipped(
         self, admin_page: Client, client_with: MakeClient, user: str
     ) -> None:
         client = admin_page if user == "superuser" else client_with()
@@ -70,7 +70,7 @@ class TestFinding:
         assert found(admin_page, q="worker:w1", state="running") == [wanted]
 
 
-def test_the_list_tells_when_a_job_failed_for_good_and_not_when_it_would_have_run(admin_page: Client) -> None:
+def test_shows_when_a_job_failed_permanently_and_not_its_run_at(admin_page: Client) -> None:
     make_failed_job("send", run_at=minutes_ago(-340), updated_at=minutes_ago(17))
     for state in ("all", "failed"):
         (line,) = admin_page.get(pages.JOBS, {"state": state}).context["rows"]

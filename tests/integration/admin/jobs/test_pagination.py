@@ -65,7 +65,7 @@ class TestOrderAndPages:
 
     @pytest.mark.parametrize("state", ORDERS)
     @pytest.mark.parametrize("query", ["", "task:task1", "queue:q1", "flag:a", "priority:0", "task:task0 queue:q2"])
-    def test_pages_together_are_what_the_table_says(
+    def test_pages_contain_all_jobs_in_order(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
     ) -> None:
         monkeypatch.setattr(list_view, "PAGE_SIZE", 7)
@@ -85,7 +85,7 @@ class TestOrderAndPages:
 
     @pytest.mark.parametrize("state", ORDERS)
     @pytest.mark.parametrize("query", ["", "queue:q1", "flag:a"])
-    def test_pages_can_be_turned_back(
+    def test_previous_pages_are_the_pages_before(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
     ) -> None:
         monkeypatch.setattr(list_view, "PAGE_SIZE", 5)
@@ -115,7 +115,7 @@ class TestOrderAndPages:
         counts = {tab["state"]: tab["count"] for tab in admin_page.get(pages.JOBS).context["tabs"]}
         assert counts["ready"] == "5+"
 
-    def test_a_search_gives_up_after_a_while_and_goes_on_when_asked(
+    def test_a_search_stops_after_a_limit_and_can_be_continued(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(search, "MOST_EXAMINED_OF_MANY", 20)
