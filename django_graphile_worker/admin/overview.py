@@ -144,7 +144,7 @@ def _read(alias: str, span: chart_data.Span, task: str | None, now: datetime) ->
 
 def _problems(figures: OverviewFigures) -> list[HealthProblem]:
     is_any_ready = figures.counts[State.READY].number > 0
-    backlogs = figures.tasks.backlog_flags
+    backlogs = figures.tasks.backlog_ages
     return health_problems(figures.holders, backlogs, figures.health, time.time(), is_any_ready=is_any_ready)
 
 

@@ -19,7 +19,7 @@ from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection.overview import (
     MOST_COUNTED,
     TaskBacklog,
-    glance_at_backlogs,
+    backlog_ages,
     task_backlogs,
 )
 from django_graphile_worker.sql.statistics import TaskRuns
@@ -51,8 +51,8 @@ class TaskFigures:
     """The tasks that the table shows, and their figures."""
 
     names: Sequence[str]
-    # Whether jobs wait, without their number: of tasks that no worker has, and of tasks that the table may show.
-    backlog_flags: Sequence[TaskBacklog]
+    # Since when jobs wait, without their number: of tasks that no worker has, and of tasks that the table may show.
+    backlog_ages: Sequence[TaskBacklog]
     backlogs: Mapping[str, TaskBacklog]
     runs: Mapping[str, TaskRuns]
     durations: Mapping[str, Sequence[int]]
@@ -62,28 +62,24 @@ def read_figures(cursor: Any, served: frozenset[str] | None, span: Span, now: da
     """Read the figures of the tasks that ran most, then of those that have waited longest; of the others little."""
     since = span.coarse_since(now)
     busiest = statistics.busiest_tasks(cursor, schema=schema, period=span.coarse_period, since=since, limit=MOST_TASKS)
-    flags = _read_backlog_flags(cursor, served, has_room=len(busiest) < MOST_TASKS, schema=schema)
-    waiting = sorted(
-        filter(_has_backlog, flags), key=lambda each: (-(each.oldest_seconds or 0.0), each.task_identifier)
-    )
+    ages = _read_backlog_ages(cursor, served, has_room=len(busiest) < MOST_TASKS, schema=schema)
+    waiting = sorted(filter(_has_backlog, ages), key=lambda each: (-(each.oldest_seconds or 0.0), each.task_identifier))
     names = list(dict.fromkeys([*busiest, *(each.task_identifier for each in waiting)]))[:MOST_TASKS]
     backlogs = task_backlogs(cursor, names, schema=schema)
     return TaskFigures(
         names,
-        flags,
+        ages,
         {each.task_identifier: each for each in backlogs},
         statistics.read_runs(cursor, names, schema=schema, period=span.period, starts=span.starts(now)),
         statistics.read_durations(cursor, names, schema=schema, period=span.coarse_period, since=since),
     )
 
 
-def _read_backlog_flags(
-    cursor: Any, served: frozenset[str] | None, *, has_room: bool, schema: str
-) -> list[TaskBacklog]:
-    """Read the flags of all tasks while the table has room for more, else only of tasks that no worker runs."""
+def _read_backlog_ages(cursor: Any, served: frozenset[str] | None, *, has_room: bool, schema: str) -> list[TaskBacklog]:
+    """Read the ages of all tasks while the table has room for more, else only of tasks that no worker runs."""
     if has_room:
-        return glance_at_backlogs(cursor, schema=schema)
-    return [] if served is None else glance_at_backlogs(cursor, schema=schema, but=served)
+        return backlog_ages(cursor, schema=schema)
+    return [] if served is None else backlog_ages(cursor, schema=schema, but=served)
 
 
 def task_rows(page: PageAdmin, request: HttpRequest, figures: TaskFigures, span: Span, now: datetime) -> list[TaskRow]:

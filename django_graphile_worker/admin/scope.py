@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from django_graphile_worker.sql.inspection.criteria import Subquery
 
-NO_IDS = Subquery("select null::bigint where false", ())
+NO_IDS = Subquery(text="select null::bigint where false", parameters=())
 
 
 def ids_subquery(queryset: QuerySet[Any], alias: str) -> Subquery | None:
@@ -24,4 +24,4 @@ def ids_subquery(queryset: QuerySet[Any], alias: str) -> Subquery | None:
         text, parameters = queryset.using(alias).values("pk").query.get_compiler(using=alias).as_sql()
     except EmptyResultSet:
         return NO_IDS
-    return Subquery(text, tuple(parameters))
+    return Subquery(text=text, parameters=tuple(parameters))

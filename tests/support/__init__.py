@@ -4,9 +4,13 @@ Databases: ``database_server`` (the server of the suite), ``versioned_servers`` 
 as fixtures), ``postgres_versions`` (where the programs of each version are), ``prerequisites`` and
 ``install_prerequisites`` (what this machine has, and ``make prerequisites``).
 
-Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_sql`` (the SQL functions, called directly).
+Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_sql`` (the SQL functions, called
+directly).
 
-The worker: ``slot`` (one job run by an executor, without a worker), ``operating`` (the operator command).
+The worker: ``slot`` (one job run by an executor, without a worker), ``log_lines`` (signals as a worker sends them),
+``operating`` (the operator command).
+
+Crontabs: ``crontabs`` (Hypothesis strategies, and the rules of patterns implemented a second time).
 
 The admin: ``admin_pages`` (addresses, texts and actions of its pages).
 

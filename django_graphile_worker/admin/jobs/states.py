@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from django.utils.translation import gettext as _
 
+from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 
 
@@ -37,9 +36,7 @@ def state_description(state: State) -> str:
 
 
 def flag_names(text: str | None) -> list[str]:
-    """Return the names in a flags column. The column may contain any JSON."""
-    try:
-        flags = json.loads(text) if text else {}
-    except ValueError:
-        return [str(text)]
-    return sorted(map(str, flags)) if isinstance(flags, dict | list) else [str(flags)]
+    """Return the names in a flags column, sorted; a column that contains something else is shown as it is."""
+    if not text or text in ("{}", "[]"):
+        return []
+    return sorted(flags_from(text)) or [text]
