@@ -23,7 +23,6 @@ EXCEPTIONS: dict[str, set[str]] = {
     "late imports": {
         "django_graphile_worker/api/add.py",
         "django_graphile_worker/apps.py",
-        "django_graphile_worker/checks/databases.py",
         "django_graphile_worker/management/commands/runworker.py",
         "django_graphile_worker/management/launch.py",
         "django_graphile_worker/management/operator/arguments.py",
@@ -49,7 +48,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "django_graphile_worker/worker/wiring.py",
     },
     "long modules": {
-        "django_graphile_worker/checks/databases.py",
         "django_graphile_worker/sql/crontabs.py",
         "django_graphile_worker/sql/jobs.py",
         "django_graphile_worker/worker/pool.py",
