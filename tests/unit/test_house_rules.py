@@ -22,7 +22,6 @@ MOST_LINES_OF_A_FUNCTION = 45
 EXCEPTIONS: dict[str, set[str]] = {
     "late imports": {
         "django_graphile_worker/apps.py",
-        "django_graphile_worker/checks/databases.py",
         "django_graphile_worker/management/commands/runworker.py",
         "django_graphile_worker/management/launch.py",
         "django_graphile_worker/management/operator/arguments.py",
@@ -49,6 +48,8 @@ EXCEPTIONS: dict[str, set[str]] = {
     },
     "long modules": {
         "django_graphile_worker/checks/databases.py",
+        "django_graphile_worker/sql/crontabs.py",
+        "django_graphile_worker/sql/jobs.py",
         "django_graphile_worker/worker/pool.py",
         "django_graphile_worker/worker/wiring.py",
     },
