@@ -92,8 +92,8 @@ def with_naive_times(job: Job) -> Job:
 def flags_from(text: str | None) -> frozenset[str]:
     """Return the flags in a column of type jsonb that was read as text.
 
-    They are the keys of an object, the elements of an array, or a string itself, where PostgreSQL's operator ``?`` finds
-    them too. add_job stores an object, but any program can write the column. Text that cannot be decoded has no flags.
+    They are the keys of an object, the elements of an array, or a string itself: PostgreSQL's operator ``?`` finds them
+    there too. add_job stores an object, but any program can write the column. Text that cannot be decoded has no flags.
     """
     if not text:
         return frozenset()
