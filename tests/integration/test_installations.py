@@ -34,8 +34,8 @@ from django_graphile_worker.checks import databases as database_checks
 from django_graphile_worker.checks import tasks as task_checks
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.routing import place_of, places_to_serve
-from django_graphile_worker.worker.entrypoints import build_runners
 from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.process.runners import build_runners
 from tests.conftest import RawConnection
 from tests.integration.worker.parts import own_tasks
 from tests.support.operating import operate
