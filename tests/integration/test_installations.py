@@ -274,7 +274,7 @@ def test_checks__look_at_each_installation(settings: Any, worker_schema: str) ->
     (engine,) = database_checks.check_engine()
     assert (engine.id, engine.hint) == (
         "graphile_worker.E004",
-        'Set GRAPHILE_WORKER["lost"]["DATABASE"] to one of them, or look at DATABASE_ROUTERS.',
+        'Set GRAPHILE_WORKER["lost"]["DATABASE"] to one of these aliases, or correct DATABASE_ROUTERS.',
     )
     (missing,) = database_checks.check_installation(databases=["default"])
     assert missing.id == "graphile_worker.W001", "migrate mends it"

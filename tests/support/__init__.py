@@ -12,6 +12,8 @@ The worker: ``slot`` (one job run by an executor, without a worker), ``log_lines
 
 Crontabs: ``crontabs`` (Hypothesis strategies, and the rules of patterns implemented a second time).
 
+The admin: ``admin_pages`` (addresses, texts and actions of its pages).
+
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).
 """

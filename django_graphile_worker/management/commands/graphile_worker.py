@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.management.color import no_style
 from django.db import OperationalError
 
-from django_graphile_worker.checks.databases import check_psycopg, told
+from django_graphile_worker.checks.databases import check_psycopg, in_one_line
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
     if error.name != "psycopg":
         raise
     # Django loads this module outside of the code that catches a CommandError.
-    raise SystemExit(f"CommandError: {told(check_psycopg())}") from None
+    raise SystemExit(f"CommandError: {in_one_line(check_psycopg())}") from None
 
 
 class HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -67,7 +67,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if problems := check_psycopg():
-            raise CommandError(told(problems))
+            raise CommandError(in_one_line(problems))
         is_colored = options["force_color"] or (self.stdout.isatty() and not os.environ.get("NO_COLOR"))
         console = Console(
             out=self.stdout,

@@ -1,4 +1,4 @@
-"""Actions on more jobs than one statement should have in hand: in steps, each of them done or not done."""
+"""Actions on many jobs: in steps, each of which is done whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from django.test import Client
 from django_graphile_worker.admin.jobs import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import bulk_actions
-from tests.integration.admin import pages
-from tests.integration.admin.pages import messages, text
-from tests.integration.admin.test_actions import Recorder, act_on_all, notes
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import StatementRecorder, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,20 +30,20 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def one_step_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if each step took as long as a request may."""
+    """Make each step take as long as a request may."""
     clock = iter(range(10**6))
     monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 1.5)
     monkeypatch.setattr(bulk_progress, "monotonic", lambda: next(clock))
 
 
-def go_on(client: Client, page: Any) -> Any:
-    return client.post(pages.ACT, dict(page.context["hidden"]), follow=True)
+def continue_action(client: Client, page: Any) -> Any:
+    return client.post(pages.ACT, dict(page.context["hidden_fields"]), follow=True)
 
 
-def to_the_end(client: Client, page: Any) -> tuple[Any, int]:
+def finish_action(client: Client, page: Any) -> tuple[Any, int]:
     requests = 1
-    while "hidden" in page.context:
-        page = go_on(client, page)
+    while "hidden_fields" in page.context:
+        page = continue_action(client, page)
         requests += 1
     return page, requests
 
@@ -58,7 +57,7 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 def make_many() -> dict[str, set[int]]:
-    """Twelve of each state in each of three tasks, in queues, with flags, and without either."""
+    """Create twelve jobs of each state in each of three tasks: in a queue, with a flag, and without either."""
     kinds: list[dict[str, Any]] = [{}, {"queue_name": "eu"}, {"flags": {"slow": True}}]
     return {
         state: {make_job(f"task{number % 3}", **columns, **kinds[number // 3 % 3]) for number in range(36)}
@@ -68,7 +67,7 @@ def make_many() -> dict[str, set[int]]:
 
 class TestAllThatMatch:
     @pytest.mark.parametrize("state", ["ready", "scheduled", "retrying", "failed", "all"])
-    def test_are_all_of_them_and_no_others(self, admin_page: Client, state: str) -> None:
+    def test_are_exactly_the_matching_jobs(self, admin_page: Client, state: str) -> None:
         jobs = make_many()
         there = set().union(*jobs.values())
         for query in ("task:task0 queue:eu", "queue:eu", "flag:slow", "task:task1", ""):
@@ -81,7 +80,7 @@ class TestAllThatMatch:
             assert set(Job.objects.values_list("pk", flat=True)) == there
 
     @pytest.mark.parametrize("state", ["ready", "all"])
-    def test_are_each_changed_once_although_they_go_on_matching(self, admin_page: Client, state: str) -> None:
+    def test_are_each_changed_once_although_they_still_match(self, admin_page: Client, state: str) -> None:
         jobs = make_many()
         given = {"priority": "5", "confirmed": "1"}
         response = act_on_all(admin_page, "reschedule", state=state, **given)
@@ -96,7 +95,7 @@ class TestAllThatMatch:
 
     def test_lock_no_more_rows_than_a_step_has(self, admin_page: Client) -> None:
         make_many()
-        recorder = Recorder()
+        recorder = StatementRecorder()
         with connection.execute_wrapper(recorder):
             act_on_all(admin_page, "run", "task:task1", state="failed", confirmed="1")
         steps = [statement for statement in recorder.statements if "gw:reschedule-all" in statement]
@@ -106,14 +105,12 @@ class TestAllThatMatch:
     def test_are_one_statement_when_they_are_few(self, admin_page: Client) -> None:
         for number in range(6):
             make_failed_job(f"task{number}")
-        recorder = Recorder()
+        recorder = StatementRecorder()
         with connection.execute_wrapper(recorder):
             act_on_all(admin_page, "run", state="failed", confirmed="1")
         assert sum("gw:reschedule-all" in statement for statement in recorder.statements) == 1
 
-    def test_include_tasks_that_a_page_would_leave_out(
-        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_include_tasks_that_a_page_leaves_out(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         from django_graphile_worker.sql.inspection import index_walks
 
         monkeypatch.setitem(index_walks.LIMITS, "most_tasks", 1)
@@ -121,12 +118,12 @@ class TestAllThatMatch:
         make_many()
         assert messages(act_on_all(admin_page, "complete", state="ready", confirmed="1")) == ["Completed: 36 jobs."]
 
-    def test_leave_out_what_was_added_after_the_beginning(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_leave_out_jobs_that_were_added_later(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(20):
             make_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="ready", confirmed="1")
         newcomer = make_job("send")
-        to_the_end(admin_page, page)
+        finish_action(admin_page, page)
         assert list(Job.objects.values_list("pk", flat=True)) == [newcomer]
 
 
@@ -138,78 +135,80 @@ def _filters(query: str) -> dict[str, Any]:
         "flag:slow": {"flags__has_key": "slow"},
     }
     filters: dict[str, Any] = {}
-    for chip in query.split():
-        filters |= meanings[chip]
+    for term in query.split():
+        filters |= meanings[term]
     return filters
 
 
 class TestALongAction:
-    def test_tells_how_far_it_came_and_goes_on(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_shows_its_progress_and_continues(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
         running = make_job("send", locked_by="worker")
         page = act_on_all(admin_page, "fail", "task:send", reason="no <more>", confirmed="1")
         assert page.status_code == 200
-        assert "There are more. What is done stays done" in text(page)
-        page, requests = to_the_end(admin_page, page)
+        assert "More jobs match. The changes so far are committed" in text(page)
+        page, requests = finish_action(admin_page, page)
         assert requests > 4
         assert messages(page) == [
             "Permanently failed: 30 jobs.",
-            "1 job was left alone, because a worker is running it.",
+            "1 job was skipped, because a worker is running it.",
         ]
         assert set(Job.objects.exclude(pk=running).values_list("last_error", flat=True)) == {"no <more>"}
 
-    def test_notes_neither_more_nor_less_than_it_did(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_logs_exactly_what_it_did(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
-        assert [name for name, _ in notes()] == [f"{30 - Job.objects.count()} jobs"]
-        to_the_end(admin_page, page)
-        assert sum(1 if name.startswith("#") else int(name.split()[0]) for name, _ in notes()) == 30
+        assert [name for name, _ in log_entries()] == [f"{30 - Job.objects.count()} jobs"]
+        finish_action(admin_page, page)
+        assert sum(1 if name.startswith("#") else int(name.split()[0]) for name, _ in log_entries()) == 30
 
-    def test_that_is_stopped_has_done_what_it_told(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_that_is_stopped_has_done_what_it_reported(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
         done = 30 - Job.objects.count()
         assert f"Completed: {done} jobs." in text(page)
 
-    def test_cannot_be_made_up(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_progress_cannot_be_forged(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
         before = Job.objects.count()
-        fields = dict(page.context["hidden"])
+        fields = dict(page.context["hidden_fields"])
         for changed in ({"progress": fields["progress"][:-1] + "_"}, {"action": "run"}):
             assert admin_page.post(pages.ACT, fields | changed).status_code == 404
         assert Job.objects.count() == before
 
-    def test_is_refused_to_who_may_not(self, admin_page: Client, client_with: Any, one_step_a_request: None) -> None:
+    def test_is_refused_without_the_permission(
+        self, admin_page: Client, client_with: Any, one_step_a_request: None
+    ) -> None:
         for _ in range(30):
             make_failed_job("send")
         page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
         before = Job.objects.count()
-        assert client_with("reschedule_job").post(pages.ACT, dict(page.context["hidden"])).status_code == 403
+        assert client_with("reschedule_job").post(pages.ACT, dict(page.context["hidden_fields"])).status_code == 403
         assert Job.objects.count() == before
 
-    def test_that_does_not_end_in_time_says_what_was_done(
+    def test_that_does_not_end_in_time_reports_what_was_done(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, settings: Any
     ) -> None:
-        """Somebody has changed one of the jobs and not committed: the step that comes to it has to wait."""
+        """An open transaction has changed one of the jobs: the step that reaches it has to wait."""
         settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"STATEMENT_TIMEOUT": 0.3}
         ids = [make_failed_job("send", updated_at=minutes_ago(number + 1)) for number in range(30)]
-        with somebody_elses_lock(ids[20]):
+        with open_transaction_on(ids[20]):
             page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
         assert page.status_code == 503
         done = 30 - Job.objects.count()
         assert done == 14
         assert "Completed: 14 jobs." in text(page)
-        assert "nothing of it was done" in text(page)
-        assert [name for name, _ in notes()] == ["14 jobs"]
-        page = go_on(admin_page, page)
+        assert "was rolled back" in text(page)
+        assert [name for name, _ in log_entries()] == ["14 jobs"]
+        page = continue_action(admin_page, page)
         assert messages(page) == ["Completed: 30 jobs."]
         assert not Job.objects.exists()
-        assert [name for name, _ in notes()] == ["14 jobs", "16 jobs"]
+        assert [name for name, _ in log_entries()] == ["14 jobs", "16 jobs"]
 
 
 class TestRestrictedByQueryset:
@@ -221,12 +220,12 @@ class TestRestrictedByQueryset:
             make_failed_job("mine%a")
         page = admin_page.post(act_url, {"action": "complete", "confirmed": "1", "all": "1", "state": "failed"})
         while page.status_code == 200:
-            page = admin_page.post(act_url, dict(page.context["hidden"]))
+            page = admin_page.post(act_url, dict(page.context["hidden_fields"]))
         assert set(Job.objects.values_list("pk", flat=True)) == others
 
 
-class somebody_elses_lock:  # noqa: N801 - reads as a sentence
-    """A transaction that has changed a job, and is open."""
+class open_transaction_on:  # noqa: N801 - reads as a sentence
+    """An open transaction that has locked a job."""
 
     def __init__(self, job_id: int) -> None:
         self.job_id = job_id

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.admin import charts
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.statistics import BUCKETS, DAY, HOUR, MINUTE, TEN_MINUTES, Row
 
@@ -32,7 +31,7 @@ def row(started_at: float, task: str = "send", succeeded: int = 1, **counts: Any
 
 
 def read(period: int, schema: str) -> list[Row]:
-    """The rows of all tasks, each by itself."""
+    """Return the rows of each task."""
     with connection.cursor() as cursor:
         names = statistics.busiest_tasks(cursor, schema=schema, period=period, since=THEN, limit=1000)
         found = [statistics.read(cursor, schema=schema, period=period, since=THEN, task=name) for name in names]
@@ -61,7 +60,7 @@ def test_recording_twice_adds_up(worker_schema: str) -> None:
 
 
 @pytest.mark.django_db
-def test_neighbouring_minutes_share_the_longer_stretches(worker_schema: str) -> None:
+def test_neighbouring_minutes_share_the_longer_periods(worker_schema: str) -> None:
     hour = time.time() // HOUR * HOUR
     record([row(hour), row(hour + 60), row(hour + 660), row(hour, "charge")], worker_schema)
     counts = {
@@ -145,11 +144,3 @@ def test_workers_that_record_the_same_tasks_in_another_order_do_not_deadlock(
         thread.join()
     assert troubles == []
     assert {each.succeeded for each in read(MINUTE, worker_schema)} == {40}
-
-
-@pytest.mark.parametrize("most", [0.0, 1.0, 7.0, 9.0, 130.0, 0.033, 1.5, 250.0, 12_345.0])
-def test_an_axis_ends_at_a_number_whose_half_is_easy_to_read_too(most: float) -> None:
-    top = charts._round_up(most)
-    assert most <= top <= max(most * 2, 1.0)
-    digits = f"{top / 2:e}".partition("e")[0].rstrip("0")
-    assert len(digits) <= 2, "one digit and zeros: 1.25 was shown as 1.2"
