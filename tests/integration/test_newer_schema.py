@@ -105,7 +105,10 @@ class TestFunctionsOfAnotherProgram:
 
     def test_status__names_them(self) -> None:
         come_from_rust()
-        assert "add_job of another program (manage.py graphile_worker repair puts ours back)" in operate("status").out
+        assert (
+            "add_job of another program (manage.py graphile_worker repair restores those of this package)"
+            in operate("status").out
+        )
 
     def test_adding__says_what_helps(self) -> None:
         come_from_rust()
