@@ -47,7 +47,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "django_graphile_worker/worker/wiring.py",
     },
     "long modules": {
-        "django_graphile_worker/checks/databases.py",
         "django_graphile_worker/sql/crontabs.py",
         "django_graphile_worker/sql/jobs.py",
         "django_graphile_worker/worker/pool.py",
