@@ -69,31 +69,35 @@ def health_problems(
 def _worker_problems(holders: Sequence[Holder], is_any_ready: bool) -> Iterator[HealthProblem]:
     alive = [holder for holder in holders if is_alive(holder)]
     if is_any_ready and not alive:
-        yield HealthProblem(
-            "error", _("Jobs are ready, but no worker is running."), _("Start a worker with “manage.py runworker”.")
-        )
-    dead = [str(holder.id) for holder in holders if holder.started_at is not None and not is_alive(holder)]
-    if dead:
-        yield HealthProblem(
-            "error",
-            _("No heartbeat from %(workers)s.") % {"workers": _listed(dead)},
-            _(
-                "Other workers recover its jobs within about a minute. If no worker is running, start one, "
-                "or force-unlock this worker."
-            ),
-        )
-    polling = [
-        str(holder.id) for holder in alive if holder.metadata.get("is_listening") is False and conf.current().listen
-    ]
-    if polling:
-        yield HealthProblem(
-            "warning",
-            _("Polling instead of listening: %(workers)s.") % {"workers": _listed(polling)},
-            _(
-                "Jobs start up to a poll interval late. A pooler in transaction mode cannot LISTEN: "
-                "give workers a direct connection."
-            ),
-        )
+        cause, remedy = _("Jobs are ready, but no worker is running."), _("Start a worker with “manage.py runworker”.")
+        yield HealthProblem("error", cause, remedy)
+    if dead := [str(holder.id) for holder in holders if holder.is_registered and not is_alive(holder)]:
+        yield _no_heartbeat(dead)
+    polling = [str(holder.id) for holder in alive if holder.metadata.get("is_listening") is False]
+    if polling and conf.current().listen:
+        yield _only_polling(polling)
+
+
+def _no_heartbeat(names: Sequence[str]) -> HealthProblem:
+    return HealthProblem(
+        "error",
+        _("No heartbeat from %(workers)s.") % {"workers": _listed(names)},
+        _(
+            "Other workers recover its jobs within about a minute. If no worker is running, start one, "
+            "or force-unlock this worker."
+        ),
+    )
+
+
+def _only_polling(names: Sequence[str]) -> HealthProblem:
+    return HealthProblem(
+        "warning",
+        _("Polling instead of listening: %(workers)s.") % {"workers": _listed(names)},
+        _(
+            "Jobs start up to a poll interval late. A pooler in transaction mode cannot LISTEN: "
+            "give workers a direct connection."
+        ),
+    )
 
 
 def _task_problems(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -> Iterator[HealthProblem]:
@@ -115,7 +119,7 @@ def _task_problems(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -
 def _lock_problems(holders: Sequence[Holder]) -> Iterator[HealthProblem]:
     for holder in holders:
         age = holder.oldest_lock_seconds or 0.0
-        if holder.started_at is None and age > OLD_LOCK:
+        if not holder.is_registered and age > OLD_LOCK:
             yield HealthProblem(
                 "warning",
                 _("%(worker)s has held a lock for %(duration)s, and is not registered.")

@@ -53,7 +53,7 @@ class UnlockAdmin(PageAdmin):
             "held": [(each.kind, each.name, each.id, formatting.relative_time(each.since)) for each in held],
             "is_alive": any(health.is_alive(holder) for holder in holders),
             "silence": formatting.duration(holders[0].silent_seconds if holders else None),
-            "is_registered": any(holder.started_at is not None for holder in holders),
+            "is_registered": any(holder.is_registered for holder in holders),
             "was_refused": "confirmed" in request.POST,
             "back_url": back_url,
         }

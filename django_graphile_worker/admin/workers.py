@@ -110,7 +110,7 @@ class WorkerAdmin(UnlockAdmin):
 
 
 def _status(holder: lock_holders.Holder, metadata: dict[str, Any]) -> tuple[str, str]:
-    if holder.started_at is None:
+    if not holder.is_registered:
         return "unregistered", _("not registered")
     if not health.is_alive(holder):
         return "dead", _("no heartbeat")

@@ -9,7 +9,7 @@ The package may import ``sql``, ``registry``, ``schedule``, ``routing``, ``conf`
 ``api`` or ``worker``.
 
 To add a check, write a function ``check_*(app_configs=None, **kwargs)`` that returns messages, each with the next free
-id and a hint that says the way out. Register it below, and describe the id in docs/reference/checks.md.
+id and a hint that says the way out. Register it below, and describe the id in the reference of system checks.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class TestFunctionsOfAnotherProgram:
     def test_repair__says_what_depends_on_a_function_that_must_go(self) -> None:
         execute("create function {schema}.add_job(wrong integer) returns integer language sql as $$ select 1 $$")
         execute("create view {schema}.theirs as select {schema}.add_job(1)")
-        with pytest.raises(CommandError, match=r"can be dropped, got: .*view .*Drop what depends on them first"):
+        with pytest.raises(CommandError, match=r"can be dropped, got: .*view .*Drop the dependent objects first"):
             operate("repair")
 
     def test_repair__refuses_a_schema_that_is_too_new(self) -> None:
