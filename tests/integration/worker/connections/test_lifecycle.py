@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import signals
 from django_graphile_worker.worker.connections import lifecycle
-from django_graphile_worker.worker.connections.watched import WatchedConnection
+from django_graphile_worker.worker.connections.session_changes import SessionChanges
 from django_graphile_worker.worker.outcomes import Failed, Succeeded
 from tests.conftest import RawConnection
 from tests.support.slot import Slot, make_claim, open_slot
@@ -190,7 +190,7 @@ def function_in_database(
 ) -> Iterator[Callable[[str], None]]:
     """Run DDL, and undo it at the end of the test."""
     # What an earlier test taught the process of functions of the same name is not true any more.
-    monkeypatch.setattr(WatchedConnection, "_functions", {})
+    monkeypatch.setattr(SessionChanges, "_functions", {})
     admin = raw_connection()
 
     def create(statement: str) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BatchFailure, PermanentFailure, RetryLater
-from django_graphile_worker.worker.execution.batch import remaining
+from django_graphile_worker.worker.execution.results import remaining
 from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
 from tests.support.slot import Slot
 

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import itertools
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -451,12 +452,12 @@ def querying(get_result: Any) -> Any:
 
 
 def test_factory_that_raises__is_named_with_what_it_raised() -> None:
-    expected = r"expected 'tests\.integration\.worker\.test_middleware\.raises' to return a callable, got KeyError: "
+    expected = rf"expected '{re.escape(HERE)}\.raises' to return a callable, got KeyError: "
     with pytest.raises(ConfigurationError, match=expected), through("raises"):
         pass
 
 
 def test_factory_that_returns_nothing__is_named_by_its_path() -> None:
-    expected = r"expected 'tests\.integration\.worker\.test_middleware\.returns_nothing' to return a callable, got None"
+    expected = rf"expected '{re.escape(HERE)}\.returns_nothing' to return a callable, got None"
     with pytest.raises(ConfigurationError, match=expected), through("returns_nothing"):
         pass

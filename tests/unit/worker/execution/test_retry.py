@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.exceptions import PayloadError, PermanentFailure, RetryLater
-from django_graphile_worker.worker.execution.retry import LONGEST_DELAY
+from django_graphile_worker.worker.execution.retry import MAX_DELAY
 from tests.support.slot import Slot, make_task
 
 
@@ -21,7 +21,7 @@ def breaks(payload: Any) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "delay"),
-    [(12, 12.0), (0, 0.0), (1.5, 1.5), (timedelta(minutes=2), 120.0), (None, None), (float("inf"), LONGEST_DELAY)],
+    [(12, 12.0), (0, 0.0), (1.5, 1.5), (timedelta(minutes=2), 120.0), (None, None), (float("inf"), MAX_DELAY)],
 )
 def test_backoff_callable__may_give_seconds_a_timedelta_or_none(slot: Slot, answer: Any, delay: float | None) -> None:
     outcome = slot.failure(make_task(breaks, backoff=lambda attempts, error: answer))
@@ -97,7 +97,7 @@ def test_delay_beyond_the_calendar__is_bounded(slot: Slot) -> None:
     def later(payload: Any) -> None:
         raise RetryLater(timedelta.max)
 
-    assert slot.failure(later).delay == LONGEST_DELAY
+    assert slot.failure(later).delay == MAX_DELAY
 
 
 def test_permanent_failure__asks_no_backoff(slot: Slot) -> None:
