@@ -6,7 +6,8 @@ as fixtures), ``postgres_versions`` (where the programs of each version are), ``
 
 Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_sql`` (the SQL functions, called directly).
 
-The worker: ``slot`` (one job run by an executor, without a worker), ``operating`` (the operator command).
+The worker: ``slot`` (one job run by an executor, without a worker), ``backends`` (the server process behind a
+connection), ``operating`` (the operator command).
 
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).
