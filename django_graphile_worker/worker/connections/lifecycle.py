@@ -75,7 +75,7 @@ def _discard(watched: WatchedConnection, error: Exception) -> None:
 
 
 def thread_finished() -> None:
-    """Close the connections of this thread, except those inside a transaction that began before the jobs."""
+    """Close the connections of this thread, unless they are in a transaction that began before the jobs."""
     connections_here, _thread.watched = _thread.watched, None
     for watched in connections_here or ():
         watched.release()

@@ -1,7 +1,7 @@
 """What a job changed in the session of its connection.
 
-The text of each statement says whether it may change the session. Only then the session is compared with a new one,
-after the job. So a usual job costs no statement.
+The text of each statement says whether it may change the session. Only then the session is compared with a new
+session, after the job. So a usual job costs no statement.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SessionChanges:
     def note_statement(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         """Execute a statement of the job, and note at little cost what may outlive the job.
 
-        This is one of Django's execute wrappers.
+        Django calls it as an execute wrapper.
         """
         traits = traits_of(sql)
         if traits is not HARMLESS:
@@ -62,7 +62,7 @@ class SessionChanges:
             self._has_written = True
 
     def is_suspect(self) -> bool:
-        """Tell whether the job may have changed the session."""
+        """Return whether the job may have changed the session."""
         if self._called or self._has_written:
             may_be_changed = self._calls_may_change_session() or self._may_be_changed
         else:
@@ -83,9 +83,9 @@ class SessionChanges:
         return settings is not None
 
     def find(self, discard: Callable[[], None]) -> str | None:
-        """Describe how the session differs from a new one, made by the same settings and receivers.
+        """Describe how the session differs from a new session with the same settings and receivers.
 
-        Calls ``discard``, which closes the connection, unless the session is known to be like a new one.
+        Calls ``discard``, which closes the connection, unless the session is known to be like a new session.
         """
         names = tuple(sorted(self._custom_settings))
         try:
@@ -105,7 +105,7 @@ class SessionChanges:
         try:
             usual = self._state(names)
         except (OperationalError, InterfaceError):
-            # The two sessions cannot be compared, and the changed one is closed.
+            # The two sessions cannot be compared, and the changed session is closed.
             return None
         if len(self._usual_states) > _MAX_USUAL_STATES:
             self._usual_states.clear()

@@ -9,6 +9,6 @@ IDLE, ACTIVE, IN_TRANSACTION, IN_FAILED_TRANSACTION, UNKNOWN = range(5)
 
 
 def transaction_status(wrapper: Any) -> int:
-    """Return the state of a Django connection; idle for a connection of another driver, or one that is not open."""
+    """Return the state of a Django connection; idle if it is not open, or uses another driver."""
     pgconn = getattr(wrapper.connection, "pgconn", None)
     return IDLE if pgconn is None else int(pgconn.transaction_status)

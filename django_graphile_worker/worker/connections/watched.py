@@ -40,7 +40,7 @@ class WatchedConnection:
 
     def __init__(self, wrapper: Any) -> None:
         self.wrapper = wrapper
-        # How many atomic blocks and savepoints were open when the job began: those of a test that runs the job.
+        # How many atomic blocks and savepoints were open when the job began. A test that runs the job opened them.
         self._depth: tuple[int, int] | None = None
         self._session = SessionChanges(wrapper)
         self._poller: tuple[Any, Any] | None = None
@@ -151,7 +151,7 @@ class WatchedConnection:
             wrapper.connection = None
 
     def _has_input(self) -> bool:
-        """Tell whether the socket has input: on an idle connection, nearly always because the server closed it."""
+        """Return whether the socket has input: on an idle connection, nearly always because the server closed it."""
         raw = self.wrapper.connection
         if getattr(raw, "pgconn", None) is None:
             return False

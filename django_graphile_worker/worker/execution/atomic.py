@@ -30,7 +30,7 @@ def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, 
 
     try:
         with transaction.atomic(using=using):
-            # Django calls hooks in the order of their registration, so this one is called before those of the task.
+            # Django calls hooks in the order of their registration: this hook before the hooks of the task.
             transaction.on_commit(note_commit, using=using)
             result = invoke(run)
             _complete(run, using=using, schema=schema)

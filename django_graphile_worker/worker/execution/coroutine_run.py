@@ -37,7 +37,7 @@ def protect_from_cancellation() -> None:
 class CoroutineRun(Executor):
     """A coroutine, its result, and the synchronous calls that the waiting thread runs for it.
 
-    It is an ``Executor`` because asgiref submits synchronous calls to one.
+    It is an ``Executor`` because asgiref submits synchronous calls to an executor.
     """
 
     def __init__(self, start: Callable[[], Awaitable[Any]]) -> None:
@@ -95,8 +95,8 @@ class CoroutineRun(Executor):
 
     async def _drive(self) -> None:
         _current.set(self)
-        # Set without asgiref's context manager: that one yields to an enclosing context, whose thread waits for this
-        # coroutine. A private interface of asgiref; a test watches it.
+        # Set without asgiref's context manager, which does nothing inside another context: the thread of that context
+        # waits for this coroutine. A private interface of asgiref; a test watches it.
         SyncToAsync.thread_sensitive_context.set(self._key)
         SyncToAsync.context_to_thread_executor[self._key] = self
         try:
@@ -143,7 +143,7 @@ class _EndedRun(Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
-            "expected synchronous calls while the job runs, got one after its end: await what the task starts."
+            "expected synchronous calls while the job runs, got a call after its end: await what the task starts."
         )
 
 

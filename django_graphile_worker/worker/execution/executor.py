@@ -135,8 +135,8 @@ class Executor:
                 return self._succeeded(run, result)
             return self._other_outcome(run, result, error, leftovers)
         finally:
-            # The traceback refers to this frame and to those of the task. Without this they would stay in memory until
-            # the garbage collector runs.
+            # The traceback refers to this frame and to the frames of the task. Without this line they would stay in
+            # memory until the garbage collector runs.
             error = None
 
     def _succeeded(self, run: JobRun, result: Any) -> Outcome:
@@ -163,7 +163,7 @@ class Executor:
         return self._failed(run, error, [leftover.text for leftover in leftovers])
 
     def _stopped_as_asked(self, run: JobRun, error: BaseException | None) -> bool:
-        """Tell whether the worker asked the task to stop, and the task asked to run again at once.
+        """Return whether the worker asked the task to stop, and the task asked to run again at once.
 
         Such a task did what the worker wanted, so the run costs it no attempt.
         """

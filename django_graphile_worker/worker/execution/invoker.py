@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Invoke = Callable[[JobRun], Any]
 
-# Results of these types hold neither awaitables nor exceptions. Most jobs return one of them, and skip the checks.
+# Results of these types hold neither awaitables nor exceptions. Most jobs return such a result, and skip the checks.
 _PLAIN_RESULTS = frozenset({type(None), bool, int, float, str, bytes, dict})
 
 _current_run: ContextVar[JobRun] = ContextVar("graphile_worker_run")

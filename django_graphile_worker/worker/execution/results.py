@@ -19,7 +19,7 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
-# Results of these types may be failures; all others need no closer look.
+# Results of these types may be failures; all others need no check.
 _FAILURE_TYPES = (BaseException, type, *UNRUN)
 _decoder = json.JSONDecoder()
 
@@ -117,7 +117,7 @@ def _refuse_unrun(run: JobRun, results: Sequence[Any]) -> None:
 
 
 def remaining(payload_text: str, failure: BatchFailure) -> str | None:
-    """Return an array of the failed items, as they were written; None if the text has not one item for each result."""
+    """Return an array of the failed items, as they were written; None if the text has not as many items as results."""
     items = _items(payload_text)
     if len(items) != failure.count:
         return None

@@ -59,7 +59,7 @@ def remaining_payload(run: JobRun, error: BaseException | None) -> str | None:
 
 
 def asks_to_run_at_once(error: BaseException | None) -> bool:
-    """Tell whether everything that failed asked to be run again without delay."""
+    """Return whether everything that failed asked to be run again without delay."""
     return error is not None and _asked_delay(error) == 0
 
 
@@ -103,7 +103,7 @@ def _is_final(cause: BaseException) -> bool:
 
 
 def _asked_delay(error: BaseException) -> float | None:
-    """Return the longest delay if every cause asks for one."""
+    """Return the longest delay if every cause asks for a delay, else None."""
     causes = _causes(error)
     delays = [cause.delay.total_seconds() for cause in causes if isinstance(cause, RetryLater)]
     return max(delays) if len(delays) == len(causes) else None

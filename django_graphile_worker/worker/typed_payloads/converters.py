@@ -43,7 +43,7 @@ def converter_for(annotation: Any) -> Converter | None:
 
 
 def _has_model(annotation: Any) -> bool:
-    """Tell whether the annotation names a model. Plain payloads (dict, Any, TypedDict, list[int] …) stay unchanged."""
+    """Return whether the annotation names a model. Plain payloads (dict, TypedDict, list[int] …) stay unchanged."""
     if _is_model(annotation):
         return True
     return any(_has_model(part) for part in typing.get_args(annotation) if part is not ...)

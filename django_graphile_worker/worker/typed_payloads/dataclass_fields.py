@@ -50,7 +50,7 @@ def _without_init_var(hint: Any) -> Any:
 
 
 def _owner(kind: type, name: str) -> type:
-    """Return the class that annotates the field: its type variables are those of that class."""
+    """Return the class that annotates the field: the annotation uses the type variables of that class."""
     return next(each for each in kind.__mro__ if name in inspect.get_annotations(each))
 
 

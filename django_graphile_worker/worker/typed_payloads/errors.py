@@ -34,7 +34,7 @@ def misfit(path: str, expected: str, value: Any, got: str = "") -> PayloadError:
 
 
 def other_value(value: Any) -> str:
-    """Return what to call a value that has the right type, but is not one of those that are expected."""
+    """Return what a message calls a string that is not expected; an empty string for values of other types."""
     return "another string" if isinstance(value, str) else ""
 
 

@@ -58,12 +58,12 @@ def converter_for_model(annotation: Any) -> Converter | None:
 
 
 def is_model(kind: Any) -> bool:
-    """Tell whether pydantic or msgspec makes the instances of this class."""
+    """Return whether pydantic or msgspec makes the instances of this class."""
     return _is_pydantic(kind) or _is_msgspec(kind)
 
 
 def _is_pydantic(kind: Any) -> bool:
-    """Tell whether a class is a model, or a dataclass of pydantic: that one validates, too, and quotes values."""
+    """Return whether a class is a model, or a dataclass of pydantic: both validate, and quote values in errors."""
     return isinstance(kind, type) and "pydantic" in sys.modules and "__pydantic_validator__" in vars(kind)
 
 
@@ -82,7 +82,7 @@ def _validated(
             return validate(value)
         except validation_error as error:
             problems = problems_of(error, path)
-        # Raised after the block, without the library's error as its context: that one quotes the value.
+        # Raised after the block, so that it does not have the library's error, which quotes the value, as its context.
         raise _misfit(problems, path)
 
     return convert

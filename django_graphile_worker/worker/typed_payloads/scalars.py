@@ -1,4 +1,4 @@
-"""Converters of single values, also of those that JSON writes as a string or a number."""
+"""Converters of single values, also of types that JSON writes as a string or a number."""
 
 from __future__ import annotations
 

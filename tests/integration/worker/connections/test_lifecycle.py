@@ -1,4 +1,4 @@
-"""What a job leaves on its database connections: nothing."""
+"""The connections of a thread around its jobs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from tests.support.slot import Slot
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.parametrize("trouble", [ValueError, SystemExit])
-def test_trouble_of_the_task_itself__comes_first_and_the_leftover_is_added(
-    slot: Slot, trouble: type[BaseException]
-) -> None:
+@pytest.mark.parametrize("error_class", [ValueError, SystemExit])
+def test_error_of_the_task__comes_first_and_the_leftover_is_added(slot: Slot, error_class: type[BaseException]) -> None:
     def both(payload: Any) -> None:
         execute("begin")
-        raise trouble("boom")
+        raise error_class("boom")
 
     error = slot.failure(both).error
-    assert error.startswith(f"{trouble.__name__}: boom")
+    assert error.startswith(f"{error_class.__name__}: boom")
     assert "The task also left database 'default': a transaction open" in error
 
 
@@ -36,7 +34,7 @@ def test_leftover_on_another_database__is_seen(slot: Slot) -> None:
 
 @pytest.mark.usefixtures("persistent")
 @pytest.mark.parametrize("moment", ["begin", "end"])
-def test_connection_that_cannot_be_checked__is_closed_and_harms_no_job(
+def test_connection_that_cannot_be_checked__is_closed_and_fails_no_job(
     slot: Slot, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     def broken(self: Any) -> None:
@@ -69,7 +67,7 @@ def test_job_without_queries__opens_no_connection(slot: Slot) -> None:
 
 
 @pytest.mark.usefixtures("persistent")
-def test_innocent_job__costs_no_query(slot: Slot, raw_connection: Callable[..., RawConnection]) -> None:
+def test_job_with_a_usual_query__costs_no_other_query(slot: Slot, raw_connection: Callable[..., RawConnection]) -> None:
     pids = Pids()
     for _ in range(3):
         slot.run(pids)

@@ -86,7 +86,7 @@ def test_what_ends_with_its_transaction__is_no_leftover(slot: Slot, statement: s
         slot.run(pids)
         assert isinstance(slot.run(careful), Succeeded)
     slot.run(pids)
-    # The first suspicion may cost a new connection, to learn what is usual here.
+    # The first statement that may change the session may cost a new connection, to read the state of a new session.
     assert len(set(pids.seen[1:])) == 1
 
 

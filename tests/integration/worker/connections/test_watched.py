@@ -218,7 +218,7 @@ class TestInsideATest:
 
 
 class TestWithAPool:
-    """OPTIONS["pool"]: closing a connection gives it back, with whatever its session has become."""
+    """OPTIONS["pool"]: closing a connection returns it to the pool, with the session that the job changed."""
 
     @pytest.fixture(params=[True, False], ids=["health checks", "no health checks"])
     def pooled(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -232,7 +232,7 @@ class TestWithAPool:
         connection.close_pool()  # type: ignore[attr-defined]
 
     @pytest.mark.usefixtures("pooled")
-    def test_connection__is_given_back_after_the_job(self, slot: Slot) -> None:
+    def test_connection__is_returned_to_the_pool_after_the_job(self, slot: Slot) -> None:
         pids = Pids()
         slot.run(pids)
         slot.run(pids)
@@ -243,7 +243,7 @@ class TestWithAPool:
     @pytest.mark.parametrize(
         "statement", ["begin", "SET statement_timeout = 12345", "LISTEN news", "SELECT pg_advisory_lock(7)"]
     )
-    def test_dirty_session__is_not_given_back(self, slot: Slot, statement: str) -> None:
+    def test_changed_session__is_not_returned_to_the_pool(self, slot: Slot, statement: str) -> None:
         dirty: list[int] = []
 
         def careless(payload: Any) -> None:

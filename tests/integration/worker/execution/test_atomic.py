@@ -279,7 +279,7 @@ def killed_within_the_commit(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Cal
 
 
 def killed_before_the_answer_to_commit(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """COMMIT happened, and nobody heard."""
+    """The COMMIT happens, and its answer is lost."""
     strikes = iter([True])
     commit = DatabaseWrapper._commit  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""async def tasks: one loop, and the ORM on the thread of the slot that waits."""
+"""A coroutine on the loop: its use of the ORM runs on the thread of the slot that waits for it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_synchronous_call_after_the_end__is_refused(slot: Slot) -> None:
 
 
 class Thing:
-    """What a job has in its hands."""
+    """An object of a job that can be weakly referenced."""
 
 
 def test_coroutine_that_has_ended__is_not_kept_with_what_it_had(slot: Slot) -> None:
@@ -148,7 +148,7 @@ def test_coroutine_that_has_ended__is_not_kept_with_what_it_had(slot: Slot) -> N
 
     for _ in range(3):
         assert isinstance(slot.run(has_things), Succeeded)
-    # The task that the loop has just finished is let go a moment later.
+    # The loop refers to its last task for a moment longer.
     assert isinstance(slot.run(has_none), Succeeded)
     gc.collect()
     assert [thing() for thing in kept] == [None] * 6

@@ -51,10 +51,10 @@ def test_blocking_coroutine__does_not_stop_plain_jobs(transactional_db: None) ->
         blocked.set()
         go_on.wait(60)
 
-    with open_slot() as one, open_slot() as another:
-        future = one.start(blocks)
+    with open_slot() as slot, open_slot() as other_slot:
+        future = slot.start(blocks)
         assert blocked.wait(60)
-        assert isinstance(another.run(lambda payload: None), Succeeded)
+        assert isinstance(other_slot.run(lambda payload: None), Succeeded)
         go_on.set()
         future.result(60)
 
@@ -73,10 +73,10 @@ class TestCancelling:
         STARTED.clear()
 
     def test_coroutine__is_interrupted(self, slot: Slot) -> None:
-        told: list[Any] = []
+        interrupted: list[Any] = []
 
         def receiver(*, job: Any, **kwargs: Any) -> None:
-            told.append(job.id)
+            interrupted.append(job.id)
 
         async def sleeps(payload: Any) -> None:
             STARTED.set()
@@ -87,7 +87,7 @@ class TestCancelling:
             assert isinstance(self.cancelled(slot, sleeps), Interrupted)
         finally:
             signals.job_interrupted.disconnect(receiver)
-        assert told == [1]
+        assert interrupted == [1]
 
     def test_coroutine_that_finishes_all_the_same__is_a_success(self, slot: Slot) -> None:
         async def insists(payload: Any) -> None:

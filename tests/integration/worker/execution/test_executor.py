@@ -1,4 +1,4 @@
-"""Rows that PostgreSQL holds and Python does not: each fails alone, and its failure can be stored."""
+"""Rows that PostgreSQL can hold and Python cannot: each fails alone, and its failure can be stored."""
 
 from __future__ import annotations
 

@@ -47,14 +47,14 @@ def test_abort__is_one_for_each_run_and_made_only_when_asked_for(slot: Slot) -> 
     assert len(slot.executor._aborts._made) == 2
     first.set()
     assert not second.is_set()
-    # Also what a task has left running is told.
+    # What a task left running is asked to stop, too.
     slot.executor.abort()
     assert second.is_set()
     del first, second, aborts[:]
-    assert len(slot.executor._aborts._made) == 0, "nothing is kept of runs that are over"
+    assert len(slot.executor._aborts._made) == 0, "aborts of runs that are over are freed"
 
 
-def test_run_that_is_told_to_stop_alone__makes_way_without_costing_an_attempt(slot: Slot) -> None:
+def test_run_that_alone_is_asked_to_stop__costs_no_attempt_when_it_asks_to_run_again(slot: Slot) -> None:
     def gives_way(payload: Any, helpers: Any) -> None:
         helpers.abort.set()
         raise RetryLater(0)

@@ -1,4 +1,4 @@
-"""What a task may do to a worker: nothing."""
+"""From a claim to its outcome: whatever a task does, the worker goes on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.slot import WORKER_ID, Slot
 
 class MutedError(Exception):
     def __str__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("no message")
 
     __repr__ = __str__
 
@@ -80,9 +80,7 @@ def test_recursion_without_end__fails_the_job(slot: Slot) -> None:
     assert slot.failure(dives).error.startswith("RecursionError: maximum recursion depth exceeded")
 
 
-def test_mistake_of_the_worker_itself__fails_the_job_and_not_the_slot(
-    slot: Slot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bug_of_the_worker__fails_the_job_and_not_the_slot(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise AssertionError("a bug")
 
@@ -129,10 +127,8 @@ def test_cache_backends__are_kept_from_job_to_job(slot: Slot) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_what_a_failed_task_held__is_let_go_at_once(
-    slot: Slot, is_async: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Written by a handler as they are outside of tests; pytest's own keeps every record, and so the traceback.
+def test_what_a_failed_task_held__is_freed_at_once(slot: Slot, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Records go to a usual handler alone: pytest's handler keeps every record, and so the traceback.
     logger = logging.getLogger("django_graphile_worker.jobs")
     monkeypatch.setattr(logger, "propagate", False)
     monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(written := io.StringIO())])
@@ -161,7 +157,7 @@ def test_duration__is_the_time_on_the_slot(slot: Slot) -> None:
     assert 0.02 <= outcome.duration < 60
 
 
-def test_running__tells_what_runs_and_since_when(slot: Slot) -> None:
+def test_running__returns_what_runs_and_since_when(slot: Slot) -> None:
     started, finish = threading.Event(), threading.Event()
 
     def waits(payload: Any) -> None:
@@ -207,7 +203,7 @@ NAMES = ["job_started", "job_succeeded", "job_failed", "job_permanently_failed",
 
 
 class Recorder:
-    """Remembers what the signals said."""
+    """Keeps the arguments of signals."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -226,7 +222,7 @@ def recorder() -> Iterator[Recorder]:
         getattr(signals, name).disconnect(dispatch_uid="recorder")
 
 
-def test_signals__tell_a_success(slot: Slot, recorder: Recorder) -> None:
+def test_signals__report_a_success(slot: Slot, recorder: Recorder) -> None:
     slot.run(lambda payload: None, '{"a": 1}', id=7)
     assert [name for name, _ in recorder.events] == ["job_started", "job_succeeded"]
     for _, arguments in recorder.events:
@@ -235,7 +231,7 @@ def test_signals__tell_a_success(slot: Slot, recorder: Recorder) -> None:
     assert recorder.events[1][1]["duration"] >= 0
 
 
-def test_signals__tell_a_failure_and_the_next_try(slot: Slot, recorder: Recorder) -> None:
+def test_signals__report_a_failure_and_the_next_attempt(slot: Slot, recorder: Recorder) -> None:
     error = ValueError("boom")
 
     def breaks(payload: Any) -> None:
@@ -248,7 +244,7 @@ def test_signals__tell_a_failure_and_the_next_try(slot: Slot, recorder: Recorder
     assert arguments["retry_in"] == pytest.approx(7.389, abs=0.001)
 
 
-def test_signals__tell_the_last_failure(slot: Slot, recorder: Recorder) -> None:
+def test_signals__report_the_last_failure(slot: Slot, recorder: Recorder) -> None:
     def breaks(payload: Any) -> None:
         raise ValueError
 
@@ -262,7 +258,7 @@ def test_signals__carry_the_text_of_a_payload_that_cannot_be_read(slot: Slot, re
 
 
 @pytest.mark.parametrize("error", [ValueError(), SystemExit()])
-def test_receiver_that_raises__harms_nobody(slot: Slot, error: BaseException) -> None:
+def test_receiver_that_raises__does_not_fail_the_job(slot: Slot, error: BaseException) -> None:
     def receiver(**arguments: Any) -> None:
         raise error
 

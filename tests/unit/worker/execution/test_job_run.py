@@ -49,16 +49,16 @@ def test_dates_that_python_cannot_hold__do_not_break_the_job(slot: Slot, epoch: 
     assert jobs[0].run_at.year in (1, 9999)
 
 
-def test_flags_that_nobody_can_read__do_not_break_the_job(slot: Slot) -> None:
+def test_flags_that_cannot_be_parsed__do_not_break_the_job(slot: Slot) -> None:
     flags: list[Any] = []
     outcome = slot.run(lambda payload, helpers: flags.append(helpers.job.flags), flags_text="[" * 100_000)
     assert isinstance(outcome, Succeeded)
     assert flags == [frozenset()]
 
 
-def test_job__is_not_built_when_nobody_looks(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job__is_not_built_when_nothing_reads_it(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(self: Any) -> None:
-        raise AssertionError("somebody looked")
+        raise AssertionError("the job was built")
 
     monkeypatch.setattr("django_graphile_worker.worker.execution.job_run.JobRun._build_job", build)
     assert isinstance(slot.run(lambda payload: None), Succeeded)

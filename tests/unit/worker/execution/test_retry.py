@@ -34,7 +34,7 @@ def test_backoff_timedelta__is_the_delay(slot: Slot) -> None:
 
 
 @pytest.mark.parametrize("answer", [-1, "soon", True, float("nan"), timedelta(seconds=-1)])
-def test_backoff_that_makes_no_sense__gives_way_to_the_usual_and_says_so(slot: Slot, answer: Any) -> None:
+def test_backoff_that_makes_no_sense__is_replaced_by_the_usual_and_the_error_says_so(slot: Slot, answer: Any) -> None:
     outcome = slot.failure(make_task(breaks, backoff=lambda attempts, error: answer))
     assert outcome.delay is None
     assert outcome.error.startswith("ValueError: boom")
@@ -42,7 +42,9 @@ def test_backoff_that_makes_no_sense__gives_way_to_the_usual_and_says_so(slot: S
 
 
 @pytest.mark.parametrize("mistake", [ZeroDivisionError("oops"), SystemExit("oops")])
-def test_backoff_that_raises__gives_way_to_the_usual_and_says_so(slot: Slot, mistake: BaseException) -> None:
+def test_backoff_that_raises__is_replaced_by_the_usual_and_the_error_says_so(
+    slot: Slot, mistake: BaseException
+) -> None:
     def backoff(attempts: int, error: BaseException) -> float:
         raise mistake
 
@@ -112,7 +114,7 @@ def test_permanent_failure__asks_no_backoff(slot: Slot) -> None:
     assert "asked" not in outcome.error
 
 
-def test_permanent_failure__says_after_which_attempt(slot: Slot) -> None:
+def test_permanent_failure__names_the_last_attempt(slot: Slot) -> None:
     def gives_up(payload: Any) -> None:
         raise PermanentFailure("stolen")
 

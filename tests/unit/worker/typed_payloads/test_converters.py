@@ -175,7 +175,7 @@ def test_first_use_by_two_threads__builds_no_half_a_class(monkeypatch: pytest.Mo
     others: list[Any] = []
 
     def interrupted(annotation: Any) -> Any:
-        # The type of the second field: the first one is known by now.
+        # The type of the second field: the first field has its converter by now.
         if annotation is int and not others:
             others.append(None)
             with ThreadPoolExecutor(1) as pool:

@@ -89,7 +89,7 @@ def test_msgspec__writes_the_place_and_the_quote_where_they_are_expected(value: 
         msgspec.convert(value, Struct)
     (problem,) = models._msgspec_problems(caught.value, "$")
     assert (problem.path, problem.text) == (path, text), (
-        f"msgspec writes its errors in another way ({caught.value}): adapt the patterns of models.py, or an error may "
+        f"msgspec changed the text of its errors ({caught.value}): adapt the patterns of models.py, or an error may "
         "show a value."
     )
     assert models._MSGSPEC_TYPES.fullmatch(problem.text), "a message about types alone is no longer recognised."
