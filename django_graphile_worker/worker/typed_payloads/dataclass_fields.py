@@ -6,15 +6,16 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, InitVar, dataclass
+from dataclasses import MISSING, InitVar
 from typing import Any, TypeVar
+
+from django_graphile_worker.frozen import Frozen
 
 # What the type variables of a class stand for.
 TypeArguments = Mapping[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class InitField:
+class InitField(Frozen):
     """One argument of a dataclass's constructor."""
 
     type: Any
@@ -34,7 +35,8 @@ def init_fields(annotation: Any) -> dict[str, InitField]:
         if field is None or not _is_argument(kind, field, hint):
             continue
         is_required = field.default is MISSING and field.default_factory is MISSING
-        found[name] = InitField(_replace(_without_init_var(hint), arguments.get(_owner(kind, name), {})), is_required)
+        resolved = _replace(_without_init_var(hint), arguments.get(_owner(kind, name), {}))
+        found[name] = InitField(type=resolved, is_required=is_required)
     return found
 
 

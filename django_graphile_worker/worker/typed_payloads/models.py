@@ -10,10 +10,10 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
 from django_graphile_worker.worker.typed_payloads.errors import Converter
@@ -29,8 +29,7 @@ _MSGSPEC_TYPES = re.compile(r"Expected `[^`]*`, got `\w+`|Object missing require
 _PYDANTIC_QUOTES = {"union_tag_invalid": "Input tag does not match any of the expected tags"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
+class _Problem(Frozen):
     """A value that a library refused: its place, and why."""
 
     path: str
@@ -103,7 +102,8 @@ def _pydantic_problems(error: Any, path: str) -> list[_Problem]:
 def _pydantic_problem(details: Mapping[str, Any], path: str) -> _Problem:
     place = _path(path, details["loc"])
     kind = str(details["type"])
-    return _Problem(place, kind if is_secret(place) else _PYDANTIC_QUOTES.get(kind, str(details["msg"])))
+    text = kind if is_secret(place) else _PYDANTIC_QUOTES.get(kind, str(details["msg"]))
+    return _Problem(path=place, text=text)
 
 
 def _path(path: str, steps: Iterable[Any]) -> str:
@@ -122,4 +122,4 @@ def _msgspec_problems(error: Any, path: str) -> list[_Problem]:
     text = _MSGSPEC_QUOTE.sub(r"\1", found["text"])
     if is_secret(place) and not _MSGSPEC_TYPES.fullmatch(text):
         text = "it is not what the model expects"
-    return [_Problem(place, text)]
+    return [_Problem(path=place, text=text)]
