@@ -15,6 +15,6 @@ def clear_queue(*, using: str | None = None, installation: str | None = None) ->
     worker's are not among them. Running jobs go, too.
     """
     with open_queue(using, installation) as queue, transaction.atomic(using=queue.alias):
-        queue.refuse_blindness()
+        queue.refuse_hidden_tables()
         unused_names.lock_names(queue.cursor, schema=queue.schema)
         return cleanup.delete_everything(queue.cursor, schema=queue.schema)

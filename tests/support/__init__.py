@@ -4,10 +4,13 @@ Databases: ``database_server`` (the server of the suite), ``versioned_servers`` 
 as fixtures), ``postgres_versions`` (where the programs of each version are), ``prerequisites`` and
 ``install_prerequisites`` (what this machine has, and ``make prerequisites``).
 
-Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_sql`` (the SQL functions, called directly).
+Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_sql`` (the SQL functions, called
+directly).
 
 The worker: ``slot`` (one job run by an executor, without a worker), ``backends`` (the server process behind a
-connection), ``operating`` (the operator command).
+connection), ``log_lines`` (signals as a worker sends them), ``operating`` (the operator command).
+
+Crontabs: ``crontabs`` (Hypothesis strategies, and the rules of patterns implemented a second time).
 
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).

@@ -52,5 +52,5 @@ def _late_workers(using: str | None, installation: str | None, timeout: float) -
     place = place_of(using, installation)
     heartbeat = place.settings.heartbeat_interval
     with open_place(place) as queue:
-        queue.refuse_blindness()
+        queue.refuse_hidden_tables()
         return recovery.look_at_fleet(queue.cursor, schema=queue.schema, timeout=timeout, heartbeat=heartbeat).late

@@ -22,7 +22,7 @@ from django_graphile_worker.flags import checked_flags
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims, releases, row_security
 from django_graphile_worker.sql import tasks as task_names
-from django_graphile_worker.sql.arrays import int_array
+from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
 from django_graphile_worker.sql.fast_claim import NOTHING, Glance
 from django_graphile_worker.worker import fork_guard
@@ -147,7 +147,9 @@ class Claimer:
         is_due = time.monotonic() - self._looked_at_all_at > WHOLE_LOOK_INTERVAL
         return None if is_due else self._last
 
-    def _claim(self, *, resume_after: claims.Claim | None, max_steps: int, **limits: int) -> claims.Claimed:
+    def _claim(
+        self, *, resume_after: claims.Claim | None, max_steps: int, stretch: int, **limits: int
+    ) -> claims.Claimed:
         with self._database.cursor() as cursor:
             return claims.claim_jobs(
                 cursor,
@@ -159,6 +161,7 @@ class Claimer:
                 resume_after=resume_after,
                 max_steps=max_steps,
                 walk=self._walking.place,
+                max_per_queue=stretch,
                 **limits,
             )
 

@@ -5,13 +5,13 @@ A value may be a secret, and the error is stored and logged. Its place and its t
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
+from django_graphile_worker.suggestions import did_you_mean
 
 # A converter takes a value and the path to it, like $.items[3].name; it raises PayloadError.
 Converter = Callable[[Any, str], Any]
@@ -43,8 +43,7 @@ def missing_field(kind: type, path: str) -> PayloadError:
 
 
 def unknown_field(kind: type, path: str, name: str, known: list[str]) -> PayloadError:
-    close = difflib.get_close_matches(name, known, n=1)
-    way_out = f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(known) or 'no fields'}."
+    way_out = did_you_mean(name, known) or f"It has {', '.join(known) or 'no fields'}."
     return PayloadError(f"payload: expected a field of {kind.__name__}, got {path}. {way_out}", path=path)
 
 

@@ -20,7 +20,7 @@ FEW, MANY = 1_000, 16_000
 DUE, FUTURE = "now() - interval '1 hour'", "now() + interval '1 day'"
 FORBIDDEN = "jsonb_build_object('f' || n, true, 'heavy', true)"
 TASK, UNKNOWN = 1, 2
-# Queues 1 to 1,000 are free, the last one has a job to run; the next is held.
+# Queues 1 to 1,000 are free, the last of them has a job to run; the next is held.
 FREE, HELD = 1_000, 1_001
 # A scan that does not stop where it should reads some hundred buffers more of a large backlog.
 TOLERANCE = 40
@@ -78,7 +78,7 @@ def measure(connection: Connection) -> Measure:
 
     def measure(task_ids: Sequence[int] = (TASK,), max_jobs: int = 10, **options: Any) -> tuple[int, Claimed]:
         cursor = MeasuringCursor(connection)
-        limits = {"max_jobs": max_jobs, "max_queues": max_jobs, "stretch": 10, "free_slots": max_jobs}
+        limits = {"max_jobs": max_jobs, "max_queues": max_jobs, "max_per_queue": 10, "free_slots": max_jobs}
         claim = partial(claims.claim_jobs, cursor, schema=SCHEMA, token="w/1", task_ids=task_ids)
         claimed = claim(**{"forbidden_flags": ["heavy"], **limits, **options})
         return cursor.buffers, claimed

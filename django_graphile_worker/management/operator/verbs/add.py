@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from django_graphile_worker import api, registry
-from django_graphile_worker.api.add import told_names
+from django_graphile_worker.api.add import logged_names
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.jobs import Job, JobKeyMode
 from django_graphile_worker.management.operator import arguments
@@ -53,7 +53,7 @@ class Add(Verb):
         known = registry.tasks.get(name)
         self._refuse_newer_schema(desk)
         # Said below, to the person who asked, and not in the log as well.
-        told_names.add(name)
+        logged_names.add(name)
         job = self._add(desk, options)
         if known is None:
             hint = arguments.did_you_mean(name, registry.tasks.identifiers())

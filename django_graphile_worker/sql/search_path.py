@@ -1,0 +1,72 @@
+"""Safety from the session's search_path: statements call PostgreSQL's own functions, types and operators alone.
+
+Django's connections have the site's search_path, mostly ``"$user", public``. PostgreSQL looks into pg_catalog before
+these schemas, but prefers a function there that fits the arguments better: a role that may create objects in ``public``
+could have its own function called with the rights of the session that sends the statement. So names of functions,
+types, relations and of operators that have no exact types get the prefix ``pg_catalog`` before a statement is sent.
+
+Comparisons and arithmetic stay as they are, because ``operator(pg_catalog.+)`` has another precedence than ``+``.
+They are safe as long as both sides have exactly the types of an operator of PostgreSQL, so each parameter needs a type.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_FUNCTIONS = """
+    array_agg array_length array_position bool_and bool_or btrim cardinality clock_timestamp concat concat_ws count
+    current_database current_setting date_part date_trunc exp floor format generate_series has_function_privilege
+    has_table_privilege hashtext json_agg json_array_length json_build_object json_each_text json_object_agg
+    json_to_recordset json_typeof jsonb_agg jsonb_array_elements_text jsonb_build_object jsonb_object_agg
+    jsonb_object_keys jsonb_set jsonb_to_recordset jsonb_typeof left length lower ltrim max md5 min nextval now
+    octet_length random regexp_replace right round row_number row_security_active rtrim set_config split_part
+    starts_with statement_timestamp string_agg string_to_array strpos substr sum to_char to_json to_jsonb to_regclass
+    to_regproc to_timestamp transaction_timestamp translate unnest upper"""
+_TYPES = "bool float4 float8 int2 int4 int8 json jsonb name oid regclass regproc text timestamptz xid"
+
+FUNCTIONS = frozenset(_FUNCTIONS.split())
+TYPES = frozenset(_TYPES.split())
+# These have the precedence of "any other operator", which operator(...) has too.
+OPERATORS = frozenset({"||", "->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&"})
+
+# Texts and comments; a type after "::"; a name before "("; a relation, or a type before its constant; an operator.
+_TOKEN = re.compile(
+    r"""'[^']*'|"[^"]*"|/\*[^*]*\*/|--[^\n]*|::(?P<type>[a-z]\w*)|\b(?<![.:$])(?P<name>[a-z]\w*)(?=\s*\()"""
+    r"""|\b(?<![.:$])(?P<other>pg_\w+|timestamptz(?=\s'))|(?P<operator>[-<>=~!@#^&|?]+)"""
+)
+
+
+@lru_cache(maxsize=512)
+def qualified(text: str) -> str:
+    """Return the statement with the prefix ``pg_catalog`` wherever it matters."""
+    return _TOKEN.sub(_prefixed, text)
+
+
+def _prefixed(found: re.Match[str]) -> str:
+    kind, text = found.lastgroup, found[0]
+    if kind == "name":
+        return f"pg_catalog.{text}" if _is_of_the_catalog(found) else text
+    if kind == "other":
+        return text if text == "pg_catalog" else f"pg_catalog.{text}"
+    if kind == "type" and text[2:] in TYPES:
+        return f"::pg_catalog.{text[2:]}"
+    return f"operator(pg_catalog.{text})" if text in OPERATORS else text
+
+
+def _is_of_the_catalog(found: re.Match[str]) -> bool:
+    # unnest() of several arrays is syntax, not a function; it means PostgreSQL's own unnest() and takes no prefix.
+    if found[0] == "unnest":
+        return not _has_several_arguments(found.string, found.end())
+    return found[0] in FUNCTIONS or found[0].startswith("pg_")
+
+
+def _has_several_arguments(text: str, start: int) -> bool:
+    depth = 0
+    for character in text[start:]:
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
+        if depth == 0 and not character.isspace():
+            return False
+        if depth == 1 and character == ",":
+            return True
+    return False
