@@ -166,7 +166,7 @@ class Runner(Parts):
         self.executor.close(LAST_WORDS if have_ended and not is_forced() else 0.0)
         if not self.slots.is_idle:
             self._abandon()
-            self.executor.let_go()
+            self.executor.forget_running()
         self.slots.stop()
         return have_ended
 

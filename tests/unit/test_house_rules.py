@@ -27,6 +27,13 @@ EXCEPTIONS: dict[str, set[str]] = {
         "django_graphile_worker/worker/execution/executor.py",
         "django_graphile_worker/worker/execution/invoker.py",
         "django_graphile_worker/worker/execution/task_helpers.py",
+        "django_graphile_worker/apps.py",
+        "django_graphile_worker/checks/databases.py",
+        "django_graphile_worker/management/commands/runworker.py",
+        "django_graphile_worker/management/launch.py",
+        "django_graphile_worker/management/operator/arguments.py",
+        "django_graphile_worker/management/terminal.py",
+        "django_graphile_worker/worker/entrypoints.py",
         "django_graphile_worker/worker/maintenance/recovery.py",
         "django_graphile_worker/worker/maintenance/unserved_tasks.py",
         "django_graphile_worker/worker/reporting/statistics_buffer.py",
@@ -46,14 +53,11 @@ EXCEPTIONS: dict[str, set[str]] = {
     },
     "folders without a docstring": {
         "django_graphile_worker/worker/__init__.py",
-        "django_graphile_worker/worker/connections/__init__.py",
         "django_graphile_worker/worker/database/__init__.py",
-        "django_graphile_worker/worker/execution/__init__.py",
         "django_graphile_worker/worker/fetching/__init__.py",
         "django_graphile_worker/worker/maintenance/__init__.py",
         "django_graphile_worker/worker/release/__init__.py",
         "django_graphile_worker/worker/reporting/__init__.py",
-        "django_graphile_worker/worker/typed_payloads/__init__.py",
     },
 }
 

@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.exceptions import PayloadError, PermanentFailure, RetryLater
-from django_graphile_worker.worker.execution.retry import LONGEST_DELAY
+from django_graphile_worker.worker.execution.retry import MAX_DELAY
 from tests.support.slot import Slot, make_task
 
 
@@ -21,7 +21,7 @@ def breaks(payload: Any) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "delay"),
-    [(12, 12.0), (0, 0.0), (1.5, 1.5), (timedelta(minutes=2), 120.0), (None, None), (float("inf"), LONGEST_DELAY)],
+    [(12, 12.0), (0, 0.0), (1.5, 1.5), (timedelta(minutes=2), 120.0), (None, None), (float("inf"), MAX_DELAY)],
 )
 def test_backoff_callable__may_give_seconds_a_timedelta_or_none(slot: Slot, answer: Any, delay: float | None) -> None:
     outcome = slot.failure(make_task(breaks, backoff=lambda attempts, error: answer))
@@ -34,7 +34,7 @@ def test_backoff_timedelta__is_the_delay(slot: Slot) -> None:
 
 
 @pytest.mark.parametrize("answer", [-1, "soon", True, float("nan"), timedelta(seconds=-1)])
-def test_backoff_that_makes_no_sense__gives_way_to_the_usual_and_says_so(slot: Slot, answer: Any) -> None:
+def test_backoff_that_makes_no_sense__is_replaced_by_the_usual_and_the_error_says_so(slot: Slot, answer: Any) -> None:
     outcome = slot.failure(make_task(breaks, backoff=lambda attempts, error: answer))
     assert outcome.delay is None
     assert outcome.error.startswith("ValueError: boom")
@@ -42,7 +42,9 @@ def test_backoff_that_makes_no_sense__gives_way_to_the_usual_and_says_so(slot: S
 
 
 @pytest.mark.parametrize("mistake", [ZeroDivisionError("oops"), SystemExit("oops")])
-def test_backoff_that_raises__gives_way_to_the_usual_and_says_so(slot: Slot, mistake: BaseException) -> None:
+def test_backoff_that_raises__is_replaced_by_the_usual_and_the_error_says_so(
+    slot: Slot, mistake: BaseException
+) -> None:
     def backoff(attempts: int, error: BaseException) -> float:
         raise mistake
 
@@ -97,7 +99,7 @@ def test_delay_beyond_the_calendar__is_bounded(slot: Slot) -> None:
     def later(payload: Any) -> None:
         raise RetryLater(timedelta.max)
 
-    assert slot.failure(later).delay == LONGEST_DELAY
+    assert slot.failure(later).delay == MAX_DELAY
 
 
 def test_permanent_failure__asks_no_backoff(slot: Slot) -> None:
@@ -112,7 +114,7 @@ def test_permanent_failure__asks_no_backoff(slot: Slot) -> None:
     assert "asked" not in outcome.error
 
 
-def test_permanent_failure__says_after_which_attempt(slot: Slot) -> None:
+def test_permanent_failure__names_the_last_attempt(slot: Slot) -> None:
     def gives_up(payload: Any) -> None:
         raise PermanentFailure("stolen")
 
@@ -144,3 +146,37 @@ def test_payload_error_of_a_job_that_the_task_adds__is_tried_again(slot: Slot) -
         raise PayloadError("payload: expected a finite number, got nan at $.price.")
 
     assert not slot.failure(adds).permanent
+
+
+def test_retry_later__sets_the_delay(slot: Slot) -> None:
+    def later(payload: Any) -> None:
+        raise RetryLater(90, "rate limited")
+
+    outcome = slot.failure(later)
+    assert (outcome.delay, outcome.permanent) == (90.0, False)
+    assert "rate limited" in outcome.error
+
+
+def test_permanent_failure__leaves_no_attempt(slot: Slot) -> None:
+    def never(payload: Any) -> None:
+        raise PermanentFailure("no such customer")
+
+    outcome = slot.failure(never)
+    assert outcome.permanent
+    assert "no such customer" in outcome.error
+
+
+def test_backoff__is_asked_with_attempts_and_error(slot: Slot) -> None:
+    asked: list[Any] = []
+
+    def backoff(attempts: int, error: BaseException) -> float:
+        asked.append((attempts, error))
+        return 5 * attempts
+
+    error = ValueError()
+
+    def breaks(payload: Any) -> None:
+        raise error
+
+    assert slot.failure(make_task(breaks, backoff=backoff), attempts=3).delay == 15.0
+    assert asked == [(3, error)]

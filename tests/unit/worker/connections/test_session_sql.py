@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from django_graphile_worker.worker.connections.session_sql import may_change_session
+from django_graphile_worker.worker.connections.session_sql import traits_of
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from django_graphile_worker.worker.connections.session_sql import may_change_ses
     ],
 )
 def test_statement__makes_the_session_suspect(statement: Any) -> None:
-    assert may_change_session(statement)
+    assert traits_of(statement).may_change_session
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_statement__makes_the_session_suspect(statement: Any) -> None:
     ],
 )
 def test_statement__leaves_the_session_alone(statement: Any) -> None:
-    assert not may_change_session(statement)
+    assert not traits_of(statement).may_change_session

@@ -1,4 +1,4 @@
-"""Array payloads: what failed is tried again, alone."""
+"""The results of tasks. Of an array payload only the items that failed are tried again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BatchFailure, PermanentFailure, RetryLater
-from django_graphile_worker.worker.execution.batch import remaining
+from django_graphile_worker.worker.execution.results import remaining
 from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
 from tests.support.slot import Slot
 
@@ -46,19 +46,19 @@ def test_error__begins_with_the_class_that_all_failures_have__so_that_errors_are
     assert first == "ValueError: two (2 of 3 items failed)"
 
 
-def test_log_line_and_signal__tell_the_causes(slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
-    told: list[BaseException] = []
+def test_log_line_and_signal__name_the_causes(slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
+    sent: list[BaseException] = []
 
-    def remember(error: BaseException, **kwargs: Any) -> None:
-        told.append(error)
+    def receive(error: BaseException, **kwargs: Any) -> None:
+        sent.append(error)
 
-    signals.job_failed.connect(remember)
+    signals.job_failed.connect(receive)
     try:
         with caplog.at_level(logging.WARNING, "django_graphile_worker"):
             slot.failure(lambda payload: [ValueError("no such customer")], '["Ada"]')
     finally:
-        signals.job_failed.disconnect(remember)
-    (error,) = told
+        signals.job_failed.disconnect(receive)
+    (error,) = sent
     assert str(error) == "1 of 1 items failed: [0] ValueError: no such customer"
     assert isinstance(error, BatchFailure)
     assert error.__cause__ is error.failures[0]
@@ -68,7 +68,7 @@ def test_log_line_and_signal__tell_the_causes(slot: Slot, caplog: pytest.LogCapt
 def test_text_of_many_failures__names_the_first_and_counts_the_rest() -> None:
     class Mute(Exception):  # noqa: N818 - a name for the text
         def __str__(self) -> str:
-            raise RuntimeError("no words")
+            raise RuntimeError("no message")
 
     failure = BatchFailure({0: KeyError(), 2: Mute(), 3: ValueError("a\nb"), 4: OSError(), 5: OSError()}, 9)
     assert str(failure) == (
@@ -193,7 +193,7 @@ def test_wrong_number_of_results_with_an_exception__fails_the_whole_job(slot: Sl
     assert (outcome.error, outcome.payload_text) == ("ValueError: one", None)
 
 
-def test_payload_that_the_task_consumed__is_still_told_apart(slot: Slot) -> None:
+def test_payload_that_the_task_consumed__is_still_split_into_items(slot: Slot) -> None:
     def consumes(payload: list[Any]) -> list[Any]:
         return [ValueError() if payload.pop(0) == 2 else None for _ in range(3)]
 
@@ -245,7 +245,7 @@ def test_longest_delay__counts_when_all_ask_for_one(slot: Slot) -> None:
     assert slot.failure(lambda payload: [RetryLater(5), ValueError()], "[1, 2]").delay is None
 
 
-def test_items_that_make_way_while_the_worker_stops__cost_no_attempt_and_go_back_alone(slot: Slot) -> None:
+def test_items_that_stop_as_asked_while_the_worker_stops__cost_no_attempt_and_are_returned_alone(slot: Slot) -> None:
     def does_the_first(payload: list[Any]) -> list[Any]:
         return [None, RetryLater(0), RetryLater(0)]
 

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import itertools
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -315,7 +316,7 @@ def test_what_a_plain_task_left_undone__is_not_lost_with_a_result_that_middlewar
         assert error in slot.failure(lambda payload: left(), '{"a": 1}').error
 
 
-def test_middleware_that_leaves_its_thread__is_told_so() -> None:
+def test_middleware_that_leaves_its_thread__gets_an_error() -> None:
     with through("hurrying") as slot:
         error = slot.failure(sync_task).error
     assert "get_result(): expected to be called where the worker called the middleware, got another thread." in error
@@ -346,7 +347,7 @@ def test_batch_failure__can_be_handled() -> None:
 def test_exceptions_that_middleware_returns__fail_the_job(caplog: pytest.LogCaptureFixture) -> None:
     with through("returning") as slot, caplog.at_level(logging.WARNING, "django_graphile_worker"):
         assert slot.failure(lambda payload: ["one"], "[1, 2]").error.startswith("ValueError: from middleware")
-    # The task's own result was judged before, and is not judged twice.
+    # The result of the task was checked before, and is not checked twice.
     assert caplog.text.count("returned 1 results for 2 items") == 1
 
 
@@ -374,7 +375,7 @@ def test_chain__is_built_once_for_each_kind_of_task() -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "not_callable", "returns_nothing", "raises"])
-def test_mistake__is_told_at_the_start(name: str) -> None:
+def test_mistake__is_reported_at_the_start(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r'GRAPHILE_WORKER\["MIDDLEWARE"\]'):
         with through(name):
             pass
@@ -451,12 +452,12 @@ def querying(get_result: Any) -> Any:
 
 
 def test_factory_that_raises__is_named_with_what_it_raised() -> None:
-    expected = r"expected 'tests\.integration\.worker\.test_middleware\.raises' to return a callable, got KeyError: "
+    expected = rf"expected '{re.escape(HERE)}\.raises' to return a callable, got KeyError: "
     with pytest.raises(ConfigurationError, match=expected), through("raises"):
         pass
 
 
 def test_factory_that_returns_nothing__is_named_by_its_path() -> None:
-    expected = r"expected 'tests\.integration\.worker\.test_middleware\.returns_nothing' to return a callable, got None"
+    expected = rf"expected '{re.escape(HERE)}\.returns_nothing' to return a callable, got None"
     with pytest.raises(ConfigurationError, match=expected), through("returns_nothing"):
         pass

@@ -16,6 +16,7 @@ from tests.support.slot import Slot
 if TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]
 
+
 received: list[Any] = []
 
 
@@ -112,25 +113,7 @@ def test_annotation_that_cannot_be_resolved__leaves_the_payload_plain(
     assert "cannot be resolved" in caplog.text
 
 
-def test_helpers__know_the_job(slot: Slot) -> None:
-    seen: list[Any] = []
+def test_task_with_parameters_that_nothing_fills__fails_the_job(slot: Slot) -> None:
+    def greedy(payload: Any, helpers: Any, more: Any) -> None: ...
 
-    def looks(payload: Any, helpers: Helpers) -> None:
-        seen.append((helpers.job, helpers.job, helpers.logger.extra, helpers.using, bool(helpers.abort)))
-
-    slot.run(looks, '{"a": 1}', id=9, attempts=3, queue_name="q", flags_text='{"slow": true}')
-    first, second, extra, using, aborting = seen[0]
-    assert first is second
-    assert (first.id, first.payload, first.queue_name, first.flags) == (9, {"a": 1}, "q", {"slow"})
-    assert extra == {"job_id": 9, "task_identifier": "a_task", "attempt": 3}
-    assert (using, aborting) == ("default", False)
-
-
-def test_helpers_logger__keeps_what_the_call_adds(slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
-    def logs(payload: Any, helpers: Helpers) -> None:
-        helpers.logger.info("charged", extra={"order": 7})
-
-    with caplog.at_level(logging.INFO, "django_graphile_worker.task"):
-        slot.run(logs, id=9)
-    (record,) = [vars(each) for each in caplog.records if each.name == "django_graphile_worker.task"]
-    assert (record["order"], record["job_id"], record["task_identifier"]) == (7, 9, "a_task")
+    assert "nothing would fill 'more'" in slot.failure(greedy).error

@@ -15,15 +15,9 @@ from django_graphile_worker.worker.execution import atomic
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome
 from tests.conftest import RawConnection
 from tests.support.factories import make_job
-from tests.support.slot import TOKEN, Slot, make_claim, make_task, open_slot
+from tests.support.slot import TOKEN, Slot, make_claim, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def slot(transactional_db: None) -> Iterator[Slot]:
-    with open_slot() as slot:
-        yield slot
 
 
 @pytest.fixture
@@ -285,7 +279,7 @@ def killed_within_the_commit(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Cal
 
 
 def killed_before_the_answer_to_commit(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """COMMIT happened, and nobody heard."""
+    """The COMMIT happens, and its answer is lost."""
     strikes = iter([True])
     commit = DatabaseWrapper._commit  # type: ignore[attr-defined]
 

@@ -52,7 +52,7 @@ def test_text__has_no_locals() -> None:
     assert password not in describe(raised(ValueError("boom")), limit=LIMIT)
 
 
-def test_text__tells_causes_and_notes() -> None:
+def test_text__shows_causes_and_notes() -> None:
     error = ValueError("outer")
     error.__cause__ = raised(KeyError("inner"))
     error.add_note("while importing row 7")
@@ -61,7 +61,7 @@ def test_text__tells_causes_and_notes() -> None:
     assert "while importing row 7" in text
 
 
-def test_text__tells_the_members_of_a_group() -> None:
+def test_text__shows_the_members_of_a_group() -> None:
     group = BaseExceptionGroup("several", [raised(ValueError("one")), raised(TypeError("two"))])
     text = describe(raised(group), limit=LIMIT)
     assert "ValueError: one" in text

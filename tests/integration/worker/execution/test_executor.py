@@ -1,8 +1,8 @@
-"""Rows that PostgreSQL holds and Python does not: each fails alone, and its failure can be stored."""
+"""Rows that PostgreSQL can hold and Python cannot: each fails alone, and its failure can be stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from django_graphile_worker.sql.releases import Failure, complete_jobs, fail_job
 from django_graphile_worker.worker.outcomes import Failed, Outcome, Succeeded
 from tests.conftest import RawConnection
 from tests.support.factories import TOO_DEEP, make_task
-from tests.support.slot import TOKEN, Slot, open_slot
+from tests.support.slot import TOKEN, Slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,12 +32,6 @@ READABLE = {
     "scalar": "'1'",
     "white space": """E' \\n{"a": 1}\\t '""",
 }
-
-
-@pytest.fixture
-def slot(transactional_db: None) -> Iterator[Slot]:
-    with open_slot() as slot:
-        yield slot
 
 
 class Queue:
