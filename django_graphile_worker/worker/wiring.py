@@ -175,17 +175,17 @@ class Parts:
         return self._database("heartbeat", deadline=deadline)
 
     def _build_fetcher(self, database: Database) -> Fetcher:
-        fast_claim = FastClaim(database)
+        self.fast_claim = FastClaim(database)
         self.claimer = Claimer(
             database,
             directory=self.directory,
             held=self.held,
             forbidden_flags=self.forbidden_flags,
             now=self.now,
-            on_answer=fast_claim.learn_from,
+            on_answer=self.fast_claim.learn_from,
         )
         fast_path = FastPath(
-            fast_claim,
+            self.fast_claim,
             pool=self.slots,
             directory=self.directory,
             held=self.held,
