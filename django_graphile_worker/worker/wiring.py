@@ -86,7 +86,7 @@ class Parts:
     @property
     def label(self) -> str:
         """What tells it from the other workers of this process."""
-        return Place(self.using, self.installation, self.settings).label
+        return Place(using=self.using, installation=self.installation, settings=self.settings).label
 
     def _build(self) -> None:
         """From the bottom up: each part is given what it calls."""

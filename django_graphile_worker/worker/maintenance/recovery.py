@@ -143,12 +143,12 @@ class Recovery(Service):
         from django_graphile_worker.sql import recovery
 
         if not dead and not unregistered:
-            return recovery.Recovered((), (), (), is_partial=False)
+            return recovery.Recovered()
         schema = self._database.schema
         with self._database.cursor() as cursor:
-            buried = recovery.bury(cursor, dead, schema=schema)
+            buried = recovery.remove_dead_workers(cursor, dead, schema=schema)
             worker_ids = list(dict.fromkeys([*buried, *unregistered]))
-            recovered = recovery.free(cursor, worker_ids, schema=schema, now=self._now())
+            recovered = recovery.recover_claims(cursor, worker_ids, schema=schema, now=self._now())
         if recovered.dead_worker_ids:
             self._on_recovered(recovered)
         if self._notify and (recovered.job_ids or recovered.queue_ids):

@@ -36,12 +36,8 @@ class ReleaseStatements:
             return releases.return_jobs(cursor, ended, schema=self._schema)
 
     def give_back_remains(self, ended: Sequence[tuple[Claim, str]]) -> set[int]:
-        # Here, as it is rare, and nothing that the first job has to wait for.
-        from django_graphile_worker.sql.remains import Remains, return_remains
-
-        remains = [Remains(*each) for each in ended]
         with self._database.cursor() as cursor:
-            return return_remains(cursor, remains, schema=self._schema)
+            return releases.return_remaining(cursor, ended, schema=self._schema)
 
     def still_claimed(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""The glance: everything that is due, if that is little and easily seen, or nothing."""
+"""The fast claim: all due jobs if they are few and have no queue, or nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import claims, fast_claim
-from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.codecs import int_array
 from tests.conftest import RawConnection
 from tests.support.factories import make_failed_job, make_job, make_task, minutes_ago
 
@@ -19,18 +19,18 @@ Look = Callable[..., list[Claim]]
 
 
 @pytest.fixture
-def glance_at(worker_schema: str) -> Callable[..., fast_claim.FastClaimed]:
-    def glance_at(*tasks: str, **options: Any) -> fast_claim.FastClaimed:
+def claim_few(worker_schema: str) -> Callable[..., fast_claim.FastClaimed]:
+    def claim_few(*tasks: str, **options: Any) -> fast_claim.FastClaimed:
         task_ids = int_array(make_task(task) for task in tasks or ("task",)).encode()
         parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 10} | options
         return fast_claim.claim_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
 
-    return glance_at
+    return claim_few
 
 
 @pytest.fixture
-def look(glance_at: Callable[..., fast_claim.FastClaimed]) -> Look:
-    return lambda *tasks, **options: glance_at(*tasks, **options).claims
+def look(claim_few: Callable[..., fast_claim.FastClaimed]) -> Look:
+    return lambda *tasks, **options: claim_few(*tasks, **options).claims
 
 
 def straight_to_the_server(schema: str) -> fast_claim.Execute:
@@ -52,7 +52,7 @@ def ids(found: list[Claim]) -> list[int]:
 
 
 @pytest.mark.django_db
-class TestGlance:
+class TestFastClaim:
     def test_takes_all_that_is_due_first_things_first(self, look: Look) -> None:
         late = make_job(priority=5, run_at=minutes_ago(60))
         same_time = minutes_ago(5)
@@ -104,17 +104,17 @@ class TestGlance:
         allowed = make_job(flags={"other": True})
         assert ids(look(forbidden_flags=[flag, "unused"])) == [allowed]
 
-    def test_tells_when_the_next_job_falls_due(self, glance_at: Callable[..., fast_claim.FastClaimed]) -> None:
+    def test_returns_when_the_next_job_falls_due(self, claim_few: Callable[..., fast_claim.FastClaimed]) -> None:
         make_job()
         make_job("unknown", run_at=minutes_ago(-1))
         make_job(run_at=minutes_ago(-30), queue_name="q")
-        seconds = glance_at().seconds_until_next
+        seconds = claim_few().seconds_until_next
         assert seconds is not None
         assert 29 * 60 < seconds <= 30 * 60
 
-    def test_nothing_scheduled_is_told_as_such(self, glance_at: Callable[..., fast_claim.FastClaimed]) -> None:
+    def test_returns_none_when_nothing_is_scheduled(self, claim_few: Callable[..., fast_claim.FastClaimed]) -> None:
         make_job()
-        assert glance_at().seconds_until_next is None
+        assert claim_few().seconds_until_next is None
 
     def test_goes_by_the_clock_it_is_given(self, look: Look) -> None:
         job_id = make_job(run_at=minutes_ago(-30))
@@ -150,7 +150,7 @@ class TestGlance:
 
 @pytest.mark.django_db(transaction=True)
 class TestBesideOthers:
-    def test_steps_over_what_somebody_holds(
+    def test_skips_rows_that_another_transaction_holds(
         self, look: Look, raw_connection: Callable[..., RawConnection], worker_schema: str
     ) -> None:
         held, ready = make_job(), make_job()
@@ -166,7 +166,7 @@ class TestBesideOthers:
         session = raw_connection()
         table = f'"{worker_schema}"._private_jobs'
         task_id = make_task("task")
-        # What other tests left dead in the index, where an old snapshot may keep it, is not what this one measures.
+        # Dead entries of other tests in the index, which an old snapshot may keep there, must not count.
         session.execute(f"truncate {table}")
         session.execute(
             f"insert into {table} (task_id, priority, run_at)"

@@ -139,7 +139,7 @@ class TestALostLease:
         worker.releaser.step()
         worker.announcer.step()
         assert worker.releaser.in_hand == 0
-        assert "no longer ours" not in caplog.text
+        assert "no longer claimed by this worker" not in caplog.text
 
 
 class TestBeats:
