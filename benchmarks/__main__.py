@@ -1,4 +1,7 @@
-"""Everything that is measured: ``python -m benchmarks [name ...]``, each also alone as ``benchmarks.bench_<name>``."""
+"""Run all benchmarks, or those of the given names: ``python -m benchmarks [name ...]``.
+
+Each is also a program of its own: ``python -m benchmarks.bench_<name>``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ def main(arguments: list[str]) -> int:
     options = [argument for argument in arguments if argument.startswith("-")]
     unknown = [name for name in names if name not in known]
     if unknown:
-        print(f"Expected names of {', '.join(known)}; got {', '.join(unknown)}.")
+        print(f"Expected some of {', '.join(known)}, got {', '.join(unknown)}.")
         return 2
     for name in names:
         print(f"\n== {name}", flush=True)

@@ -1,7 +1,7 @@
-"""The SQL functions add_job and add_jobs: ours, with all our indexes, against the original's own.
+"""Compare the SQL functions add_job and add_jobs of this package with those of graphile-worker.
 
-Both schemas are in one database. Runs take turns on one connection, and a figure
-is the median of them.
+Both schemas are in one database; ours has all its indexes. Runs alternate on one connection, and each figure is their
+median.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> int:
 def install_original(database: Database) -> bool:
     executable = node.executable()
     if executable is None:
-        print("npm is not installed, so there is no original to compare with.")
+        print("npm is not installed, so graphile-worker is not measured.")
         return False
     url = databases.to_url(databases.from_url(database.url))
     command = node.HOME / "node_modules" / ".bin" / "graphile-worker"
@@ -78,7 +78,7 @@ def compare(name: str, schemas: list[str], rounds: int, run: Run, unit: float) -
 
 
 def calls(database: Database, schema: str, statement: str, mode: str) -> list[float]:
-    """Many calls in a row, each timed for itself."""
+    """Return the time of each of many calls in a row."""
     database.execute(f"truncate {schema}._private_jobs")
     text = statement.format(schema=schema).encode()
     if mode == "one transaction":
@@ -89,7 +89,7 @@ def calls(database: Database, schema: str, statement: str, mode: str) -> list[fl
 
 def batch(database: Database, schema: str, spec: str) -> list[float]:
     database.execute(f"truncate {schema}._private_jobs")
-    # The specs are made beforehand: only the call counts.
+    # The specs are built before the measurement.
     database.execute("drop table if exists specs")
     database.execute(
         f"create temporary table specs as select array_agg(row({spec})::{schema}.job_spec) as specs"

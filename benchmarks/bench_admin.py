@@ -1,10 +1,10 @@
-"""What the admin's pages cost the database on a long table, and what counting costs a worker.
+"""Measure the database time of the admin's pages on a large table, and the cost of statistics in a worker.
 
-    python -m benchmarks.bench_admin [--jobs=2000000] [--only=pages,actions,tally] [--keep=NAME]
+    python -m benchmarks.bench_admin [--jobs=2000000] [--only=pages,actions,statistics] [--keep=NAME]
 
-Each page is opened a few times; the figures are the statements and the database's time of the quickest and of
-the median. The table holds jobs of every state, in queues and without, sixty tasks and five thousand queues.
-With --keep the database stays, and is used again as it is by the next run with the same name.
+Each page is opened several times; the figures are the number of statements, and the best and the median time of the
+database. The table has jobs of every state, with and without a queue, of sixty tasks and five thousand queues. With
+--keep the database stays, and the next run with the same name uses it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAGES = {
     "errors": "errorgroup/",
 }
 
-# Numbers that share no factor with the number of tasks, so that every task has jobs of every kind.
+# The divisors have no factor in common with the number of tasks, so that every task has jobs of every kind.
 LOAD = f"""
 insert into {SCHEMA}._private_tasks (identifier) select 'task_' || n from generate_series(1, 60) as n;
 insert into {SCHEMA}._private_job_queues (queue_name) select 'queue_' || n from generate_series(1, 5000) as n;
@@ -81,7 +81,7 @@ from (values (60, 120), (600, 156), (3600, 192)) as resolution (period, kept),
 
 @contextmanager
 def scratch_site(kept: str | None) -> Iterator[psycopg.Connection[Any]]:
-    """A database of the demo site's, made for this and, unless it is to be kept, dropped afterwards."""
+    """Create a database of the demo site, and drop it afterwards unless it is to be kept."""
     databases.ensure_running()
     server = os.environ.get("DATABASE_URL") or embedded.conninfo()
     name = kept or f"benchmark_admin_{os.getpid()}"
@@ -108,7 +108,7 @@ where schemaname = '{SCHEMA}' and tablename = '_private_jobs' and indexdef not l
 
 
 def load(connection: psycopg.Connection[Any], jobs: int) -> None:
-    """Fill the tables, the indexes afterwards: all in one transaction, so that nothing of it is logged twice."""
+    """Fill the tables, then build the indexes, in one transaction, so that the write-ahead log stays small."""
     began = time.perf_counter()
     with connection.transaction():
         indexes = connection.execute(INDEXES.encode()).fetchall()
@@ -125,7 +125,7 @@ def load(connection: psycopg.Connection[Any], jobs: int) -> None:
 
 
 class Stopwatch:
-    """Counts statements, and the seconds that the database took for them."""
+    """A counter of statements and of the seconds that the database took for them."""
 
     def __init__(self) -> None:
         self.statements, self.seconds = 0, 0.0
@@ -162,16 +162,16 @@ def measure_pages(job_id: int) -> None:
 
 
 ACTIONS = {
-    "run all that failed": ("run", "failed", ""),
-    "priority of all that are ready": ("reschedule", "ready", ""),
-    "fail all ready ones of a task": ("fail", "ready", "task:task_7"),
-    "remove all that are scheduled": ("remove", "scheduled", ""),
-    "remove all the rest": ("remove", "all", ""),
+    "run all failed jobs": ("run", "failed", ""),
+    "priority of all ready jobs": ("reschedule", "ready", ""),
+    "fail all ready jobs of a task": ("fail", "ready", "task:task_7"),
+    "remove all scheduled jobs": ("remove", "scheduled", ""),
+    "remove all other jobs": ("remove", "all", ""),
 }
 
 
 def measure_actions() -> None:
-    """Actions on all that match, one after the other, as a person who goes on when asked."""
+    """Measure actions on all jobs that match, one after the other, and confirm each page that asks to continue."""
     from django.contrib.auth import get_user_model
     from django.contrib.messages import get_messages
     from django.test import Client
@@ -179,7 +179,7 @@ def measure_actions() -> None:
     client = Client()
     users = get_user_model().objects
     client.force_login(users.get_or_create(username="benchmark", is_staff=True, is_superuser=True)[0])
-    print(f"\n{'action on all that match':32}{'requests':>9}{'steps':>7}{'longest':>11}{'all':>9}")
+    print(f"\n{'action on all matching jobs':32}{'requests':>9}{'steps':>7}{'longest':>11}{'all':>9}")
     for name, (action, state, query) in ACTIONS.items():
         steps: list[float] = []
         fields = {"action": action, "state": state, "q": query, "all": "1", "confirmed": "1", "priority": "7"}
@@ -211,23 +211,23 @@ def timed_steps(steps: list[float]) -> Iterator[None]:
         yield
 
 
-def measure_tally() -> None:
+def measure_statistics() -> None:
     from django_graphile_worker.sql.claims import Claim
     from django_graphile_worker.worker.outcomes import Succeeded
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
 
     now = time.time()
-    print("\ncounting, per job")
+    print("\nstatistics, per job")
     for size in (1, 10, 100, 1000):
         outcomes = [
             Succeeded(Claim(n, n % 5, 1, "{}", None, 0, now, 25, None, 0, None, None, now, now, None), 0.001)
             for n in range(size)
         ]
-        tally = StatisticsBuffer()
+        buffer = StatisticsBuffer()
         times = []
         for _ in range(max(20_000 // size, 20)):
             began = time.perf_counter()
-            tally.add(outcomes, str)
+            buffer.add(outcomes, str)
             times.append(time.perf_counter() - began)
         print(f"  in batches of {size:5} {min(times) / size * 1e6:8.2f} µs")
 
@@ -235,7 +235,7 @@ def measure_tally() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2_000_000)
-    parser.add_argument("--only", default="pages,tally")
+    parser.add_argument("--only", default="pages,statistics")
     parser.add_argument("--keep", metavar="NAME")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
@@ -247,8 +247,8 @@ def main() -> None:
             measure_pages(found[0] if found else 1)
         if "actions" in wanted:
             measure_actions()
-    if "tally" in wanted:
-        measure_tally()
+    if "statistics" in wanted:
+        measure_statistics()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""What the Python API costs, beside the ORM: medians of interleaved runs on one connection.
+"""Compare the Python API with the ORM: medians of interleaved runs on one connection.
 
     python -m benchmarks.bench_api
 
-The measure of one `add_job()` is one bare `create()` of a row like it; the measure of `add_jobs()` is
-`bulk_create()` of the same rows.
+`add_job()` is compared with `create()` of a similar row, `add_jobs()` with `bulk_create()` of the same number of rows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
-os.environ["DEBUG"] = "0"  # with it, Django keeps a log of every statement
+os.environ["DEBUG"] = "0"  # with DEBUG, Django keeps a log of every statement
 django.setup()
 
 from django.conf import settings  # noqa: E402
@@ -32,7 +31,7 @@ PAYLOAD = {"to": "a@example.com", "order": 4711, "lines": [1, 2, 3]}
 
 
 class Row(models.Model):
-    """One row such as people keep jobs in: a name, a payload, a time."""
+    """A row like that of a job: a name, a payload, a time."""
 
     name = models.TextField()
     payload = models.JSONField()
@@ -59,7 +58,7 @@ def scratch_database() -> Iterator[None]:
 
 
 def interleaved(candidates: dict[str, Callable[[], Any]], *, rounds: int, calls: int) -> dict[str, float]:
-    """Median seconds per call: each round runs every candidate, so that a slow moment hits them all."""
+    """Return the median seconds per call. Each round runs every candidate, so that a slow moment affects all."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, candidate in candidates.items():

@@ -1,4 +1,4 @@
-"""What one claim of ten jobs reads and takes, beside backlogs that it must pass.
+"""Measure the buffers and the time of a claim of ten jobs, with backlogs of many kinds in the table.
 
 python -m benchmarks.bench_claims [--rows=100000]
 """
@@ -15,7 +15,7 @@ from django_graphile_worker.sql import claims
 JOBS, QUEUES, TASKS = f"{SCHEMA}._private_jobs", f"{SCHEMA}._private_job_queues", f"{SCHEMA}._private_tasks"
 DUE, FUTURE = "now() - interval '1 hour'", "now() + interval '7 days'"
 HELD = 100_001
-# What is inserted for each n, as (task_id, priority, run_at, job_queue_id, flags).
+# The values that are inserted for each n: (task_id, priority, run_at, job_queue_id, flags).
 SHAPES = {
     "nothing": "",
     "future": f"1, 0, {FUTURE}, null, null",
@@ -77,7 +77,7 @@ def measure(database: Database, tasks: Sequence[int]) -> str:
 
 
 class Explaining:
-    """Explains what it is given instead of returning its rows."""
+    """A cursor that explains each statement instead of returning its rows."""
 
     def __init__(self, database: Database) -> None:
         self._connection = database.connection

@@ -1,10 +1,10 @@
-"""What recurring tasks cost: matching, foreseeing, firing, and making up a year of missed minutes.
+"""Measure recurring tasks: matching, next times, firing, and the backfill of a year of missed minutes.
 
     python -m benchmarks.bench_crontab
     python -m benchmarks.bench_crontab --backlog-days 365
 
-The targets are a millisecond for matching a minute against a thousand items, and a
-millisecond for the next time of any item.
+The targets are a millisecond for matching a minute against a thousand items, and a millisecond for the next time of
+any item.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def worker(items: list[CronItem], moment: Callable[[], datetime]) -> Cron:
 
 
 def firing() -> None:
-    """A tick of many items that are all due: won by the first worker, lost by the second."""
+    """Measure a tick of many items that are all due: the first worker fires it, the second finds it fired."""
     items = [CronItem(f"task{index}", "* * * * *") for index in range(100)]
     now = NOW
     first, second = worker(items, lambda: now), worker(items, lambda: now)
@@ -106,7 +106,7 @@ def firing() -> None:
 
 
 def backlog(days: int) -> None:
-    """Every minute of so many days was missed; another item is due every minute meanwhile."""
+    """Measure the backfill of every minute of some days, while another item is due every minute."""
     long, other = CronItem("long", "* * * * *", backfill_period="1y"), CronItem("other", "* * * * *")
     now = NOW
     worker([long], lambda: now).step()
@@ -124,8 +124,8 @@ def backlog(days: int) -> None:
     elapsed = time.perf_counter() - started
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     count = days * 24 * 60
-    print(f"make up {count:,} minutes: {elapsed:.1f} s, {count / elapsed:,.0f} ticks/s, {len(steps):,} steps")
-    print(f"  longest step {max(steps) * 1000:.0f} ms (what another item may be late), memory +{grown:.1f} MB")
+    print(f"backfill {count:,} minutes: {elapsed:.1f} s, {count / elapsed:,.0f} ticks/s, {len(steps):,} steps")
+    print(f"  longest step {max(steps) * 1000:.0f} ms (the delay of other items), memory +{grown:.1f} MB")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""The worker beside the original, in interleaved runs: the ratios are what counts, the machine is what it is.
+"""Compare the worker with graphile-worker, in interleaved runs. Ratios depend less on the machine than figures.
 
-Each works on a schema of its own making, in a database of its own.
+Each worker has a database of its own, with a schema that it created itself.
 
 python -m benchmarks.bench_worker [--rounds=3] [--only=drain,queues,backlog,latency,start,idle,counting] [--jobs=100000]
 """
@@ -44,7 +44,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     NODE_DEFAULT: {"concurrentJobs": 10, "maxPoolSize": 12},
 }
 PROJECT = Path(__file__).with_name("project")
-# A start is short, and its figure a small difference: more rounds than the others have.
+# A start is short and its time varies, so it is measured in more rounds than the others.
 STARTS = 10
 BACKLOG = 500_000
 READY = 20_000
@@ -75,7 +75,7 @@ def main() -> None:
     options = parser.parse_args()
     has_node = node.executable() is not None
     if not has_node:
-        print("npm is not here: no peer, figures without ratios.")
+        print("npm is not installed, so graphile-worker is not measured, and there are no ratios.")
     with ExitStack() as stack:
         database = stack.enter_context(scratch_database())
         theirs = stack.enter_context(scratch_database(migrate_with_node, "_node")) if has_node else database
@@ -91,7 +91,7 @@ def migrate_with_node(url: str) -> None:
 
 
 class Drained(NamedTuple):
-    """A drain: jobs a second, and microseconds of the worker's CPU for each, in all and for statistics."""
+    """The result of a drain: jobs a second, and CPU microseconds per job, in total and for statistics."""
 
     rate: float
     cpu: float
@@ -109,12 +109,12 @@ class Bench:
         }
         self.database = ours
         self.rounds = rounds
-        # The backlog is not to be run: asking whether all is done must not walk over it.
+        # The backlog does not run, and the query for unfinished jobs must not read it.
         self.ready_after = 0
         self.peers = [OURS, NODE_TUNED, NODE_DEFAULT] if has_node else [OURS]
 
     def drain(self, options: argparse.Namespace) -> None:
-        """Trivial jobs without a queue, one process, ten at a time."""
+        """Measure trivial jobs without a queue, in one process, ten at a time."""
 
         def prepare(peer: str) -> int:
             count = int(options.jobs if peer != NODE_DEFAULT else options.jobs // 10)
@@ -137,7 +137,7 @@ class Bench:
             self.rates(self.peers, prepare, time_limit=15)
 
     def backlog(self, options: argparse.Namespace) -> None:
-        """Twenty thousand ready jobs beside half a million others; an empty table before each, for the ratio."""
+        """Measure 20,000 ready jobs beside 500,000 others, each time after an empty table, for the ratio."""
         ratios: dict[str, list[float]] = {shape: [] for shape in SHAPES if SHAPES[shape]}
         rates: dict[str, list[float]] = {shape: [] for shape in SHAPES}
         for _ in range(self.rounds):
@@ -165,7 +165,7 @@ class Bench:
             self.ready_after = 0
 
     def latency(self, options: argparse.Namespace) -> None:
-        """From just before add_job to the task's first line, an idle worker, a job every 20 ms."""
+        """Measure the time from add_job to the first line of the task, for an idle worker and a job every 20 ms."""
         peers = [peer for peer in self.peers if peer != NODE_TUNED]
         measured: dict[str, list[float]] = {peer: [] for peer in peers}
         for _ in range(self.rounds):
@@ -179,10 +179,10 @@ class Bench:
             print(f"  {peer:16} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms", flush=True)
 
     def start(self, options: argparse.Namespace) -> None:
-        """From the start of the process to the first job's start: commands as people type them, and Node's library.
+        """Measure the time from the start of the process to the first job, of both commands and of Node's library.
 
-        Node comes built with all optimizations. A Python that somebody compiled on the way need not be, so the
-        system's own is asked too, where it can run the same code.
+        Node is built with all optimizations. The current Python may not be, so the Python of the system is measured,
+        too, if it can run the same code.
         """
         ours = [OURS, OURS_ELSEWHERE] if systems_python() else [OURS]
         peers = ours if self.peers == [OURS] else [*ours, NODE_COMMAND, NODE_DEFAULT]
@@ -193,7 +193,7 @@ class Bench:
                 self.database.empty()
                 self.load(1, task="stamp", payload="json_build_object('number', 0)")
                 figures = self.first_job(peer)
-                # The first round is for byte code and the caches of the disk.
+                # The first round compiles byte code and fills the caches of the disk, and is not counted.
                 if number:
                     measured[peer].append(figures)
         medians = {peer: [statistics.median(column) for column in zip(*measured[peer], strict=True)] for peer in peers}
@@ -203,10 +203,10 @@ class Bench:
             print(f"  {peer:16} {wall:6.0f} ms, {cpu:4.0f} ms of them CPU{shown}", flush=True)
 
     def first_job(self, peer: str) -> tuple[float, float]:
-        """The milliseconds until the first job, and the CPU's part in them."""
+        """Return the milliseconds until the first job, and the CPU milliseconds."""
         began = time.time() * 1000
         with self.started_worker(peer) as process:
-            # The command has a banner to show first.
+            # The command first prints a banner.
             stamp = next(json.loads(line) for line in process.stdout or () if '"at"' in line)
         return stamp["at"] - began, stamp["cpu"]
 
@@ -220,28 +220,29 @@ class Bench:
         return self.worker(peer, "serve")
 
     def idle(self, options: argparse.Namespace) -> None:
-        """Fifty slots with nothing to do for a minute."""
+        """Measure a worker with fifty slots that has no jobs for a minute."""
         settings = {OURS: {"concurrency": 50}, NODE_DEFAULT: {"concurrentJobs": 50, "maxPoolSize": 52}}
         for peer in [peer for peer in self.peers if peer != NODE_TUNED]:
             self.database = self.databases[peer]
             self.database.empty()
-            # A round of autovacuum is dozens of transactions, and nobody's.
+            # Autovacuum would add dozens of transactions that are not the worker's.
             with (
                 configured(self.database.connection, {"autovacuum": "off"}),
                 self.worker(peer, "serve", settings=settings[peer]) as process,
             ):
                 next(messages(process))
-                # The start, the first sweep, and ten seconds: so late an idle session tells of its transactions.
+                # Wait for the start, the first recovery, and the ten seconds after which an idle session reports its
+                # transactions.
                 time.sleep(30)
                 before, cpu = self.transactions(), cpu_seconds(process.pid)
                 time.sleep(60)
-                # Two are the asking itself.
+                # Two transactions are those of the measurement itself.
                 rate = (self.transactions() - before - 2) / 60
                 share = (cpu_seconds(process.pid) - cpu) / 60 * 100
                 print(f"  {peer:16} {rate:5.2f} transactions/s   {memory(process.pid):4.0f} MB   {share:4.1f} % CPU")
 
     def counting(self, options: argparse.Namespace) -> None:
-        """Trivial jobs with statistics and without, in turn; they are written every second instead of every ten."""
+        """Measure trivial jobs with and without statistics, which are written every second instead of every ten."""
         measured: dict[str, list[Drained]] = {"": [], "1": []}
         for number in range(2 * self.rounds):
             for uncounted in ("", "1") if number % 2 else ("1", ""):
@@ -257,7 +258,7 @@ class Bench:
             )
         shares = [each.counting / each.cpu * 100 for each in measured[""]]
         print(
-            f"  timed by themselves, statistics are {statistics.median(shares):.2f} % of the worker's CPU"
+            f"  measured directly, statistics take {statistics.median(shares):.2f} % of the worker's CPU"
             f" ({min(shares):.2f} to {max(shares):.2f} %)"
         )
 
@@ -272,7 +273,7 @@ class Bench:
         cpu, counting = (float(result[name]) / count * 1e6 for name in ("cpu", "counting"))
         return Drained(count / float(result["seconds"]), cpu, counting)
 
-    # What the measurements are made of.
+    # Helpers of the measurements.
 
     @property
     def task(self) -> int:
@@ -287,7 +288,7 @@ class Bench:
         self.database.settle()
 
     def make_queues(self, count: int, *, busy: bool = False) -> None:
-        locks = "now(), 'somebody'" if busy else "null::timestamptz, null"
+        locks = "now(), 'other'" if busy else "null::timestamptz, null"
         self.database.execute(f"truncate {SCHEMA}._private_job_queues restart identity")
         self.database.execute(
             f"insert into {SCHEMA}._private_job_queues (queue_name, locked_at, locked_by)"
@@ -383,7 +384,7 @@ class Bench:
 
 @cache
 def systems_python() -> str | None:
-    """The Python that came with the system, if it is another than ours and can load what is installed for ours."""
+    """Return the Python of the system, if it is another one and can load the packages of the current environment."""
     found = shutil.which("python3", path=os.defpath)
     if found is None or os.path.realpath(found) == os.path.realpath(sys.executable):
         return None
@@ -396,7 +397,7 @@ def systems_python() -> str | None:
 def our_command(url: str, python: str) -> AbstractContextManager[subprocess.Popen[str]]:
     parts = {f"PG{name.upper()}": str(value) for name, value in psycopg.conninfo.conninfo_to_dict(url).items()}
     environment = os.environ | parts | {"PGDATABASE": parts["PGDBNAME"], "DJANGO_SETTINGS_MODULE": "settings"}
-    # An installed package has its byte code.
+    # An installed package has byte code.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if python != sys.executable:
         environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT.parents[1]), sysconfig.get_path("platlib")])
@@ -422,7 +423,7 @@ def command(peer: str) -> list[str]:
 
 
 def url_for_node(url: str) -> str:
-    """Node's driver wants a socket directory in the query of a URL."""
+    """Return the URL in the form of Node's driver, which takes a socket directory in the query."""
     parts = {name: str(value) for name, value in psycopg.conninfo.conninfo_to_dict(url).items()}
     host, port = parts.get("host", "127.0.0.1"), parts.get("port", "5432")
     login = parts.get("user", "postgres") + (f":{parts['password']}" if parts.get("password") else "")

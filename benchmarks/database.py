@@ -1,4 +1,4 @@
-"""A database to measure in: durable, fresh, and gone afterwards."""
+"""A new, durable database for measurements, which is dropped afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from testproject import databases, embedded
 
 SCHEMA = "graphile_worker"
-# The embedded server is quick and careless; figures are about a careful one.
+# The embedded server does not flush its writes; the figures are about a server that does.
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "max_wal_size": "2GB", "autovacuum_naptime": "60s"}
 
 
@@ -43,7 +43,7 @@ class Database:
         self.execute(f"truncate {SCHEMA}._private_jobs, {SCHEMA}._private_job_queues")
 
     def settle(self) -> None:
-        """As after a while: statistics are fresh and nothing is left to write."""
+        """Update the statistics of the planner and write all changes, so that neither happens during a measurement."""
         self.execute(f"vacuum analyze {SCHEMA}._private_jobs")
         self.execute(f"vacuum analyze {SCHEMA}._private_job_queues")
         self.execute("checkpoint")
@@ -51,7 +51,7 @@ class Database:
 
 @contextmanager
 def scratch_database(install: Callable[[str], None] | None = None, suffix: str = "") -> Iterator[Database]:
-    """A new database, with our schema in it or with what ``install`` puts there."""
+    """Create a database with the schema of this package, or with what ``install`` creates."""
     databases.ensure_running()
     server = os.environ.get("DATABASE_URL") or databases.to_url(databases.from_url(embedded.conninfo()))
     name = f"benchmark_{os.getpid()}{suffix}"
@@ -69,7 +69,7 @@ def scratch_database(install: Callable[[str], None] | None = None, suffix: str =
 
 @contextmanager
 def configured(connection: psycopg.Connection[Any], settings: dict[str, str]) -> Iterator[None]:
-    """The embedded server with these settings; somebody's own server is left as it is."""
+    """Change settings of the embedded server during the block; a server of DATABASE_URL is not changed."""
     if not databases.is_embedded():
         yield
         return

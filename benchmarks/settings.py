@@ -1,4 +1,4 @@
-"""A Django project with nothing in it but the queue: what is measured is ours."""
+"""A Django project with no other app, so that only this package is measured."""
 
 from __future__ import annotations
 

@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
-from django.utils.module_loading import import_string
 
 from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
-from django_graphile_worker.flags import MoreFlags, checked_flags
+from django_graphile_worker.flags import MoreFlags
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
 
@@ -109,14 +108,6 @@ class Settings(Frozen):
         if not more:
             return self
         return self.replace(forbidden_flags=(*before, *more) if isinstance(before, tuple) else MoreFlags(before, more))
-
-    def current_forbidden_flags(self) -> tuple[str, ...]:
-        """Return the forbidden flags of this moment: a callable is called each time."""
-        flags = self.forbidden_flags
-        if isinstance(flags, tuple):
-            return flags
-        function = import_string(flags) if isinstance(flags, str) else flags
-        return checked_flags(function())
 
 
 class Configured(Frozen):

@@ -1,4 +1,4 @@
-"""Sphinx configuration: Markdown pages, and docstrings where a page asks for them."""
+"""The configuration of Sphinx: Markdown pages, and docstrings where a page includes them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ release = version = django_graphile_worker.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
-# A section may be empty for a while; a page that no section lists may not.
+# A section may be empty. A page that no section lists is an error.
 suppress_warnings = ["toc.empty_glob"]
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]
 myst_heading_anchors = 4
 
-# What the blocks of the pages are called, for their tests; Pygments knows no crontabs, and only other SQL.
+# Tests find the blocks of the pages by these names. Pygments has no lexer for crontabs, and `sql` is another dialect.
 lexers["crontab"] = TextLexer()
 lexers["sql"] = PostgresLexer()
 

@@ -1,4 +1,4 @@
-"""Which PostgreSQL the site talks to: the one DATABASE_URL names, else the embedded one of this checkout."""
+"""The PostgreSQL of the site: the server of DATABASE_URL, else the embedded server of this checkout."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from psycopg.conninfo import conninfo_to_dict
 from testproject import embedded
 
 PREFIX = "testproject_"
-# What makes the tables. The demo's data is disposable, so a checkout in which these change gets a new database.
+# The files that create the tables. The data of the demo is disposable, so a change of these files gives a new database.
 SCHEMA_SOURCES = ("migrations/*.py", "sql/ddl/*.sql")
 
-# How libpq calls a part of an address, and how Django does; all the rest are libpq options.
+# The names of the parts of an address in libpq and in Django. All other parts are options of libpq.
 DJANGO_NAMES = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
 
 
 def is_embedded() -> bool:
-    """Tell whether nobody named a server, so that the embedded one is used."""
+    """Return whether the embedded server is used, because DATABASE_URL is not set."""
     return not os.environ.get("DATABASE_URL")
 
 
 def ensure_running() -> None:
-    """Start the embedded PostgreSQL when it is the one in use."""
+    """Start the embedded PostgreSQL if it is used."""
     if is_embedded():
         embedded.ensure_running()
 
 
 def ensure_site_database() -> None:
-    """Have a server with the site's database in it, and none of its predecessors."""
+    """Start the server, create the database of the site, and drop its predecessors."""
     ensure_running()
     if is_embedded():
         embedded.keep_one_database(site_database(), PREFIX)
@@ -40,7 +40,7 @@ def ensure_site_database() -> None:
 
 @cache
 def site_database() -> str:
-    """The name of the site's database in the embedded PostgreSQL."""
+    """Return the name of the database of the site in the embedded PostgreSQL."""
     package = embedded.CHECKOUT / "django_graphile_worker"
     sources = sorted(path for pattern in SCHEMA_SOURCES for path in package.glob(pattern))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
@@ -48,7 +48,7 @@ def site_database() -> str:
 
 
 def default() -> dict[str, Any]:
-    """The entry of settings.DATABASES: the site's database on the embedded server, or what DATABASE_URL says."""
+    """Return the entry of settings.DATABASES: the site's database on the embedded server, or that of DATABASE_URL."""
     return from_url(os.environ.get("DATABASE_URL") or embedded.conninfo(site_database()))
 
 

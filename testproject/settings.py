@@ -1,4 +1,4 @@
-"""Settings of a small Django site whose jobs live in PostgreSQL. See `testproject.databases` for where."""
+"""Settings of a small Django site. `testproject.databases` chooses its PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testproject import databases
 
 BASE_DIR = Path(__file__).resolve().parent
 
-# A demo on one's own machine: nothing here is a secret, and none of it belongs on the internet.
+# For a demo on a local machine only: the key is not a secret, and the site must not be reachable from outside.
 SECRET_KEY = "demo-only"
 DEBUG = os.environ.get("DEBUG", "1") == "1"
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]

@@ -1,4 +1,4 @@
-"""Keep Ctrl-C for the program that make started, and away from make, which would call it an error."""
+"""Ctrl-C reaches only the program that make started: make itself would report an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def in_foreground() -> Iterator[None]:
-    """Be the terminal's only foreground process for the length of the block; without a terminal do nothing."""
+    """Make this process the only foreground process of the terminal during the block; do nothing without a terminal."""
     terminal = _controlling_terminal()
     if terminal is None:
         yield
@@ -26,7 +26,7 @@ def in_foreground() -> Iterator[None]:
 
 
 def _controlling_terminal() -> int | None:
-    """The terminal, if this process belongs to the group in front of it but does not lead a session."""
+    """Return the terminal if this process is in its foreground group and does not lead a session, else None."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR)
     except OSError:
@@ -38,11 +38,11 @@ def _controlling_terminal() -> int | None:
 
 
 def _give(terminal: int, group: int) -> None:
-    # A background process that touches the terminal is stopped, unless it ignores this signal.
+    # The kernel stops a background process that changes the terminal, unless the process ignores this signal.
     ignored = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         os.tcsetpgrp(terminal, group)
     except (OSError, PermissionError):
-        pass  # the terminal, or whoever had it before, is gone
+        pass  # the terminal, or the previous group, does not exist any more
     finally:
         signal.signal(signal.SIGTTOU, ignored)

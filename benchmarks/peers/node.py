@@ -1,4 +1,4 @@
-"""The original, from npm: installed once into an ignored folder of the checkout."""
+"""graphile-worker from npm, installed once into an ignored folder of the checkout."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[2] / ".node"
 PACKAGES = ("node@24", "graphile-worker@0.18.0")
 WORKER = Path(__file__).with_name("node_worker.mjs")
-# Where its command finds its tasks.
+# The directory in which its command finds its tasks.
 PROJECT = Path(__file__).with_name("node_project")
 
 
 def executable() -> Path | None:
-    """A Node that runs graphile-worker 0.18, or None where npm is missing."""
+    """Return the path of a Node that runs graphile-worker 0.18, or None if npm is missing."""
     node = HOME / "node_modules" / ".bin" / "node"
     package = HOME / "node_modules" / "graphile-worker"
     if node.exists() and package.exists():
@@ -32,12 +32,12 @@ def executable() -> Path | None:
 
 
 def script() -> Path:
-    """The worker's script, beside the packages that it imports."""
+    """Copy the script of the worker next to the packages that it imports, and return its path."""
     copy = HOME / WORKER.name
     copy.write_text(WORKER.read_text())
     return copy
 
 
 def command_line() -> list[str]:
-    """The original as people type it."""
+    """Return the command line of graphile-worker, as a user types it."""
     return [str(executable()), str(HOME / "node_modules" / "graphile-worker" / "dist" / "cli.js")]

@@ -1,6 +1,6 @@
-// The original as the measured peer: runs `noop` jobs and reports on standard output.
-//   node_worker.mjs drain  N       run N jobs, report the seconds from the first start to the last row gone
-//   node_worker.mjs migrate        make its schema
+// A worker of graphile-worker that is measured; it reports on standard output.
+//   node_worker.mjs drain  N       run N `noop` jobs; report the seconds from the first start to the last deleted row
+//   node_worker.mjs migrate        create its schema
 //   node_worker.mjs serve          run `stamp` jobs until standard input closes; report each start
 import { run, runMigrations } from "graphile-worker";
 import { Logger } from "@graphile/logger";

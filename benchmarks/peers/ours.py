@@ -1,4 +1,4 @@
-"""This package as the measured peer; speaks as ``node_worker.mjs`` does."""
+"""A worker of this package that is measured; it writes the same messages as ``node_worker.mjs``."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def say(message: dict[str, Any]) -> None:
 
 
 def count_nothing() -> None:
-    """The worker as it would be without statistics, to know what they cost."""
+    """Switch statistics off, to measure their cost."""
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
 
     StatisticsBuffer.add = lambda *arguments: None  # type: ignore[method-assign]
 
 
 def time_counting() -> list[float]:
-    """The seconds of CPU that statistics take: the counting, and the writing down."""
+    """Return a list to which the CPU seconds of statistics are added: of counting, and of writing to the database."""
     from django_graphile_worker.sql import statistics
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
 
@@ -96,7 +96,7 @@ def main() -> None:
         seconds = time.perf_counter() - (_first_at[0] if _first_at else time.perf_counter())
         usage = time.process_time() - before
         about = {"cpu": usage, "counting": sum(counting), "worker": worker._runners[0].worker_id}
-        # The last to count need not be the last to write the count down.
+        # The thread with the last number need not be the last to assign it.
         jobs = COUNT if _finished.is_set() else min(_started, COUNT)
         say({"seconds": seconds, "jobs": jobs, **about})
 

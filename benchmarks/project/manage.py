@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""As ``startproject`` writes it."""
+"""The manage.py of ``startproject``."""
 
 from __future__ import annotations
 

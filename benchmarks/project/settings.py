@@ -1,4 +1,4 @@
-"""The smallest project that has a worker: one app with a task. How long it takes to start is what a user waits."""
+"""The smallest project with a worker: one app with one task. The benchmark measures the start of its worker."""
 
 from __future__ import annotations
 

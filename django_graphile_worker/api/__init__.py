@@ -1,8 +1,9 @@
-"""Adding jobs, and changing those that wait.
+"""The functions that add jobs, change waiting jobs and delete unused rows.
 
-Everything here uses Django's own connection, so it is part of the transaction
-around it: a job exists if and only if that transaction commits. Each function
-has a twin for asynchronous code, whose name begins with an ``a``.
+They use Django's own connection, so they are part of the transaction around
+them: a job exists if and only if that transaction commits. Each function has an
+asynchronous variant, whose name begins with ``a``. Start with ``add``; the folder
+may import ``sql`` and what is below it, and nothing of ``worker``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adding jobs, one or a million."""
+"""Adds jobs: one, a list, or a stream of any length."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any, Literal, Never, overload
 from django.db import transaction
 
 from django_graphile_worker import registry
-from django_graphile_worker.api.async_variants import asynchronous
+from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql import add_jobs as sql_batches
+from django_graphile_worker.sql import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.add_job import add_job as add_one
 from django_graphile_worker.sql.add_jobs import Batch, Entry
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 
-# One statement of a stream: large enough to be fast, small enough to be forgotten.
+# Each statement of a stream: large enough to be fast, small enough for the memory of the process.
 STREAMED_SPECS, STREAMED_CHARACTERS = 5_000, 4 * 1024 * 1024
-# One statement of a list: PostgreSQL takes a value of up to a gigabyte.
+# Each statement of a list: PostgreSQL takes a value of up to a gigabyte.
 LISTED_SPECS, LISTED_CHARACTERS = 1_000_000, 128 * 1024 * 1024
 
 
@@ -47,8 +47,8 @@ def add_job(
 ) -> Job:
     """Add a job in the current transaction, and return it.
 
-    ``using`` is the alias of a database, ``installation`` that of an entry of ``settings.GRAPHILE_WORKER`` that names
-    several; without them the job goes to the queue of the installation ``default``.
+    ``using`` is the alias of a database, ``installation`` the alias of an installation in
+    ``settings.GRAPHILE_WORKER``. Without them the job is added to the installation ``default``.
     """
     spec = JobSpec(
         identifier,
@@ -87,15 +87,15 @@ def add_jobs(
 def add_jobs(
     specs: Iterable[JobSpec], *, using: str | None = None, installation: str | None = None, returning: bool = True
 ) -> list[Job] | int:
-    """Add many jobs, all or none; return them in the order of their specs.
+    """Add many jobs, all or none, and return them in the order of their specs.
 
-    With ``returning=False`` any number of specs is streamed through, and only their number returned.
+    With ``returning=False``, stream any number of specs into the database, and return only their number.
     """
     place = place_of(using, installation)
     entries = _entries(specs, place.settings.max_payload_size)
     if not returning:
         return _stream(entries, place)
-    batches = list(sql_batches.batches(entries, most_entries=LISTED_SPECS, most_characters=LISTED_CHARACTERS))
+    batches = list(sql_add_jobs.batches(entries, most_entries=LISTED_SPECS, most_characters=LISTED_CHARACTERS))
     if not batches:
         return []
     with open_place(place) as queue:
@@ -106,14 +106,14 @@ def add_jobs(
 
 
 def _add_batch(queue: QueueConnection, batch: Batch) -> list[Job]:
-    return sql_batches.add_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+    return sql_add_jobs.add_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
 
 
 def _stream(entries: Iterator[Entry], place: Place) -> int:
     count = 0
     with open_place(place) as (cursor, alias, schema, notify), transaction.atomic(using=alias):
-        for batch in sql_batches.batches(entries, most_entries=STREAMED_SPECS, most_characters=STREAMED_CHARACTERS):
-            sql_batches.add_batch_blindly(cursor, batch, schema=schema, notify=notify)
+        for batch in sql_add_jobs.batches(entries, most_entries=STREAMED_SPECS, most_characters=STREAMED_CHARACTERS):
+            sql_add_jobs.add_batch_blindly(cursor, batch, schema=schema, notify=notify)
             count += len(batch.entries)
     return count
 
@@ -134,8 +134,8 @@ def _numbered_entry(index: int, spec: JobSpec, max_payload_size: int) -> Entry:
 
 
 def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
-    if spec.identifier not in registry.tasks and spec.identifier not in told_names:
-        _tell_unknown_name(spec.identifier)
+    if spec.identifier not in registry.tasks and spec.identifier not in logged_names:
+        _log_unknown_name(spec.identifier)
     payload = None if spec.payload is None else encode(spec.payload, max_size=max_payload_size)
     if isinstance(spec.run_at, datetime):
         run_at = aware(spec.run_at)
@@ -144,16 +144,17 @@ def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
     return Entry(spec, payload)
 
 
-# Names of tasks that this project does not have, told once each.
-told_names: set[str] = set()
-MOST_TOLD_NAMES = 1_000
+# Task identifiers that this project does not have; each is logged once.
+logged_names: set[str] = set()
+MOST_LOGGED_NAMES = 1_000
 
 
-def _tell_unknown_name(name: str) -> None:
-    """A job for a worker of another project, or a mistyped name: nobody but a reader of the log can tell."""
-    if len(told_names) >= MOST_TOLD_NAMES:
+def _log_unknown_name(name: str) -> None:
+    """Log a task identifier that may be mistyped; it may also be a task of another project's worker."""
+    if len(logged_names) >= MOST_LOGGED_NAMES:
         return
-    told_names.add(name)
+    logged_names.add(name)
+    # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import did_you_mean
 
     hint = did_you_mean(name, registry.tasks.identifiers())
@@ -165,7 +166,7 @@ def _tell_unknown_name(name: str) -> None:
     )
 
 
-aadd_job = asynchronous(add_job)
+aadd_job = async_variant(add_job)
 
 
 @overload
@@ -183,7 +184,7 @@ async def aadd_jobs(
 async def aadd_jobs(
     specs: Iterable[JobSpec], *, using: str | None = None, installation: str | None = None, returning: bool = True
 ) -> list[Job] | int:
-    """The twin of add_jobs for asynchronous code."""
+    """Asynchronous variant of ``add_jobs()``."""
     return await _aadd_jobs(specs, using, installation, returning)
 
 
@@ -193,4 +194,4 @@ def _add_jobs(
     return add_jobs(specs, using=using, installation=installation, returning=returning)
 
 
-_aadd_jobs = asynchronous(_add_jobs)
+_aadd_jobs = async_variant(_add_jobs)

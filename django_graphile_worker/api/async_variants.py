@@ -1,4 +1,4 @@
-"""Twins of the API's functions for asynchronous code."""
+"""Makes the asynchronous variants of the API's functions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def asynchronous(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """The asynchronous twin: in the thread that holds the connection, so a transaction around it still holds."""
+def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return a coroutine function that calls the function in the thread that holds Django's connection.
+
+    The call is therefore part of a transaction around it, as the synchronous function is.
+    """
     run = sync_to_async(function, thread_sensitive=True)
 
     @functools.wraps(function)
-    async def twin(*args: P.args, **kwargs: P.kwargs) -> R:
+    async def variant(*args: P.args, **kwargs: P.kwargs) -> R:
         return await run(*args, **kwargs)
 
-    twin.__name__ = twin.__qualname__ = f"a{function.__name__}"
-    twin.__doc__ = f"The twin of {function.__name__} for asynchronous code."
-    return twin
+    variant.__name__ = variant.__qualname__ = f"a{function.__name__}"
+    variant.__doc__ = f"Asynchronous variant of ``{function.__name__}()``."
+    return variant

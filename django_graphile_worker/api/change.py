@@ -1,4 +1,4 @@
-"""Changing jobs that wait, by their key, their ids or their worker."""
+"""Finds and changes jobs by key or by id, and unlocks the jobs of workers by worker id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_graphile_worker.api.async_variants import asynchronous
+from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.escaping import storable_text
@@ -27,9 +27,9 @@ LARGEST_ID = 2**63 - 1
 
 
 def get_job(id_or_key: int | str, *, using: str | None = None, installation: str | None = None) -> Job | None:
-    """Return the job with this id (an int) or this key (a str); None when there is none.
+    """Return the job with this id (an int) or this key (a str), or None.
 
-    A job that was completed has no row any more.
+    A job that has succeeded or was completed has no row any more.
     """
     wanted = _valid_id_or_key(id_or_key)
     with open_queue(using, installation) as queue:
@@ -47,10 +47,10 @@ def _valid_id_or_key(value: object) -> int | str:
 
 
 def remove_job(job_key: str, *, using: str | None = None, installation: str | None = None) -> RemovedJob | None:
-    """Remove the job with this key, and return it; None when there is none.
+    """Remove the job with this key and return it, or return None.
 
-    A job that is running is not stopped: it loses its key, and is not tried again. The
-    result's ``was_running`` says which of the two has happened.
+    A job that is running is not stopped: it loses its key, and is not retried. ``was_running`` of the
+    result says whether the job was running.
     """
     key = valid_job_key(job_key)
     if key is None:
@@ -62,7 +62,7 @@ def remove_job(job_key: str, *, using: str | None = None, installation: str | No
 
 
 def complete_jobs(job_ids: Iterable[int], *, using: str | None = None, installation: str | None = None) -> list[Job]:
-    """Delete jobs as if they had succeeded. Running ones are left alone; the others are returned."""
+    """Delete jobs as if they had succeeded, and return them. Running jobs are neither deleted nor returned."""
     ids = _valid_ids(job_ids)
     if not ids:
         return []
@@ -77,7 +77,7 @@ def permanently_fail_jobs(
     using: str | None = None,
     installation: str | None = None,
 ) -> list[Job]:
-    """Let jobs have failed for good. Running ones are left alone; the others are returned."""
+    """Mark jobs as permanently failed, and return them. Running jobs are neither changed nor returned."""
     ids = _valid_ids(job_ids)
     if error_message is not None and not isinstance(error_message, str):
         raise InvalidTypeError(f"error_message: expected a string, got {error_message!r}.")
@@ -98,9 +98,9 @@ def reschedule_jobs(
     using: str | None = None,
     installation: str | None = None,
 ) -> list[Job]:
-    """Change when, how often and how urgently jobs run; None leaves a value as it is.
+    """Change the time, the priority and the attempts of jobs, and return them; None keeps a value.
 
-    Running jobs are left alone; the others are returned.
+    Running jobs are neither changed nor returned.
     """
     ids = _valid_ids(job_ids)
     changes = sql_jobs.Changes(
@@ -120,9 +120,9 @@ def reschedule_jobs(
 def force_unlock_workers(
     worker_ids: Iterable[str], *, using: str | None = None, installation: str | None = None
 ) -> None:
-    """Free the jobs and queues of workers that are certainly gone.
+    """Unlock the jobs and queues of workers that have certainly ended.
 
-    A worker that is still alive would have its jobs run a second time.
+    The jobs of a worker that is still alive would run a second time, at the same time.
     """
     ids = _valid_list("worker_ids", "worker ids", worker_ids)
     for worker_id in ids:
@@ -131,7 +131,7 @@ def force_unlock_workers(
     if ids:
         with open_queue(using, installation) as queue:
             sql_jobs.force_unlock_workers(queue.cursor, ids, schema=queue.schema)
-            queue.refuse_blindness()
+            queue.refuse_hidden_tables()
 
 
 def _valid_ids(job_ids: Iterable[int]) -> list[int]:
@@ -144,9 +144,9 @@ def _valid_list(name: str, things: str, values: Iterable[Any]) -> list[Any]:
     return list(values)
 
 
-aget_job = asynchronous(get_job)
-aremove_job = asynchronous(remove_job)
-acomplete_jobs = asynchronous(complete_jobs)
-apermanently_fail_jobs = asynchronous(permanently_fail_jobs)
-areschedule_jobs = asynchronous(reschedule_jobs)
-aforce_unlock_workers = asynchronous(force_unlock_workers)
+aget_job = async_variant(get_job)
+aremove_job = async_variant(remove_job)
+acomplete_jobs = async_variant(complete_jobs)
+apermanently_fail_jobs = async_variant(permanently_fail_jobs)
+areschedule_jobs = async_variant(reschedule_jobs)
+aforce_unlock_workers = async_variant(force_unlock_workers)

@@ -1,4 +1,4 @@
-"""Deleting what nobody needs."""
+"""``cleanup()``: deletes old failed jobs, and the names of queues and tasks that no job uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from django.db import connections
 
 from django_graphile_worker import registry
-from django_graphile_worker.api.async_variants import asynchronous
+from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import QueueConnection, open_queue
 from django_graphile_worker.api.unused_names import IncompleteError, NamesDeletion
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
@@ -26,18 +26,18 @@ def cleanup(
     using: str | None = None,
     installation: str | None = None,
 ) -> CleanupResult:
-    """Delete old permanently failed jobs (when an age is given), and the names that no job uses.
+    """Delete permanently failed jobs of a given age, and the names of queues and tasks that no job uses.
 
-    Task names that this process or a live worker knows are kept. graphile-worker's Node workers
-    do not tell theirs: where they run too, leave ``unused_tasks`` out.
+    Task names that this process or a live worker knows are kept. The Node workers of graphile-worker
+    do not publish theirs: where they run too, pass ``unused_tasks=False``.
 
-    Rows are deleted a few at a time, each time in a transaction of its own, so that nobody who adds
-    a job waits longer than some milliseconds. Inside a transaction of the caller's, others can add
+    Rows are deleted a few at a time, each time in a transaction of their own, so that adding a job
+    waits for a few milliseconds at most. Inside a transaction of the caller, other sessions can add
     no job from the first name that is deleted until that transaction ends.
     """
     age = _valid_age(failed_jobs_older_than)
     with open_queue(using, installation) as queue:
-        queue.refuse_blindness()
+        queue.refuse_hidden_tables()
         jobs = 0 if age is None else _delete_failed_jobs(queue, age)
         result = CleanupResult(jobs=jobs)
         if unused_queues or unused_tasks:
@@ -98,4 +98,4 @@ def _valid_age(age: timedelta | None) -> float | None:
     return age.total_seconds()
 
 
-acleanup = asynchronous(cleanup)
+acleanup = async_variant(cleanup)

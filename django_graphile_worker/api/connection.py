@@ -1,4 +1,4 @@
-"""The queue's database, as the functions of the API use it."""
+"""Opens the database of a queue for the functions of the API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_graphile_worker.sql.errors import not_permitted, translated
 
 
 class QueueConnection(NamedTuple):
-    """The queue's database, opened."""
+    """An open cursor on the database of a queue, and what statements need to know about it."""
 
     cursor: Cursor
     alias: str
@@ -25,12 +25,13 @@ class QueueConnection(NamedTuple):
     notify: bool
 
     def found(self, jobs: list[Job]) -> list[Job]:
-        """The jobs; but no jobs at all may mean that this role cannot see any, and that must not pass quietly."""
+        """Return the jobs; if there are none, raise SchemaError if row-level security hides them from this role."""
         if not jobs:
-            self.refuse_blindness()
+            self.refuse_hidden_tables()
         return jobs
 
-    def refuse_blindness(self) -> None:
+    def refuse_hidden_tables(self) -> None:
+        """Raise SchemaError if row-level security hides rows from this role: the tables would look empty."""
         role, tables = row_security.hidden_tables(self.cursor, schema=self.schema)
         if tables:
             got = f"got {role!r}, to whom {', '.join(tables)} look empty"
@@ -38,13 +39,13 @@ class QueueConnection(NamedTuple):
 
 
 def open_queue(using: str | None, installation: str | None = None) -> AbstractContextManager[QueueConnection]:
-    """Open a cursor on Django's connection, in whatever transaction it is in."""
+    """Open a cursor on Django's connection, inside its current transaction if there is one."""
     return open_place(place_of(using, installation))
 
 
 @contextmanager
 def open_place(place: Place) -> Iterator[QueueConnection]:
-    """The same where the place is known already."""
+    """Open a cursor as ``open_queue()`` does, for a place that is known already."""
     settings = place.settings
     connection = queue_connection(place.using)
     try:

@@ -1,4 +1,4 @@
-"""Times as Django treats them."""
+"""Makes naive times aware, as Django does."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _PACKAGE = f"{Path(__file__).parents[1]}/"
 
 
 def aware(run_at: datetime | timedelta | None) -> datetime | timedelta | None:
-    """Treat a naive time as Django's DateTimeField does."""
+    """Return the time as Django's DateTimeField stores it: with a warning, a naive time gets the default time zone."""
     if not isinstance(run_at, datetime) or not settings.USE_TZ or timezone.is_aware(run_at):
         return run_at
     warnings.warn(
         f"run_at received a naive datetime ({run_at}) while time zone support is active.",
         RuntimeWarning,
-        stacklevel=_level_of_the_site(),
+        stacklevel=_level_of_the_caller(),
     )
     return timezone.make_aware(run_at, timezone.get_default_timezone())
 
 
-def _level_of_the_site() -> int:
-    """The stack level, seen from the caller, of the first frame that is not ours (as skip_file_prefixes of 3.12)."""
+def _level_of_the_caller() -> int:
+    """Return the stack level of the first frame outside this package, like ``skip_file_prefixes`` of Python 3.12."""
     level, frame = 0, sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and isinstance(frame.f_back, FrameType):
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""Deleting the names that no job uses, a few at a time."""
+"""Deletes the names of queues and tasks that no job uses, a few at a time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.unused_names import Watermark
 
 LOCK_NOT_AVAILABLE = "55P03"
-# How often to try for the lock before giving up, and how long to let others add jobs in between, in seconds.
+# How often to try to get the lock, and the pause in seconds in which other sessions can add jobs.
 TRIES = 5
 PAUSE = 0.05
-# How often to look again because jobs were replaced under other names meanwhile.
+# How often to search again because jobs got other names in the meantime.
 MOST_SEARCHES_IN_VAIN = 5
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Find(Protocol):
 
 
 class IncompleteError(Exception):
-    """Some names had to be left alone; so many of this kind ("queues" or "tasks") were deleted before."""
+    """Not all unused names of a kind ("queues" or "tasks") could be deleted, only ``deleted`` of them."""
 
     def __init__(self, kind: str, deleted: int = 0) -> None:
         super().__init__(kind, deleted)
@@ -40,7 +40,7 @@ class IncompleteError(Exception):
 
 
 class NamesDeletion:
-    """One kind of names: how to find those without jobs, and how to delete some of them."""
+    """The deletion of one kind of names, given how to find those without jobs and how to delete some of them."""
 
     def __init__(self, kind: str, queue: QueueConnection, find: Find, delete: Delete) -> None:
         self._kind = kind
@@ -50,7 +50,7 @@ class NamesDeletion:
         self._deleted = 0
 
     def run(self) -> int:
-        """Delete all; how many they were."""
+        """Delete all unused names, and return their number."""
         self._run()
         return self._deleted
 
@@ -58,7 +58,7 @@ class NamesDeletion:
         after, searches_in_vain = 0, 0
         since = self._locked(self._watermark)
         while ids := self._find(after=after):
-            # The next search looks at jobs that this one may not have seen, so it needs a later watermark.
+            # The next search sees jobs that this search may have missed, so it needs a later watermark.
             reached, since = self._delete_portions(ids, since)
             searches_in_vain = 0 if reached else searches_in_vain + 1
             if searches_in_vain == MOST_SEARCHES_IN_VAIN:
@@ -66,7 +66,7 @@ class NamesDeletion:
             after = reached or after
 
     def _delete_portions(self, ids: Sequence[int], since: Watermark) -> tuple[int | None, Watermark]:
-        """The last id that was looked at, None when there is none, and the watermark for the next search."""
+        """Delete ids in portions; return the last id that was done, or None, and the watermark for the next search."""
         reached, latest = None, since
         for portion in _portions(ids):
             deleted, latest = self._locked(partial(self._delete_portion, portion, since))
@@ -96,7 +96,7 @@ class NamesDeletion:
         raise IncompleteError(self._kind, self._deleted)
 
     def _act_under_lock(self, act: Callable[[], T]) -> T:
-        """In a transaction of its own where there is none yet, else until the caller's ends."""
+        """Hold the lock in a transaction of its own, or until the end of the caller's transaction if there is one."""
         cursor, alias, schema, _ = self._queue
         is_outermost = not connections[alias].in_atomic_block
         with transaction.atomic(using=alias):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django_graphile_worker.crontab.errors import CrontabMistake, MistakeCollector, Position, raise_for
 from django_graphile_worker.crontab.items import CronItem
@@ -66,7 +66,7 @@ class Draft:
         for line in lines:
             placed = read_schedule(line, task, collector, named_by_pattern=len(lines) > 1)
             if placed is not None:
-                self.placed.append(placed._replace(item=adjust(placed.item)))
+                self.placed.append(replace(placed, item=adjust(placed.item)))
         self.mistakes += collector.mistakes
 
     def copy(self) -> Draft:

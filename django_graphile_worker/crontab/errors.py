@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from django_graphile_worker.exceptions import CrontabError
 
@@ -74,7 +73,8 @@ class MistakeCollector:
         return len(self.mistakes)
 
 
-class Position(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Position:
     """A position in a text; ``context`` is the whole line."""
 
     line: int | None = None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from django_graphile_worker.crontab.errors import MistakeCollector, Position
 from django_graphile_worker.crontab.fields import FIELDS
@@ -19,7 +19,8 @@ _WORD = re.compile(r"\S+")
 _TASK = re.compile(rf"[_a-zA-Z][_a-zA-Z0-9:/-]{{0,{MAX_IDENTIFIER_LENGTH - 1}}}")
 
 
-class PlacedItem(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PlacedItem:
     """An item with the positions of its task and its name, which later checks quote."""
 
     item: CronItem
@@ -48,7 +49,7 @@ def read_schedule(
     placed = _read_line(written, Position(None, 1, written), collector, task)
     if placed and named_by_pattern and placed.name_at == placed.task_at:
         # Named after the pattern, not the position in the list: reordering the list must not rename its items.
-        return placed._replace(item=replace(placed.item, identifier=f"{task} {placed.item.match}"))
+        return replace(placed, item=replace(placed.item, identifier=f"{task} {placed.item.match}"))
     return placed
 
 

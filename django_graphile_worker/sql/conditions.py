@@ -11,11 +11,11 @@ from __future__ import annotations
 
 # A worker holds the job.
 IS_LOCKED = "job.locked_at is not null"
-# The column is_available says: no worker holds the job, and it has attempts left.
 IS_DUE = "job.run_at <= now()"
-IS_LATER = "job.run_at > now()"
+# The column is_available says that no worker holds the job, and that it has attempts left.
 IS_READY = f"job.is_available and {IS_DUE}"
-IS_WAITING = f"job.is_available and {IS_LATER}"
+IS_WAITING = "job.is_available and job.run_at > now()"
+IS_AVAILABLE_IN_QUEUE = "job.is_available and job.job_queue_id is not null"
 # The job was tried, and no worker holds it: it failed.
 HAS_FAILED = "job.locked_at is null and job.attempts > 0"
 IS_RETRYING = f"{HAS_FAILED} and {IS_WAITING}"

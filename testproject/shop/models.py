@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Order(models.Model):
-    """What a customer bought; jobs do everything that need not be done while the customer waits."""
+    """An order of a customer. Jobs do the work for which the customer does not wait."""
 
     customer = models.CharField(max_length=100)
     placed_at = models.DateTimeField(auto_now_add=True)

@@ -1,4 +1,4 @@
-"""Placing an order: the row and its jobs are one transaction, so that neither exists without the other."""
+"""Orders: the row and its jobs are added in one transaction, so that neither exists without the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testproject.shop.models import Order
 
 @transaction.atomic
 def place_order(customer: str) -> Order:
-    """Make an order, and add the jobs that follow from it."""
+    """Create an order, and add the jobs that follow from it."""
     order = Order.objects.create(customer=customer)
     details = {"order": order.pk, "customer": customer}
     tasks.charge_card.add_job(details)

@@ -1,4 +1,4 @@
-"""The demo's child processes: the web site and the worker, started, watched and ended together."""
+"""The child processes of the demo: the web site and the worker."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from django.db import connection
 from testproject import databases
 
 MANAGE = Path(__file__).resolve().parent.parent / "manage.py"
-PATIENCE_SECONDS = 15
+STOP_TIMEOUT_SECONDS = 15
 
 Process = subprocess.Popen[bytes]
 
 
 @contextmanager
 def manage(*arguments: str, output: IO[bytes] | None = None) -> Iterator[Process]:
-    """Run a management command beside this one; leaving the block asks it to end, and waits."""
+    """Run a management command in a process of its own; at the end of the block, stop it and wait for its end."""
     process = subprocess.Popen(
         [sys.executable, "-u", str(MANAGE), *arguments],
         env=os.environ | {"DATABASE_URL": databases.to_url(connection.settings_dict)},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        start_new_session=True,  # Ctrl-C is for this process alone, which then ends the others in order
+        start_new_session=True,  # Ctrl-C reaches this process alone, which stops the others in order
     )
     try:
         yield process
@@ -43,22 +43,22 @@ def manage(*arguments: str, output: IO[bytes] | None = None) -> Iterator[Process
 def _end(process: Process) -> None:
     try:
         process.terminate()
-        process.wait(PATIENCE_SECONDS)
+        process.wait(STOP_TIMEOUT_SECONDS)
     except (KeyboardInterrupt, subprocess.TimeoutExpired):
-        pass  # a second Ctrl-C: no more patience
+        pass  # after a second Ctrl-C, or the timeout, kill it
     finally:
         _kill_group(process)
 
 
 def _kill_group(process: Process) -> None:
-    """Leave nothing behind, not even what the process itself had started."""
+    """Kill the process and the processes that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def free_port(preferred: int = 8000) -> int:
-    """The preferred port, or any other when somebody has it."""
+    """Return the preferred port, or another one if it is taken."""
     for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -71,7 +71,7 @@ def free_port(preferred: int = 8000) -> int:
 
 
 def wait_until_listening(process: Process, port: int) -> None:
-    """Return when the port answers; raise when its process ends first."""
+    """Return when the port accepts connections; raise if its process ends first."""
     while process.poll() is None:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

@@ -1,4 +1,4 @@
-"""What happens in the demo: small scenes, each of which adds the jobs it takes."""
+"""The events of the demo. Each adds the jobs that follow from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ask_for_invoice(customer: str) -> None:
     tasks.print_invoice.add_job({"customer": customer})
 
 
-# In the order in which they make sense to somebody who watches.
+# In an order that shows each kind of job early.
 SCENES: tuple[Scene, ...] = (
     place_order,
     upload_photos,
@@ -44,15 +44,15 @@ SCENES: tuple[Scene, ...] = (
 
 
 def endlessly() -> Iterator[tuple[Scene, str]]:
-    """Scene after scene, each with another customer."""
+    """Return the scenes again and again, each with another customer."""
     return zip(itertools.cycle(SCENES), itertools.cycle(CUSTOMERS), strict=False)
 
 
 def once() -> Iterator[tuple[Scene, str]]:
-    """Every scene once: the fixed set of `demo --once`."""
+    """Return every scene once, for `demo --once`."""
     return zip(SCENES, itertools.cycle(CUSTOMERS), strict=False)
 
 
 def title(scene: Scene, customer: str) -> str:
-    """What a person would say: 'Ada: place order'."""
+    """Return a title for people: 'Ada: place order'."""
     return f"{customer}: {scene.__name__.replace('_', ' ')}"

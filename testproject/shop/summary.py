@@ -1,4 +1,4 @@
-"""What became of the demo's jobs, as told by the worker's signals."""
+"""The outcomes of the jobs of the demo, from the signals of the worker."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ COLUMNS = ("job", "task", "queue", "attempts", "outcome")
 
 @dataclass
 class Summary:
-    """The last that was heard of each job."""
+    """The last outcome of each job."""
 
     outcomes: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note down how jobs end, as long as the block runs."""
-        heard: dict[Signal, Callable[..., None]] = {
+        """Record the outcomes of jobs while the block runs."""
+        receivers: dict[Signal, Callable[..., None]] = {
             signals.job_succeeded: self._succeeded,
             signals.job_failed: self._failed,
             signals.job_permanently_failed: self._permanently_failed,
         }
-        for event, receiver in heard.items():
+        for event, receiver in receivers.items():
             event.connect(receiver)
         try:
             yield
         finally:
-            for event, receiver in heard.items():
+            for event, receiver in receivers.items():
                 event.disconnect(receiver)
 
     def _succeeded(self, job: Any, **kwargs: Any) -> None:
@@ -50,12 +50,12 @@ class Summary:
         self.outcomes[job.id] = row
 
     def lines(self) -> list[str]:
-        """A table, one line for each job."""
+        """Return a table with one line for each job."""
         return table(COLUMNS, [row for _, row in sorted(self.outcomes.items())])
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Align rows under their columns; the last column is as wide as it likes."""
+    """Align rows under their columns; the width of the last column is not limited."""
     widths = [max(len(row[place]) for row in (columns, *rows)) for place in range(len(columns) - 1)]
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()

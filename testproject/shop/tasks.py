@@ -1,4 +1,4 @@
-"""The shop's tasks: one of each kind that a site has. The worker finds them because the module is called tasks."""
+"""The tasks of the shop, one of each kind. The worker finds them because the module is called ``tasks``."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ from testproject.shop.models import Order
 
 @task
 def send_receipt(payload: dict[str, Any]) -> None:
-    """The everyday task: does its work and is done."""
+    """A plain task."""
 
 
 @task(atomic=True)
 def book_payment(payload: dict[str, Any]) -> None:
-    """Atomic: the order is marked as paid and the job deleted in one transaction, so exactly once."""
+    """Atomic: one transaction marks the order as paid and deletes the job, so this happens exactly once."""
     Order.objects.filter(pk=payload["order"]).update(paid_at=timezone.now())
 
 
 @task(backoff=timedelta(seconds=1))
 def charge_card(payload: dict[str, Any], helpers: Any) -> None:
-    """Fails at first, as networks do, and is tried again by itself."""
+    """Retried: the first attempt fails, the second succeeds."""
     if helpers.job.attempts < 2:
-        raise ConnectionError("The payment provider hung up; its next answer will be better.")
+        raise ConnectionError("The payment provider did not answer.")
 
 
 @task(max_attempts=3)
 def print_invoice(payload: dict[str, Any]) -> None:
-    """Cannot ever succeed and says so, which saves the retries. Look at it in the admin."""
-    raise PermanentFailure("The printer was given away in 2009.")
+    """Permanently failed: no retry can succeed, and the task says so. The admin shows the job."""
+    raise PermanentFailure("The printer does not exist any more.")
 
 
 @task
 def resize_photo(payload: dict[str, Any]) -> None:
-    """Slow: occupies one of the worker's slots and no other."""
+    """Slow: the job occupies one slot of the worker."""
     time.sleep(payload["seconds"])
 
 
 @task(queue_name="warehouse")
 def move_stock(payload: dict[str, Any]) -> None:
-    """In a named queue: one after the other, in order, however many workers there are."""
+    """In a named queue: the jobs run one after the other, in order, on any number of workers."""
     time.sleep(0.1)
 
 
 @task(job_key="search-index", job_key_mode="preserve_run_at")
 def refresh_search_index(payload: dict[str, Any]) -> None:
-    """Keyed: asked for many times, done once."""
+    """With a job key: added many times, run once."""
 
 
 @task
 async def fetch_exchange_rates(payload: dict[str, Any]) -> None:
-    """Asynchronous: a thousand of these may wait at once without a thread each."""
+    """Asynchronous: the coroutines of all jobs share one event loop."""
     await asyncio.sleep(0.3)
 
 
 @task
 def ask_for_review(payload: dict[str, Any]) -> None:
-    """Scheduled: added now, to run later."""
+    """Scheduled: added now, run later."""
 
 
 @task(cron="* * * * *")
 def count_orders(payload: Any) -> None:
-    """Recurring: once a minute, on whichever worker is there."""
+    """Recurring: once a minute, on one of the workers."""
     Order.objects.count()

@@ -14,5 +14,5 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def order(request: HttpRequest) -> HttpResponse:
-    place_order(request.POST.get("customer", "").strip()[:100] or "Somebody")
+    place_order(request.POST.get("customer", "").strip()[:100] or "Anonymous")
     return redirect("index")

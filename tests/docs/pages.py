@@ -1,4 +1,4 @@
-"""Reading the documentation: what a reference page names."""
+"""Reads the pages of the documentation."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def page(name: str) -> str:
 
 
 def headings(text: str) -> list[str]:
-    """The code names that have a heading of their own: ### `NAME`."""
+    """Return the code names that have a heading of their own: ### `NAME`."""
     return re.findall(r"^#+ `([^`]+)`$", text, flags=re.MULTILINE)
 
 
 def sections(text: str) -> dict[str, str]:
-    """What is said under each such heading, up to the next heading of any kind."""
+    """Return the text under each such heading, up to the next heading of any kind."""
     parts = re.split(r"^#+ (.+)$", text, flags=re.MULTILINE)
     return {name.strip("`"): body for name, body in zip(parts[1::2], parts[2::2], strict=True) if name[0] == "`"}
 
 
 def code_words(text: str) -> list[str]:
-    """Whatever stands in backquotes."""
+    """Return all texts in backquotes."""
     return re.findall(r"`([^`\n]+)`", text)

@@ -1,4 +1,4 @@
-"""The page about commands says of each verb what its --help says."""
+"""The page on commands has the same text for each verb as its --help."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _marked(text: str) -> str:
 
 
 def section(verb: Verb) -> str:
-    """What the page must say; paste it there when it has changed."""
+    """Return the section that the page must contain; paste it there when a help text has changed."""
     calls = "\n".join(f"$ python manage.py graphile_worker {verb.name} {each}".rstrip() for each in verb.examples)
     heading = " or ".join((verb.name, *verb.aliases))
     text = f"### graphile_worker {heading}\n\n{_marked(verb.summary)}\n"

@@ -1,4 +1,4 @@
-"""The pages on recurring tasks: every crontab in them can be used, and every option is told."""
+"""Every crontab on the pages on recurring tasks is valid, and the reference has every option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's first minute, typed as it stands there, from an empty directory to a job that runs."""
+"""The first steps of README.md, executed as they are written, from an empty directory to a job that runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.docs.pages import CHECKOUT
 
 BLOCK = re.compile(r"```(console|python)\n(.*?)```", re.DOTALL)
-# How libpq calls what a URL says: README's settings have no more than a name.
+# The variables of libpq for the parts of a URL: the settings in README.md have only the name of the database.
 VARIABLES = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
 
 Wait = Callable[..., None]
 
 
 def _steps() -> Iterator[tuple[str, str]]:
-    """Each command, and each file with what is to be written into it, in order."""
+    """Return each command, and each file with the text to append to it, in order."""
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     section = text.partition("## Start in 60 seconds")[2].partition("\n## ")[0]
     for kind, body in BLOCK.findall(section):
@@ -36,10 +36,10 @@ def _steps() -> Iterator[tuple[str, str]]:
 
 
 def _environment(conninfo: dict[str, object]) -> dict[str, str]:
-    """A shell in which `python` and `django-admin` are those of this environment, and libpq finds the server."""
+    """Return variables with which libpq finds the server and Python finds the package."""
     found = {name: str(conninfo[key]) for key, name in VARIABLES.items() if conninfo.get(key)}
     kept = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-    # The tests may be run from a checkout that is not installed: an import of the package must find it.
+    # The package need not be installed: an import must find it in the checkout.
     return kept | found | {"PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
 
 

@@ -1,4 +1,4 @@
-"""The guide to recipes: its code does what the page says."""
+"""The code of the guide to recipes does what the page says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Partner:
 
 
 class Clock:
-    """Goes on by 50 ms with each look, and notes how long it was slept."""
+    """A clock that advances by 50 ms with each reading, and records the sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -46,7 +46,7 @@ class Clock:
 
 @pytest.fixture
 def shop() -> Iterator[SimpleNamespace]:
-    """The page's code, in one module, with tables for its models."""
+    """Run the code of the page in one module, with tables for its models."""
     namespace: dict[str, Any] = {"__name__": "testproject.shop.recipes", "partner": Partner()}
     blocks = re.findall(r"```python\n(.*?)```", page("guides/recipes.md"), flags=re.DOTALL)
     receivers = list(signals.job_permanently_failed.receivers)
@@ -95,7 +95,7 @@ def test_fan_in__adds_the_last_job_once_when_all_parts_are_done(shop: Any) -> No
 
 
 def test_rate_limit__takes_its_time_whatever_becomes_of_the_jobs(shop: Any) -> None:
-    """That the jobs of a queue never overlap is tested elsewhere: so much time for each keeps them apart."""
+    """Each job sleeps for the rest of its time. Other tests check that the jobs of a queue do not overlap."""
     clock = Clock()
     shop.globals["time"] = clock
     for order in (1, -1, 2, 3):

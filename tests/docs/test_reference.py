@@ -1,4 +1,4 @@
-"""The reference pages name what the code has: no more, no less, and with the right defaults."""
+"""The reference pages have exactly the names of the code, with the right defaults."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_python_api_page__has_every_public_function() -> None:
 
 
 def _fields(section: str) -> list[str]:
-    """What stands first in the rows of a table."""
+    """Return the first column of a table."""
     return re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE)
 
 

@@ -245,14 +245,14 @@ def _keeps_read_only() -> None:
 
 @mistake("children that outlive their supervisor")
 def _orphans() -> None:
-    from django_graphile_worker.worker.process import supervisor
+    from django_graphile_worker.worker.process import child
 
-    supervisor._stop_with_parent = lambda request: None
+    child._stop_with_parent = lambda request: None
 
 
 @mistake("every quick death is a failed start")
 def _gives_up() -> None:
-    from django_graphile_worker.worker.process.supervisor import Child
+    from django_graphile_worker.worker.process.child import Child
 
     Child.has_begun = lambda self: False  # type: ignore[method-assign]
 

@@ -34,8 +34,8 @@ from django_graphile_worker.checks import databases as database_checks
 from django_graphile_worker.checks import tasks as task_checks
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.routing import place_of, places_to_serve
-from django_graphile_worker.worker.entrypoints import build_runners
 from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.process.runners import build_runners
 from tests.conftest import RawConnection
 from tests.support.operating import operate
 from tests.support.stepped_worker import own_tasks
@@ -152,7 +152,7 @@ def test_place_that_is_none__is_refused_with_the_way_out(where: Any, kind: type[
         add_job("note", **where)
 
 
-def test_database_with_several_installations_but_default__must_be_told_which(settings: Any) -> None:
+def test_database_with_several_installations_but_default__needs_to_know_which(settings: Any) -> None:
     settings.GRAPHILE_WORKER = {
         "default": {},
         "a": {"DATABASE": "other", "SCHEMA": "a"},
@@ -202,10 +202,10 @@ def test_atomic_task__completes_its_job_in_its_own_schema() -> None:
 def test_signals_and_lines__say_which_installation_they_are_about(
     caplog: pytest.LogCaptureFixture, wait_until: Callable[..., None]
 ) -> None:
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
 
     def hear(database: str, installation: str, **kwargs: Any) -> None:
-        told.append((database, installation))
+        reported.append((database, installation))
 
     caplog.set_level(logging.INFO, logger="django_graphile_worker")
     for event in (signals.worker_started, signals.job_succeeded):
@@ -213,11 +213,11 @@ def test_signals_and_lines__say_which_installation_they_are_about(
     try:
         add_job("note", installation="reports")
         with Worker(installations=["default", "reports"]):
-            wait_until(lambda: len(told) == 3)
+            wait_until(lambda: len(reported) == 3)
     finally:
         for event in (signals.worker_started, signals.job_succeeded):
             event.disconnect(hear)
-    assert sorted(told) == [("default", "default"), ("default", "reports"), ("default", "reports")]
+    assert sorted(reported) == [("default", "default"), ("default", "reports"), ("default", "reports")]
     assert "[reports] note #" in caplog.text
 
 
@@ -274,7 +274,7 @@ def test_checks__look_at_each_installation(settings: Any, worker_schema: str) ->
     (engine,) = database_checks.check_engine()
     assert (engine.id, engine.hint) == (
         "graphile_worker.E004",
-        'Set GRAPHILE_WORKER["lost"]["DATABASE"] to one of them, or look at DATABASE_ROUTERS.',
+        'Set GRAPHILE_WORKER["lost"]["DATABASE"] to one of these aliases, or correct DATABASE_ROUTERS.',
     )
     (missing,) = database_checks.check_installation(databases=["default"])
     assert missing.id == "graphile_worker.W001", "migrate mends it"

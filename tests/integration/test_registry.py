@@ -87,13 +87,13 @@ def test_an_unknown_option_is_a_type_error__with_the_one_that_was_meant(option: 
         assert str(refused.value) == f"add_job: expected an option that it knows, got {option!r}. {way_out}"
 
 
-def test_a_spec_is_told_where_using_belongs() -> None:
+def test_a_spec_refuses_using_and_says_where_it_belongs() -> None:
     with pytest.raises(TypeError, match=r"^JobSpec: .* got 'using'\. Give it to add_jobs\(specs, using=\.\.\.\)\.$"):
         JobSpec("send", {}, using="other")  # type: ignore[arg-type]
 
 
-def test_a_name_that_this_project_does_not_have_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    adding.told_names.clear()
+def test_a_name_that_this_project_does_not_have_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    adding.logged_names.clear()
     for _ in range(2):
         add_job("send_receipt_")
         add_jobs([JobSpec("send_receipt_"), JobSpec(tasks.get("send_receipt") or ""), JobSpec("zzz")])
@@ -161,7 +161,7 @@ class TestNamesAfterMigrate:
         monkeypatch.setattr(connection, "vendor", "sqlite")
         register_task_names(using="default")
 
-    def test_a_database_error_is_told_and_the_transaction_goes_on(
+    def test_a_database_error_is_logged_and_the_transaction_continues(
         self, caplog: pytest.LogCaptureFixture, worker_schema: str
     ) -> None:
         @task("brand:new")

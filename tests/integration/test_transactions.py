@@ -140,7 +140,7 @@ def test_two_transactions_with_one_key_both_succeed__one_after_the_other(
         waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%gw:add_job%'"
         wait_until(lambda: watcher.execute(waiting).fetchone())
     thread.join(timeout=60)
-    # What the first one made is told by its own names, also those younger than the second's statement.
+    # Rows of the first transaction are recognised by their names, although they are newer than the second's statement.
     assert (added[0].id, added[0].task_identifier, added[0].queue_name) == (first.id, "b", "fresh queue")
     assert (added[1].id, added[1].payload, added[1].task_identifier) == (first.id, {"by": "second"}, "a")
     assert visible() == 1

@@ -12,6 +12,8 @@ steps), ``log_lines`` (signals as a worker sends them), ``operating`` (the opera
 
 Crontabs: ``crontabs`` (Hypothesis strategies, and the rules of patterns implemented a second time).
 
+The admin: ``admin_pages`` (addresses, texts and actions of its pages).
+
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).
 """

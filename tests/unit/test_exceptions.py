@@ -55,10 +55,10 @@ def test_a_configuration_error_lists_its_mistakes() -> None:
     ],
 )
 def test_errors_survive_being_copied_and_sent_between_processes(error: GraphileWorkerError) -> None:
-    for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
-        assert type(twin) is type(error)
-        assert str(twin) == str(error)
-        assert vars(twin) == vars(error)
+    for duplicate in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(duplicate) is type(error)
+        assert str(duplicate) == str(error)
+        assert vars(duplicate) == vars(error)
 
 
 @pytest.mark.parametrize("delay", [timedelta(seconds=90), 90, 90.0])
@@ -66,7 +66,7 @@ def test_retry_later_takes_a_timedelta_or_seconds(delay: timedelta | float) -> N
     assert RetryLater(delay).delay == timedelta(seconds=90)
 
 
-def test_retry_later_tells_its_reason_or_its_delay() -> None:
+def test_retry_later_shows_its_reason_or_its_delay() -> None:
     assert str(RetryLater(90)) == "retry in 0:01:30"
     assert str(RetryLater(90, "the provider is busy")) == "the provider is busy"
 

@@ -61,7 +61,7 @@ def test_a_value_wants_every_field_that_has_no_default_and_no_other() -> None:
         Point(y=1, z=2)  # type: ignore[call-arg]
 
 
-def test_a_value_is_a_dataclass_to_whoever_asks() -> None:
+def test_a_value_is_a_dataclass_for_the_functions_of_dataclasses() -> None:
     assert is_dataclass(OtherPoint)
     assert is_dataclass(Point(x=1))
     assert [field.name for field in fields(Point)] == ["x", "y"]
@@ -100,7 +100,7 @@ def test_threads_that_ask_first_at_once_all_get_an_answer() -> None:
         sys.setswitchinterval(usual)
 
 
-def test_no_start_makes_a_dataclass_before_somebody_asks() -> None:
+def test_no_start_makes_a_dataclass_before_its_fields_are_read() -> None:
     class Fresh(Frozen):
         x: int
 

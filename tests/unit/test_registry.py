@@ -93,7 +93,7 @@ def test_calling_an_async_task_makes_its_coroutine() -> None:
     assert asyncio.run(double(4)) == 8
 
 
-def test_frameworks_can_tell_an_async_task() -> None:
+def test_frameworks_recognise_an_async_task() -> None:
     from asgiref.sync import iscoroutinefunction
 
     @task
@@ -328,7 +328,7 @@ def test_a_task_is_pickled_and_copied_by_name() -> None:
     assert copy.deepcopy(module_level) is module_level
 
 
-def test_a_task_tells_its_place() -> None:
+def test_a_task_has_a_place_for_messages() -> None:
     line = module_level.function.__code__.co_firstlineno
     assert module_level.place == f"{__name__}:module_level ({__file__}:{line})"
     assert repr(module_level) == f"<Task 'module_level': {__name__}:module_level>"

@@ -50,7 +50,7 @@ def test_a_crontab_may_be_one_text() -> None:
     assert [item.task for item in schedule.collect(settings(CRONTAB="* * * * * report"))] == ["report"]
 
 
-def test_every_mistake_of_every_source_is_told_with_its_place(tmp_path: Path) -> None:
+def test_one_error_has_every_mistake_of_every_source_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "crontab"
     path.write_text("61 1 * * * report\n* * * * * repotr\n")
 
@@ -109,7 +109,7 @@ def test_an_item_named_in_the_crontab_has_no_defaults_as_with_add_job() -> None:
     assert (item.queue_name, item.period) == (None, timedelta(hours=1))
 
 
-def test_a_file_that_is_missing_or_unreadable_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_unreadable_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="expected a file that can be read"):
         schedule.collect(settings(CRONTAB_FILE=tmp_path / "missing"))
     path = tmp_path / "latin"
@@ -143,7 +143,7 @@ def test_a_crontab_is_read_once_however_often_it_is_asked_for(tmp_path: Path, mo
     assert [item.name for item in schedule.collect(mine)] == ["changed", "beside"]
 
 
-def test_mistakes_that_one_caller_adds_are_not_told_to_the_next() -> None:
+def test_mistakes_that_one_caller_adds_are_not_seen_by_the_next() -> None:
     mine = settings(CRONTAB="* * * * * unknown")
     for _ in range(2):
         with pytest.raises(CrontabError, match="1 mistake in the crontab"):

@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
 from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
 
 # Three indexes hold the available jobs, each index the jobs of one kind. The first column of each is the task.
 PARTS = {
     1: "job.is_available and job.job_queue_id is null and job.flags is null",
     2: "job.is_available and job.job_queue_id is null and job.flags is not null",
-    3: "job.is_available and job.job_queue_id is not null",
+    3: IS_AVAILABLE_IN_QUEUE,
 }
 # Few tasks and few priorities are in use. These limits only keep a page fast where a program has filled the tables with
 # names.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
 from django_graphile_worker.sql.schema import statement
 
 MOST_COUNTED = 1_000
@@ -20,7 +21,7 @@ cross join lateral (
     select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as oldest
     from (
         select job.run_at from :SCHEMA._private_jobs as job
-        where job.is_available and job.job_queue_id is not null and job.job_queue_id = queue.id
+        where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id = queue.id
         order by job.run_at limit %(most)s) as job) as depth
 left join lateral (
     select job.id, task.identifier from :SCHEMA._private_jobs as job
@@ -66,7 +67,7 @@ with next_job as materialized (
     select job.job_queue_id from (select id from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
     cross join lateral (
         select job.job_queue_id from :SCHEMA._private_jobs as job
-        where job.task_id = task.id and job.is_available and job.job_queue_id is not null
+        where job.task_id = task.id and {IS_AVAILABLE_IN_QUEUE}
         order by job.priority, job.run_at, job.id limit 100) as job
     limit 2000),
 held as materialized (

@@ -34,7 +34,7 @@ def test_a_pattern_in_words(pattern: str, words: str) -> None:
     assert describe(CronItem("task", pattern)) == f"{words} (UTC)"
 
 
-def test_the_time_zone_is_told() -> None:
+def test_the_time_zone_is_named() -> None:
     assert describe(CronItem("task", "@daily", time_zone="Asia/Tokyo")) == "At 00:00 (Asia/Tokyo)"
 
 

@@ -14,7 +14,7 @@ def _mistakes_in(text: str) -> tuple[CrontabMistake, ...]:
     return caught.value.mistakes
 
 
-def test_every_mistake_is_told_at_once_in_the_order_of_the_text() -> None:
+def test_one_error_has_every_mistake_in_the_order_of_the_text() -> None:
     found = _mistakes_in("61 25 * * * a ?max=x {\n* * * * * b\n* * * * * b\nnonsense")
     assert [(mistake.line, mistake.column) for mistake in found] == [
         (1, 1), (1, 4), (1, 20), (1, 22), (3, 11), (4, 1),
@@ -32,7 +32,7 @@ def test_text_that_is_no_text_is_refused() -> None:
         parse_crontab(None)  # type: ignore[arg-type]
 
 
-def test_all_mistakes_of_all_items_are_told_at_once() -> None:
+def test_one_error_has_every_mistake_of_every_item() -> None:
     with pytest.raises(CrontabError) as caught:
         parse_cron_items(
             [

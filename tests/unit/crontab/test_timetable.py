@@ -98,16 +98,16 @@ def test_a_callable_that_never_says_yes_ends_the_search() -> None:
     assert upcoming(item, datetime(2026, 1, 1, tzinfo=UTC), look_ahead=timedelta(days=1)) == ()
 
 
-def test_a_callable_that_fails_is_told_and_harms_no_other_item() -> None:
+def test_a_callable_that_fails_is_reported_and_harms_no_other_item() -> None:
     def fail(moment: datetime) -> bool:
         raise LookupError("no holidays today")
 
     broken, fine = CronItem("broken", fail), CronItem("fine", "* * * * *")
-    told: list[tuple[CronItem, str]] = []
+    reported: list[tuple[CronItem, str]] = []
     timetable = Timetable([broken, fine])
     moment = datetime(2026, 1, 1, tzinfo=UTC)
-    assert timetable.due(moment, lambda item, error: told.append((item, str(error)))) == (fine,)
-    assert told == [(broken, "no holidays today")]
+    assert timetable.due(moment, lambda item, error: reported.append((item, str(error)))) == (fine,)
+    assert reported == [(broken, "no holidays today")]
     with pytest.raises(LookupError):
         timetable.due(moment)
 

@@ -13,7 +13,7 @@ from tests.support.log_lines import make_job, send
 
 
 @pytest.mark.parametrize("name", ["job_failed", "job_permanently_failed"])
-def test_a_failed_job_s_record_has_the_exception__for_whoever_collects_them(
+def test_a_failed_job_s_record_has_the_exception__for_error_trackers(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = ValueError("no")

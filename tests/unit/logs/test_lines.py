@@ -60,7 +60,7 @@ def test_no_line_names_its_database__where_there_is_one(
     assert [vars(record)["database"] for record in caplog.records] == ["eu"] * 5
 
 
-def test_several_databases_are_told_apart__as_long_as_there_are_several(
+def test_lines_name_their_database__only_while_there_are_several(
     serve: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     serve("eu")
@@ -86,7 +86,7 @@ def test_names_cannot_forge_lines(identifier: str, shown: str, caplog: pytest.Lo
     assert caplog.records[0].getMessage() == f"{shown} #7 succeeded after 500 ms (attempt 2 of 25)"
 
 
-def test_durations_are_told_as_people_say_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_durations_are_written_for_people(caplog: pytest.LogCaptureFixture) -> None:
     send("job_failed", job=make_job(), duration=0.0004, error=ValueError("no"), retry_in=1096.6)
     send("job_succeeded", job=make_job(), duration=7_500.0)
     assert caplog.messages == [
@@ -117,7 +117,7 @@ def test_numbers_are_numbers__also_in_records_about_workers(caplog: pytest.LogCa
     assert (started["concurrency"], started["tasks"], stopped["duration"]) == (10, "a, b", 0.0723)
 
 
-def test_crontab_items_are_told_by_name__never_with_their_payload(caplog: pytest.LogCaptureFixture) -> None:
+def test_crontab_items_are_logged_by_name__never_with_their_payload(caplog: pytest.LogCaptureFixture) -> None:
     items = parse_crontab('0 4 * * * report {"password": "swordfish"}\n@daily tidy ?id=evening {}')
     send("cron_started", worker_id="w", items=items)
     assert caplog.messages == ["cron started: report, evening"]

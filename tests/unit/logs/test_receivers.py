@@ -91,7 +91,7 @@ def test_an_outage_has_one_line_for_each_part__and_one_when_it_is_over(caplog: p
     ]
 
 
-def test_another_kind_of_trouble_is_told__though_the_part_is_in_trouble_already(
+def test_another_kind_of_error_is_logged__although_the_same_part_failed_before(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for error in (OperationalError("refused"), ReadOnlySqlTransaction("read-only"), QueryCanceled("too slow")):
@@ -99,7 +99,7 @@ def test_another_kind_of_trouble_is_told__though_the_part_is_in_trouble_already(
     assert len(caplog.records) == 3
 
 
-def test_trouble_that_stays_is_told_now_and_then__and_every_time_to_whoever_debugs(
+def test_an_error_that_persists_is_a_warning_once_a_minute__and_a_debug_line_each_time(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
@@ -119,7 +119,7 @@ def test_a_line_of_a_worker(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records[0].tasks == "a, b\\n"  # type: ignore[attr-defined]
 
 
-def test_dead_workers_are_told_with_their_jobs__if_they_had_any(caplog: pytest.LogCaptureFixture) -> None:
+def test_dead_workers_are_logged_with_their_jobs__if_they_had_any(caplog: pytest.LogCaptureFixture) -> None:
     send("jobs_recovered", worker_id="w", job_ids=(4, 5), dead_worker_ids=("v",))
     send("jobs_recovered", worker_id="w", job_ids=(), dead_worker_ids=("v", "u"))
     assert caplog.messages == [
@@ -128,7 +128,7 @@ def test_dead_workers_are_told_with_their_jobs__if_they_had_any(caplog: pytest.L
     ]
 
 
-def test_tasks_without_a_worker_are_told__with_the_name_that_was_probably_meant(
+def test_tasks_without_a_worker_are_logged__with_the_name_that_is_probably_meant(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     send("tasks_unserved", worker_id="w", database="default", identifiers=("send_recipt", "zzz"))

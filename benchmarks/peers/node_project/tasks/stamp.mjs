@@ -1,4 +1,4 @@
-// The task of the measured command: says when it began, and what the CPU had done until then.
+// The task of the measured command: reports when it started, and the CPU time of the process until then.
 export default async (payload) => {
   const at = performance.timeOrigin + performance.now();
   const { user, system } = process.cpuUsage();

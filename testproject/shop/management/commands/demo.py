@@ -1,4 +1,4 @@
-"""`make demo`: a web site with the admin, a worker, and jobs flowing; `make demo ARGS=--once`: a short tour."""
+"""`make demo`: run a web site with the admin, a worker, and jobs; `make demo ARGS=--once`: for a few seconds."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ from testproject.shop.summary import COLUMNS, Summary, table
 
 LOGIN = "demo"
 SECONDS_BETWEEN_SCENES = 2.0
-# How long `--once` waits for retries and scheduled jobs before it calls the rest waiting.
+# How long `--once` waits for retries and scheduled jobs; later jobs are listed as waiting.
 LONGEST_WAIT_SECONDS = 10.0
 MOST_JOBS_SHOWN = 20
 
 
 class Command(BaseCommand):
-    help = "Shows the product at work: migrates, adds jobs, runs them, and says where to look."
+    help = "Migrates the database, adds jobs, runs them, and shows the addresses of the site and its admin."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--once", action="store_true", help="no web site: add a fixed set of jobs, run them, exit")
-        parser.add_argument("--port", type=int, default=8000, help="the web site's port; another one when it is taken")
+        parser.add_argument(
+            "--once", action="store_true", help="add a fixed set of jobs, run them and exit, without a web site"
+        )
+        parser.add_argument(
+            "--port", type=int, default=8000, help="the port of the web site; if it is taken, another one is used"
+        )
 
     def handle(self, *args: Any, once: bool, port: int, **options: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -46,7 +50,7 @@ class Command(BaseCommand):
             except KeyboardInterrupt:
                 self.stdout.write("")
             finally:
-                # PostgreSQL is stopped at exit; from here on Ctrl-C would only leave a mess.
+                # PostgreSQL is stopped at exit. Another Ctrl-C would interrupt that and leave the server running.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._say("Bye." if not once else "Now try: make demo")
 
@@ -63,11 +67,11 @@ class Command(BaseCommand):
             self._play(scene, customer)
         with summary.listening():
             self._drain()
-        self._show("What the worker did", summary.lines())
-        self._show("What is left in the database", _jobs_left())
+        self._show("Jobs that the worker ran", summary.lines())
+        self._show("Jobs in the database", _jobs_left())
 
     def _drain(self) -> None:
-        """Run what is due, and what falls due soon after: retries and scheduled jobs."""
+        """Run the jobs that are due, and those that are due soon after: retries and scheduled jobs."""
         deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         call_command("runworker", once=True)
         while (pause := _seconds_until_next_job()) is not None and time.monotonic() + pause < deadline:
@@ -77,21 +81,21 @@ class Command(BaseCommand):
     def _stay(self, port: int) -> None:
         port = processes.free_port(port)
         with ExitStack() as stack:
-            # Its requests would drown the jobs.
+            # The log of requests would hide the lines of the jobs.
             output = stack.enter_context(tempfile.TemporaryFile())
             site = processes.manage("runserver", "--noreload", f"127.0.0.1:{port}", output=output)
             children = {"web site": stack.enter_context(site)}
             _wait_for_site(children["web site"], port, output)
             children["worker"] = stack.enter_context(processes.manage("runworker"))
             self._say(f"Admin: http://127.0.0.1:{port}/admin/  (login {LOGIN}, password {LOGIN})")
-            self._say(f"Shop:  http://127.0.0.1:{port}/  (place an order, watch its jobs here)")
-            self._say("Ctrl-C ends it all.")
+            self._say(f"Shop:  http://127.0.0.1:{port}/  (place an order and watch its jobs here)")
+            self._say("Stop everything with Ctrl-C.")
             for scene, customer in scenes.endlessly():
                 self._play(scene, customer)
                 _watch(children, SECONDS_BETWEEN_SCENES)
 
     def _play(self, scene: scenes.Scene, customer: str) -> None:
-        """Announce a scene in the worker's own log style, so that its jobs can be told to follow from it."""
+        """Print a scene like a line of the worker's log, so that it is visible which jobs follow from it."""
         self.stdout.write(f"{timezone.localtime():%H:%M:%S} " + self.style.HTTP_INFO(scenes.title(scene, customer)))
         self.stdout.flush()
         scene(customer)
@@ -111,13 +115,13 @@ def _wait_for_site(site: processes.Process, port: int, output: IO[bytes]) -> Non
         processes.wait_until_listening(site, port)
     except ChildProcessError as error:
         output.seek(0)
-        raise CommandError(f"{error} It said:\n{output.read().decode(errors='replace')}") from error
+        raise CommandError(f"{error} Its output:\n{output.read().decode(errors='replace')}") from error
 
 
 def _watch(children: dict[str, processes.Process], seconds: float) -> None:
     for name, child in children.items():
         if child.poll() is not None:
-            raise CommandError(f"Expected the {name} to go on, got exit code {child.returncode}.")
+            raise CommandError(f"Expected the {name} to keep running, got exit code {child.returncode}.")
     time.sleep(seconds)
 
 
@@ -125,12 +129,12 @@ def _server() -> str:
     with connection.cursor() as cursor:
         cursor.execute("show server_version")
         (version,) = cursor.fetchone()
-    where = f"embedded, in {embedded.home()}" if databases.is_embedded() else "the one DATABASE_URL names"
+    where = f"embedded, in {embedded.home()}" if databases.is_embedded() else "from DATABASE_URL"
     return f"{version} ({where})"
 
 
 def _jobs_left() -> list[str]:
-    """Jobs that wait or have failed for good, as the models show them; completed ones are gone."""
+    """Return the jobs that wait or have failed permanently; jobs that succeeded have no row."""
     left = Job.objects.select_related("task", "job_queue").order_by("-id")[:MOST_JOBS_SHOWN]
     rows: list[tuple[str, ...]] = [
         (
@@ -142,10 +146,10 @@ def _jobs_left() -> list[str]:
         )
         for job in left
     ]
-    return table(COLUMNS, rows) if rows else ["nothing: all jobs are done"]
+    return table(COLUMNS, rows) if rows else ["none: all jobs have succeeded"]
 
 
 def _seconds_until_next_job() -> float | None:
-    """None when no job is waiting to be run."""
+    """Return the seconds until the next job is due, or None if no job waits."""
     due = Job.objects.filter(is_available=True).aggregate(due=Min("run_at"))["due"]
     return None if due is None else max(0.0, (due - timezone.now()).total_seconds())
