@@ -44,17 +44,17 @@ EXCEPTIONS: dict[str, set[str]] = {
     "long modules": {
         "django_graphile_worker/sql/crontabs.py",
         "django_graphile_worker/sql/jobs.py",
-        "django_graphile_worker/worker/pool.py",
         "django_graphile_worker/worker/wiring.py",
     },
     "long functions": {
         "django_graphile_worker/worker/maintenance/recovery.py:Recovery.__init__",
-        "django_graphile_worker/worker/pool.py:SlotPool.__init__",
     },
     "folders without a docstring": {
         "django_graphile_worker/worker/__init__.py",
         "django_graphile_worker/worker/database/__init__.py",
         "django_graphile_worker/worker/fetching/__init__.py",
+        "django_graphile_worker/worker/connections/__init__.py",
+        "django_graphile_worker/worker/execution/__init__.py",
         "django_graphile_worker/worker/maintenance/__init__.py",
         "django_graphile_worker/worker/release/__init__.py",
         "django_graphile_worker/worker/reporting/__init__.py",

@@ -47,7 +47,7 @@ def build(registry: Registry, **overrides: Any) -> SteppedRunner:
 
 
 @contextmanager
-def stepped_runners(*functions: Callable[..., Any]) -> Iterator[Build]:
+def stepped_workers(*functions: Callable[..., Any]) -> Iterator[Build]:
     """A factory of runners that know only these tasks, ready to be stepped, and closed at the end."""
     made: list[SteppedRunner] = []
     with own_tasks(*functions) as registry:
@@ -59,6 +59,17 @@ def stepped_runners(*functions: Callable[..., Any]) -> Iterator[Build]:
         yield make
         for each in made:
             each.close()
+
+
+def run_all(worker: SteppedRunner, wait_until: Callable[..., None]) -> None:
+    """Claim and release until nothing is left to do."""
+    while True:
+        was_quiet = worker.slots.is_idle and worker.releaser.in_hand == 0
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        worker.releaser.step()
+        if was_quiet and worker.fetcher.last_claim_was_empty:
+            return
 
 
 class Gate:
