@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.workers import is_lease_over
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
@@ -69,8 +70,12 @@ class LateWorker(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Has it been silent for as long as it promised to be dead after?"""
-        return self.silent_seconds >= self.timeout_seconds
+        """Whether it has been silent for as long as it promised to be dead after."""
+        return self.is_overdue_by(0)
+
+    def is_overdue_by(self, beats: int) -> bool:
+        """Return whether it has been silent for that long and for this many of its heartbeat intervals more."""
+        return is_lease_over(self.silent_seconds, self.timeout_seconds + beats * self.heartbeat_seconds)
 
 
 class Fleet(NamedTuple):

@@ -138,8 +138,7 @@ def build_runners(places: Iterable[Place], *, with_cron: bool = True) -> list[Ru
     places = list(places)
     schedules = _schedules(places) if with_cron else ((),) * len(places)
     return [
-        Runner(place.settings, place.using, installation=place.installation, cron_items=items, version=__version__)
-        for place, items in zip(places, schedules, strict=True)
+        Runner(place, cron_items=items, version=__version__) for place, items in zip(places, schedules, strict=True)
     ]
 
 

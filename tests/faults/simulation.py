@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -95,6 +95,53 @@ class Running:
     claim: Claim
 
 
+class SimulatedCallbacks:
+    """What the parts of a simulated worker call; most of what they report is not looked at."""
+
+    def __init__(self, worker: SimulatedWorker) -> None:
+        self._worker = worker
+
+    def worker_id(self) -> str:
+        return self._worker.worker_id()
+
+    def now(self) -> None:
+        """The database's clock, which the simulation owns."""
+
+    def settled(self, outcomes: Sequence[Outcome]) -> None:
+        self._worker.claimer.let_go([outcome.claim for outcome in outcomes])
+
+    def released(self, outcomes: Sequence[Outcome]) -> None: ...
+    def claim_lost(self, outcome: Outcome) -> None: ...
+    def retry_scheduled(self, seconds: float) -> None: ...
+    def queues_freed(self, queue_ids: set[int]) -> None: ...
+    def jobs_returned(self) -> None: ...
+
+    def metadata(self) -> dict[str, Any]:
+        return {}
+
+    def proof_channel(self) -> None: ...
+
+    def lease_lost(self) -> None:
+        self._worker.lose_lease()
+
+    def in_contact_since(self) -> float:
+        return self._worker.heartbeat.in_contact_since
+
+    def unrenewable_job_ids(self) -> list[int]:
+        return []
+
+    def before_recovery(self, database: Any) -> None: ...
+    def jobs_recovered(self, recovered: Any) -> None: ...
+    def stale_locks_released(self, unlocked: Any) -> None: ...
+    def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None: ...
+
+
+class SimulatedRecovery(Recovery):
+    """Recovery that leaves the indexes alone: they have no part in the simulation."""
+
+    def _check_indexes(self) -> None: ...
+
+
 class SimulatedWorker:
     """The parts of a worker, moved step by step."""
 
@@ -113,32 +160,21 @@ class SimulatedWorker:
         settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema})
         database = cast(Any, FaultyDatabase(simulation))
         self.claimer = Claimer(database, settings, {TASK: make_task(print)}, worker_id=self.worker_id, notify=False)
-        ledger = ReleaseStatements(database, now=lambda: None, notify=False)
-        self.releaser = Releaser(
-            ledger=ledger,
-            on_released=lambda outcomes: None,
-            on_settled=lambda outcomes: self.claimer.let_go([outcome.claim for outcome in outcomes]),
-            on_lost=lambda outcome: None,
-            on_retry=lambda seconds: None,
-            on_queues_free=lambda queue_ids: None,
-        )
+        callbacks = SimulatedCallbacks(self)
+        statements = ReleaseStatements(database, now=callbacks.now, notify=False)
+        self.releaser = Releaser(statements=statements, events=callbacks)
         self.heartbeat = Heartbeat(
             database=database,
-            worker_id=self.worker_id,
-            metadata=dict,
-            channel=lambda: None,
-            on_lost=self._lose_lease,
+            events=callbacks,
             interval=self.beat_interval,
             timeout=self.timeout,
             clock=self.clock,
         )
-        self.recovery = Recovery(
+        self.recovery = SimulatedRecovery(
             database=database,
+            events=callbacks,
             timeout=self.timeout,
             heartbeat_interval=self.beat_interval,
-            in_contact_since=lambda: self.heartbeat.in_contact_since,
-            on_recovered=lambda recovered: None,
-            on_stale=lambda unlocked: None,
             statistics_retention=1e6,
             notify=False,
             clock=self.clock,
@@ -192,7 +228,7 @@ class SimulatedWorker:
             returned += [Interrupted(claim, 0.0) for claim in rest]
             rest.clear()
         if returned:
-            self.releaser.put_back(returned, queues)
+            self.releaser.return_jobs(returned, queues)
 
     def release(self) -> None:
         self.releaser.step()
@@ -231,7 +267,7 @@ class SimulatedWorker:
         self.simulation.note_start(running)
         self.running.append((queue, claims, running))
 
-    def _lose_lease(self) -> None:
+    def lose_lease(self) -> None:
         self.generation += 1
         self.give_back()
 

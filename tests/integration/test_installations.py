@@ -37,8 +37,8 @@ from django_graphile_worker.routing import place_of, places_to_serve
 from django_graphile_worker.worker.entrypoints import build_runners
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 from tests.conftest import RawConnection
-from tests.integration.worker.parts import own_tasks
 from tests.support.operating import operate
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -225,7 +225,7 @@ def test_signals_and_lines__say_which_installation_they_are_about(
 def test_recurring_tasks__of_tasks_belong_to_the_default_and_a_crontab_to_its_installation() -> None:
     with own_tasks(note, cron="5 4 * * *"):
         runners = build_runners(places_to_serve((), ["default", "reports", "far"]))
-    found = {runner.installation: [item.match for item in runner.cron_items] for runner in runners}
+    found = {runner.place.installation: [item.match for item in runner.parts.cron_items] for runner in runners}
     assert found == {"default": ["5 4 * * *"], "reports": ["0 4 * * *"], "far": []}
     assert schedule.collect() == ()
 

@@ -31,13 +31,13 @@ from django_graphile_worker import (
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.models import Job
 from django_graphile_worker.routing import places_to_serve
-from django_graphile_worker.worker import runner
+from django_graphile_worker.worker import shutdown
 from django_graphile_worker.worker.entrypoints import build_runners
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.worker_options import OnceOptions, WorkerOptions
 from tests.conftest import RawConnection
-from tests.integration.worker.parts import own_tasks
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -122,7 +122,7 @@ def test_database__that_is_not_postgresql_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_database__given_twice_is_served_once() -> None:
-    assert [runner.using for runner in build_runners(places_to_serve(["default", "default"]))] == ["default"]
+    assert [runner.place.using for runner in build_runners(places_to_serve(["default", "default"]))] == ["default"]
 
 
 async def async_word() -> str:
@@ -149,7 +149,7 @@ def test_forbidden_flags__that_are_none_are_an_error_that_names_the_setting(
 ) -> None:
     (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(more))
     with pytest.raises(ConfigurationError) as raised:
-        runner.claimer.forbidden_flags()
+        runner.parts.claimer.forbidden_flags()
     assert str(raised.value).endswith(
         f'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, {got}'
     )
@@ -162,7 +162,7 @@ async def async_flags() -> list[str]:
 @pytest.mark.parametrize("function", [lambda: ["red"], lambda: iter(["red"]), async_flags, lambda: {"red"}])
 def test_forbidden_flags__of_any_callable_can_be_added_to(function: Any) -> None:
     (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(["blue"]))
-    assert runner.claimer.forbidden_flags() == ("red", "blue")
+    assert runner.parts.claimer.forbidden_flags() == ("red", "blue")
 
 
 class Gates:
@@ -341,7 +341,7 @@ def test_stop__takes_a_second_more_than_the_grace_period_whatever_coroutines_do(
     began = time.monotonic()
     assert worker.stop() is False
     # Some time more for a slow machine; it was five seconds more, and two and a half.
-    assert time.monotonic() - began < runner.LAST_WORDS + 2.0
+    assert time.monotonic() - began < shutdown.CLEANUP_TIMEOUT + 2.0
     given_back = Job.objects.filter(pk__in=jobs, locked_by=None, attempts=0)
     assert given_back.count() == 2
 
@@ -392,7 +392,7 @@ def test_job_inside_async_middleware__that_ends_in_the_last_second_has_ended(
         gate.may_end.set()
 
     monkeypatch.setattr(EventLoop, "cancel", cancel_and_let_end)
-    monkeypatch.setattr(runner, "LAST_WORDS", 30.0)
+    monkeypatch.setattr(shutdown, "CLEANUP_TIMEOUT", 30.0)
     worker = Worker(concurrency=1, grace_period=0, middleware=[f"{__name__}.around"])
     worker.start()
     add_job("wait")
@@ -415,7 +415,7 @@ def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
     gate: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last second is for coroutines, which are told that they are cancelled."""
-    monkeypatch.setattr(runner, "LAST_WORDS", 1000.0)
+    monkeypatch.setattr(shutdown, "CLEANUP_TIMEOUT", 1000.0)
     worker = Worker(concurrency=1, grace_period=0)
     worker.start()
     add_job("wait")

@@ -4,9 +4,11 @@ Databases: ``database_server`` (the server of the suite), ``versioned_servers`` 
 as fixtures), ``postgres_versions`` (where the programs of each version are), ``prerequisites`` and
 ``install_prerequisites`` (what this machine has, and ``make prerequisites``).
 
-Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_sql`` (the SQL functions, called directly).
+Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_sql`` (the SQL functions, called
+directly).
 
-The worker: ``slot`` (one job run by an executor, without a worker), ``operating`` (the operator command).
+The worker: ``slot`` (one job run by an executor, without a worker), ``stepped_worker`` (a worker whose parts the test
+steps), ``cron_world`` (the crontab on a clock that the test owns), ``operating`` (the operator command).
 
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.workers import is_lease_over
 
 MOST_WORKERS = 500
 MOST_LOCKS = 20_000
@@ -70,7 +71,7 @@ class Holder(NamedTuple):
     def is_alive(self, timeout: float) -> bool:
         """Has it beaten within what it promised, or within ``timeout`` seconds where it promised nothing?"""
         promised = timeout if self.timeout_seconds is None else self.timeout_seconds
-        return self.silent_seconds is not None and self.silent_seconds < promised
+        return self.silent_seconds is not None and not is_lease_over(self.silent_seconds, promised)
 
 
 def holders(

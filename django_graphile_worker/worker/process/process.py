@@ -9,7 +9,8 @@ import psycopg
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.logs import receivers
-from django_graphile_worker.worker.runner import LOOK_INTERVAL, Question, Runner, never
+from django_graphile_worker.worker.runner import Question, Runner, never
+from django_graphile_worker.worker.shutdown import LOOK_INTERVAL
 from django_graphile_worker.worker.stop_request import Ending, StopState
 
 

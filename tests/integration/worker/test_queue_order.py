@@ -15,11 +15,12 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.fetching import claimer
 from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
+from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.work_units import WorkUnit
 from tests.conftest import PATIENCE
-from tests.integration.worker.parts import Build, Gate, SteppedRunner, stepped_runners
 from tests.support.factories import make_job
 from tests.support.slot import make_claim
+from tests.support.stepped_worker import Build, Gate, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,7 +36,7 @@ def gated(payload: Any) -> None:
 @pytest.fixture
 def runner() -> Iterator[Build]:
     gate.__init__()  # type: ignore[misc]
-    with stepped_runners(gated) as make:
+    with stepped_workers(gated) as make:
         yield make
         gate.may_end.set()
 
@@ -56,7 +57,7 @@ class NoticedLock:
         self._lock.release()
 
 
-def claim_all(worker: SteppedRunner) -> list[Claim]:
+def claim_all(worker: Parts) -> list[Claim]:
     return worker.claimer(max_jobs=10, max_queues=10, stretch=10).claims
 
 
@@ -83,7 +84,8 @@ def test_queue__is_not_let_go_while_the_rest_of_its_stretch_is_on_its_way_back(
 ) -> None:
     """The job ends, and the slot finds nothing left, just when the rest was taken and not yet handed over."""
     job_ids = [make_job("gated", queue_name="q") for _ in range(4)]
-    worker, other = runner(concurrency=1, grace_period=0.0), runner(concurrency=1)
+    stepped, other = runner.runner(concurrency=1, grace_period=0.0), runner(concurrency=1)
+    worker = stepped.parts
     lock = worker.slots.taking_back = cast(Any, NoticedLock())
     is_let_go = threading.Event()
 
@@ -96,18 +98,18 @@ def test_queue__is_not_let_go_while_the_rest_of_its_stretch_is_on_its_way_back(
     worker.fetcher._pace._seconds = 0.033
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=PATIENCE)
-    put_back, seen = worker.releaser.put_back, []
+    return_jobs, seen = worker.releaser.return_jobs, []
 
-    def put_back_late(outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
+    def return_late(outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
         gate.may_end.set()
         wait_until(lambda: lock.is_awaited.is_set() or is_let_go.is_set())
         wait_until(lambda: worker.releaser.wait_until_empty(0.1))
         seen.append([claim.id for claim in claim_all(other)])
-        put_back(outcomes, queues)
+        return_jobs(outcomes, queues)
 
-    worker.releaser.put_back = put_back_late  # type: ignore[method-assign]
+    worker.releaser.return_jobs = return_late  # type: ignore[method-assign]
     if occasion == "shutdown":
-        worker.shutdown("test")
+        stepped.shutdown("test")
     else:
         worker.fetcher.give_all_back()
         worker.fetcher.step()

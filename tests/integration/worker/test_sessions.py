@@ -11,8 +11,9 @@ import pytest
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.entrypoints import build_runners, supervised
-from tests.integration.worker.parts import SteppedRunner, own_tasks, stepped_runners
+from django_graphile_worker.worker.parts import Parts
 from tests.support.factories import make_job
+from tests.support.stepped_worker import own_tasks, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,11 +41,11 @@ def sessions(raw_connection: Callable[..., Any]) -> Sessions:
 
 
 @pytest.fixture
-def worker() -> Iterator[SteppedRunner]:
+def worker() -> Iterator[Parts]:
     """One whose beats have come through for a while."""
-    with stepped_runners(quick) as make:
+    with stepped_workers(quick) as make:
         worker = make()
-        worker.recovery.judges_at_once = True
+        worker.recovery.skips_watching = True
         yield worker
 
 
@@ -76,7 +77,7 @@ def overhear(database: Database) -> list[str]:
     return said
 
 
-def test_sweeps__share_one_session(worker: SteppedRunner, sessions: Sessions) -> None:
+def test_sweeps__share_one_session(worker: Parts, sessions: Sessions) -> None:
     """A session costs more than the sweep: its start is three transactions, and a process."""
 
     def swept() -> list[int]:
@@ -100,7 +101,7 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
     wait_until(lambda: not sessions())
 
 
-def test_sweep__is_two_statements_when_nobody_is_dead(worker: SteppedRunner) -> None:
+def test_sweep__is_two_statements_when_nobody_is_dead(worker: Parts) -> None:
     # After those that look at other things, too.
     for _ in range(2):
         worker.recovery.step()
@@ -109,7 +110,7 @@ def test_sweep__is_two_statements_when_nobody_is_dead(worker: SteppedRunner) -> 
     assert said == ["cursor", "breaking-migration", "cursor", "look-at-fleet"]
 
 
-def test_beat__is_one_statement_beside_its_proof_whatever_was_done(worker: SteppedRunner, wait_until: Wait) -> None:
+def test_beat__is_one_statement_beside_its_proof_whatever_was_done(worker: Parts, wait_until: Wait) -> None:
     """Statistics and everything else are written on other connections: nothing delays a beat."""
     said = overhear(worker.heartbeat._database)
     worker.heartbeat.step()

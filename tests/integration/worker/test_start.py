@@ -18,7 +18,7 @@ import pytest
 from django_graphile_worker import add_job
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
 from django_graphile_worker.worker.service import Service
-from tests.integration.worker.parts import build, own_tasks
+from tests.support.stepped_worker import build, own_tasks
 
 SETTINGS = """
 from testproject import databases
@@ -126,7 +126,7 @@ def test_the_one_that_claims_starts_before_those_that_can_wait(monkeypatch: pyte
         runner.start()
         runner.close()
     assert started[0] == "fetcher"
-    assert {"announcer", "releaser", "heartbeat", "recovery"} <= set(started)
+    assert {"signal-sender", "releaser", "heartbeat", "recovery"} <= set(started)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,0 +1,28 @@
+"""The start of a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from django_graphile_worker.exceptions import SchemaError
+from tests.support.stepped_worker import build, own_tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Wait = Callable[..., None]
+
+
+def quick(payload: Any) -> None: ...
+
+
+@override_settings(GRAPHILE_WORKER={"SCHEMA": "nowhere"})
+def test_says_what_to_do_without_a_schema() -> None:
+    with own_tasks(quick) as registry:
+        worker = build(registry)
+        with pytest.raises(SchemaError, match=r"manage\.py migrate graphile_worker"):
+            worker.prepare()
+        worker.close()

@@ -1,0 +1,97 @@
+"""A worker whose parts are stepped by the test instead of by threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django_graphile_worker import conf
+from django_graphile_worker.registry import Registry, task, tasks
+from django_graphile_worker.routing import Place
+from django_graphile_worker.worker.parts import Parts
+from django_graphile_worker.worker.runner import Runner
+
+
+@contextmanager
+def own_tasks(*functions: Callable[..., Any], **options: Any) -> Iterator[Registry]:
+    """Only these functions as tasks, as long as the block lasts."""
+    with tasks.isolated() as registry:
+        registry._tasks.clear()
+        for function in functions:
+            task(**options)(function)
+        yield registry
+
+
+class SteppedRunner(Runner):
+    """A runner of which nothing runs by itself but the slots."""
+
+    def prepare(self) -> SteppedRunner:
+        self._prepare()
+        return self
+
+    def close(self) -> None:
+        parts = self.parts
+        parts.slots.stop()
+        parts.slots.join(60)
+        for service in (parts.fetcher, parts.releaser, parts.heartbeat, parts.recovery, parts.statistics):
+            service.close()
+        parts.claimer.close()
+        parts.executor.close(1.0)
+
+
+def build(registry: Registry, **overrides: Any) -> SteppedRunner:
+    settings = conf.current().replace(**({"log_success": False} | overrides))
+    return SteppedRunner(Place("default", conf.DEFAULT, settings), registry=registry)
+
+
+class Build:
+    """A factory of workers that are ready to be stepped. They know only the tasks of the registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.made: list[SteppedRunner] = []
+
+    def __call__(self, **overrides: Any) -> Parts:
+        """Build a worker with these settings, and return its parts."""
+        return self.runner(**overrides).parts
+
+    def runner(self, **overrides: Any) -> SteppedRunner:
+        self.made.append(build(self._registry, **overrides).prepare())
+        return self.made[-1]
+
+
+@contextmanager
+def stepped_workers(*functions: Callable[..., Any]) -> Iterator[Build]:
+    """A factory of workers that know only these tasks; at the end they are closed."""
+    with own_tasks(*functions) as registry:
+        make = Build(registry)
+        yield make
+        for runner in make.made:
+            runner.close()
+
+
+def run_all(worker: Parts, wait_until: Callable[..., None]) -> None:
+    """Claim and release until nothing is left to do."""
+    while True:
+        was_quiet = worker.slots.is_idle and worker.releaser.pending_count == 0
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        worker.releaser.step()
+        if was_quiet and worker.fetcher.last_claim_was_empty:
+            return
+
+
+class Gate:
+    """A task that tells when it begins and waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.begun: list[Any] = []
+        self.has_begun = threading.Semaphore(0)
+        self.may_end = threading.Event()
+
+    def __call__(self, payload: Any) -> None:
+        self.begun.append(payload)
+        self.has_begun.release()
+        assert self.may_end.wait(120)
