@@ -3,7 +3,7 @@
 From the outside in; each module may import those below it, and never those above:
 
 ``entrypoints``     run_worker(), run_once() and Worker, for other code; ``worker_options``: their keyword arguments
-``process/``        one process with its workers: system signals, exit code, supervisor of several processes, health file
+``process/``        one process with its workers: system signals, exit code, several processes, health file
 ``runner``          the life of one worker: start, drain; ``shutdown``: the order in which its parts stop
 ``delayed_start``   the start of a worker whose database is away
 ``wiring``          builds the parts and connects them; ``callbacks``: what each part calls; ``parts``: the parts
