@@ -25,7 +25,7 @@ select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, j
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
 from :SCHEMA._private_claim_jobs_v2(
     %(token)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
-    %(max_jobs)s::int, %(max_queues)s::int, %(stretch)s::int,
+    %(max_jobs)s::int, %(max_queues)s::int, %(max_per_queue)s::int,
     %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint, %(walk)s::json)"""
@@ -111,7 +111,7 @@ def claim_jobs(
     task_ids: Sequence[int],
     max_jobs: int,
     max_queues: int,
-    stretch: int,
+    max_per_queue: int,
     free_slots: int = 0,
     max_bytes: int = UNLIMITED_BYTES,
     max_steps: int = MAX_STEPS,
@@ -120,7 +120,7 @@ def claim_jobs(
     resume_after: Claim | None = None,
     walk: Any = None,
 ) -> Claimed:
-    """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``stretch`` jobs each.
+    """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``max_per_queue`` jobs each.
 
     The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``resume_after``, a job without a
     queue, spares a claim the entries of what earlier claims took: on that job's priority only jobs behind it are
@@ -133,7 +133,7 @@ def claim_jobs(
             **_known(tuple(task_ids)),
             "max_jobs": max_jobs,
             "max_queues": max_queues,
-            "stretch": stretch,
+            "max_per_queue": max_per_queue,
             "free_slots": free_slots,
             "max_bytes": max_bytes,
             "max_steps": max_steps,

@@ -28,11 +28,11 @@ class ReleaserCallbacks:
 
     def released(self, outcomes: Sequence[Outcome]) -> None:
         parts = self._parts
-        parts.statistics_buffer.add(outcomes, parts.claimer.identifier_of)
+        parts.statistics_buffer.add(outcomes, parts.directory.identifier_of)
         parts.events.jobs_released(outcomes)
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
-        self._parts.claimer.let_go([outcome.claim for outcome in outcomes])
+        self._parts.held.forget([outcome.claim for outcome in outcomes])
 
     def claim_lost(self, outcome: Outcome) -> None:
         self._parts.events.claim_lost(outcome)
@@ -43,10 +43,10 @@ class ReleaserCallbacks:
             self._parts.fetcher.expect(seconds)
 
     def queues_freed(self, queue_ids: set[int]) -> None:
-        self._parts.fetcher.wake()
+        self._parts.wake_fetcher()
 
     def jobs_returned(self) -> None:
-        self._parts.fetcher.wake()
+        self._parts.wake_fetcher()
 
 
 class HeartbeatCallbacks:
@@ -78,7 +78,7 @@ class HeartbeatCallbacks:
 
     def proof_channel(self) -> str | None:
         settings = self._parts.settings
-        return proof_channel(self._parts) if settings.listen and settings.notify else None
+        return self._parts.proof_channel() if settings.listen and settings.notify else None
 
     def lease_lost(self) -> None:
         self._parts.lose_lease()
@@ -99,11 +99,11 @@ class RecoveryCallbacks:
     def unrenewable_job_ids(self) -> list[int]:
         """Return the running atomic jobs: at REPEATABLE READ they could not delete a row that was renewed meanwhile."""
         running = (job.claim for job in self._parts.executor.running())
-        task_of = self._parts.claimer.task_of
+        task_of = self._parts.directory.task_of
         return [claim.id for claim in running if (task := task_of(claim.task_id)) and task.atomic]
 
     def now(self) -> datetime | None:
-        return self._parts.claimer.now()
+        return self._parts.now()
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
@@ -118,6 +118,40 @@ class RecoveryCallbacks:
         self._parts.events.indexes_missed(missing, incomplete)
 
 
-def proof_channel(parts: Parts) -> str:
-    """Return the channel on which a worker proves to itself that notifications arrive."""
-    return f"worker:{parts.worker_id}"
+class PoolCallbacks:
+    """The ``PoolEvents`` of a worker: the executor runs a job, the releaser takes its outcome."""
+
+    def __init__(self, parts: Parts) -> None:
+        # The parts' own methods: one more call in between would cost every job.
+        self.run = parts.executor.run
+        self.may_begin = parts.may_begin
+        self.on_outcome = parts.releaser.put
+        self.on_queue_done = parts.releaser.put
+        self.on_wants_jobs = parts.wake_fetcher
+        self.on_thread_end = parts.executor.thread_finished
+
+
+class FetcherCallbacks:
+    """The ``FetchEvents`` of a worker."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.may_claim = parts.may_claim
+        self.return_jobs = parts.return_jobs
+        self.on_claimed = parts.events.jobs_claimed
+        self.on_trouble = parts.events.database_trouble
+        self.on_close = parts.claimer.close
+
+
+class ListenerCallbacks:
+    """The ``ListenEvents`` of a worker: the heartbeat sends the proof that notifications arrive."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.channel = parts.proof_channel
+        self.request_proof = parts.heartbeat.wake
+        self.on_listening = parts.events.listening_started
+        self.on_lost = parts.events.listening_lost
+
+    def on_migration(self) -> None:
+        # Recovery checks the version of the schema.
+        self._parts.recovery.wake()

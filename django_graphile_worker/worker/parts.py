@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.executor import Executor
     from django_graphile_worker.worker.fetching.claimer import Claimer
     from django_graphile_worker.worker.fetching.fetcher import Fetcher
+    from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
+    from django_graphile_worker.worker.fetching.held_claims import HeldClaims
     from django_graphile_worker.worker.fetching.listener import Listener
+    from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+    from django_graphile_worker.worker.job_clock import JobClock
     from django_graphile_worker.worker.maintenance.cron import Cron
     from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
     from django_graphile_worker.worker.maintenance.recovery import Recovery
     from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
     from django_graphile_worker.worker.maintenance.unserved_tasks import UnservedTasks
-    from django_graphile_worker.worker.pool import SlotPool
+    from django_graphile_worker.worker.pool.slot_pool import SlotPool
     from django_graphile_worker.worker.release.releaser import Releaser
     from django_graphile_worker.worker.reporting.events import WorkerEvents
     from django_graphile_worker.worker.reporting.signal_sender import SignalSender
@@ -50,6 +54,10 @@ class Parts:
     statistics: StatisticsRecorder
     # The connection that claims jobs, which is the first to be open.
     claim_database: Database
+    now: JobClock
+    directory: TaskDirectory
+    forbidden_flags: ForbiddenFlags
+    held: HeldClaims
     claimer: Claimer
     executor: Executor
     releaser: Releaser
@@ -101,19 +109,26 @@ class Parts:
         """Go on as another worker: other workers may have recovered the claims of this one."""
         lost, self.worker_id = self.worker_id, new_worker_id()
         # Jobs that have not begun may have been claimed by another worker by now, and must not begin here.
-        with self.slots.taking_back:
-            self.return_jobs(self.slots.take_back())
+        with self.slots.removal_lock:
+            self.return_jobs(self.slots.remove_waiting())
         # The same holds for what a claim that is under way still brings.
-        self.fetcher.give_all_back()
+        self.fetcher.return_all_jobs()
         self.events.send(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
+
+    def wake_fetcher(self) -> None:
+        self.fetcher.wake()
+
+    def proof_channel(self) -> str:
+        """Return the channel on which the worker proves to itself that notifications arrive."""
+        return f"worker:{self.worker_id}"
 
     def job_of(self, claim: Claim) -> Job:
         """Return a claim as the value that receivers of signals get."""
         run = JobRun(claim, time.monotonic())
-        run.task = self.claimer.task_of(claim.task_id)
+        run.task = self.directory.task_of(claim.task_id)
         return run.job
 
-    def outer_services(self) -> list[Service]:
+    def outer_services(self) -> list[Service | Fetcher]:
         """Return the services that bring in work, for this worker or for others: they stop first."""
         services = (self.recovery, self.cron, self.unserved_tasks, self.fetcher)
         return [service for service in services if service is not None]

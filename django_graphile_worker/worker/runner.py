@@ -17,6 +17,7 @@ from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
+from django_graphile_worker.worker.fetching.installation_check import check_installation
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
@@ -157,10 +158,10 @@ class Runner:
     def _prepare(self) -> None:
         # Register before reading the names of tasks: names that a registered worker uses are not cleaned away.
         for prepare in (
-            self.parts.claimer.check_installation,
+            self._check_installation,
             self._refuse_newer_schema,
             self._register,
-            self.parts.claimer.review_tasks,
+            self.parts.directory.review,
         ):
             try:
                 prepare()
@@ -168,6 +169,9 @@ class Runner:
                 # The connection uses no prepared statements from now on.
                 prepare()
         self.parts.executor.start()
+
+    def _check_installation(self) -> None:
+        check_installation(self.parts.claim_database)
 
     def _refuse_newer_schema(self) -> None:
         error = self.parts.schema_version.find_error(self.parts.claim_database)

@@ -38,8 +38,8 @@ class Shutdown:
         for service in parts.outer_services():
             service.stop()
         self._wait_for_fetcher()
-        with parts.slots.taking_back:
-            parts.return_jobs(parts.slots.take_back())
+        with parts.slots.removal_lock:
+            parts.return_jobs(parts.slots.remove_waiting())
         parts.executor.abort()
         was_cut_off = not self._let_jobs_end()
         was_released = self._wait_for_releaser()
@@ -84,7 +84,7 @@ class Shutdown:
         for service in parts.outer_services():
             service.join(CLEANUP_TIMEOUT)
         running = self._still_running()
-        for outcome in parts.slots.abandon([job.claim for job in running]):
+        for outcome in parts.slots.interrupt_running([job.claim for job in running]):
             parts.releaser.put(outcome)
         for job in running:
             duration = time.time() - job.started_at
@@ -128,12 +128,12 @@ class Shutdown:
 
     def _deregister(self) -> None:
         """Leave the register, on a thread of its own: a database that does not answer must not keep this one."""
-        claimer, heartbeat = self._parts.claimer, self._parts.heartbeat
+        held, heartbeat = self._parts.held, self._parts.heartbeat
 
         def deregister() -> None:
             with contextlib.suppress(Exception):
-                if claimer.is_in_doubt:
-                    claimer.return_lost()
+                if held.is_in_doubt:
+                    held.return_lost()
                 heartbeat.deregister()
             heartbeat.close()
 

@@ -10,24 +10,32 @@ from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.callbacks import (
+    FetcherCallbacks,
     HeartbeatCallbacks,
+    ListenerCallbacks,
+    PoolCallbacks,
     RecoveryCallbacks,
     ReleaserCallbacks,
-    proof_channel,
 )
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.fetching.claimer import Claimer
+from django_graphile_worker.worker.fetching.fast_claim import FastClaim
+from django_graphile_worker.worker.fetching.fast_path import FastPath
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
+from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
+from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.preconnect import database_of
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+from django_graphile_worker.worker.job_clock import job_clock
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
 from django_graphile_worker.worker.parts import Parts
-from django_graphile_worker.worker.pool import SlotPool
+from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
@@ -93,29 +101,27 @@ def _build_reporting(parts: Parts, sender: type[Any]) -> None:
 
 
 def _build_execution(parts: Parts) -> None:
-    """Build what a job passes through: claimer, executor, releaser, and the slots between them."""
+    """Build what a job passes through: what claims know, executor, releaser, and the slots between them."""
     settings, place = parts.settings, parts.place
+    parts.now = job_clock(use_local_time=settings.use_local_time)
     parts.claim_database = _database(parts, "fetcher")
-    parts.claimer = Claimer(
-        parts.claim_database, settings, parts.tasks, worker_id=lambda: parts.worker_id, notify=settings.notify
+    parts.directory = TaskDirectory(parts.claim_database, parts.tasks)
+    parts.forbidden_flags = ForbiddenFlags(settings)
+    parts.held = HeldClaims(
+        parts.claim_database,
+        worker_id=lambda: parts.worker_id,
+        statement_timeout=settings.statement_timeout,
+        notify=settings.notify,
     )
     parts.executor = Executor(
-        settings=settings, using=place.using, installation=place.installation, tasks=parts.claimer.task_of
+        settings=settings, using=place.using, installation=place.installation, tasks=parts.directory.task_of
     )
     parts.releaser = _build_releaser(parts)
-    parts.slots = SlotPool(
-        settings.concurrency,
-        run=parts.executor.run,
-        on_outcome=parts.releaser.put,
-        on_queue_done=parts.releaser.put,
-        on_hungry=lambda: parts.fetcher.wake(),
-        on_thread_end=parts.executor.thread_finished,
-        may_begin=parts.may_begin,
-    )
+    parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
 
 
 def _build_releaser(parts: Parts) -> Releaser:
-    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.claimer.now, notify=parts.settings.notify)
+    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.now, notify=parts.settings.notify)
     return Releaser(statements=statements, events=ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble)
 
 
@@ -136,30 +142,43 @@ def _build_listener(parts: Parts) -> Listener:
     settings = parts.settings
     return Listener(
         database=parts.claim_database,
-        channel=lambda: proof_channel(parts),
-        on_listening=parts.events.listening_started,
-        on_lost=parts.events.listening_lost,
-        request_proof=parts.heartbeat.wake,
+        events=ListenerCallbacks(parts),
         proof_within=BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None,
-        on_migration=lambda: parts.recovery.wake(),
     )
 
 
 def _build_fetcher(parts: Parts) -> Fetcher:
     settings = parts.settings
     poll_interval = min(settings.poll_interval, ANNOUNCED_AHEAD) if settings.listen else settings.poll_interval
+    fast_claim = FastClaim(parts.claim_database)
+    parts.claimer = Claimer(
+        parts.claim_database,
+        directory=parts.directory,
+        held=parts.held,
+        forbidden_flags=parts.forbidden_flags,
+        now=parts.now,
+        on_answer=fast_claim.learn_from,
+    )
     return Fetcher(
-        slots=parts.slots,
-        claim=parts.claimer,
-        glance=parts.claimer.glance,
-        give_back=parts.return_jobs,
-        may_claim=parts.may_claim,
-        on_claimed=parts.events.jobs_claimed,
+        parts.slots,
+        claimer=parts.claimer,
+        events=FetcherCallbacks(parts),
+        fast_path=_build_fast_path(parts, fast_claim),
         poll_interval=poll_interval,
         local_queue_size=settings.local_queue_size,
-        ear=parts.listener,
-        on_close=parts.claimer.close,
-        on_trouble=parts.events.database_trouble,
+        listener=parts.listener,
+    )
+
+
+def _build_fast_path(parts: Parts, fast_claim: FastClaim) -> FastPath:
+    return FastPath(
+        fast_claim,
+        pool=parts.slots,
+        directory=parts.directory,
+        held=parts.held,
+        forbidden_flags=parts.forbidden_flags,
+        now=parts.now,
+        on_claimed=parts.events.jobs_claimed,
     )
 
 

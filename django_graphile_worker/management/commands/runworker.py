@@ -87,13 +87,13 @@ class Command(BaseCommand):
             raise CommandError(in_a_sentence(error)) from error
 
     def _launch(self, plan: Plan, stop: StopState | None) -> int:
-        from django_graphile_worker.worker.fetching.preconnect import head_start
+        from django_graphile_worker.worker.fetching.preconnect import preconnected
 
         is_alone = plan.settings.processes == 1
         places = plan.places()
         with ExitStack() as connections_ahead:
             for place in places if is_alone else ():
-                connections_ahead.enter_context(head_start([place.using], place.settings))
+                connections_ahead.enter_context(preconnected([place.using], place.settings))
             # Here, and not at the top: the server gets ready while Python loads the rest of the worker, for 15 ms.
             with objects_that_stay():
                 from django_graphile_worker.management import launch
