@@ -69,7 +69,7 @@ def measure(database: Database, tasks: Sequence[int]) -> str:
             task_ids=tasks,
             max_jobs=10,
             max_queues=10,
-            stretch=10,
+            max_per_queue=10,
             free_slots=10,
             forbidden_flags=["heavy"],
         )

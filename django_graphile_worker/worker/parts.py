@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.executor import Executor
     from django_graphile_worker.worker.fetching.claimer import Claimer
+    from django_graphile_worker.worker.fetching.fast_claim import FastClaim
     from django_graphile_worker.worker.fetching.fetcher import Fetcher
     from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
     from django_graphile_worker.worker.fetching.held_claims import HeldClaims
@@ -59,6 +60,7 @@ class Parts:
     forbidden_flags: ForbiddenFlags
     held: HeldClaims
     claimer: Claimer
+    fast_claim: FastClaim
     executor: Executor
     releaser: Releaser
     slots: SlotPool

@@ -150,29 +150,29 @@ def _build_listener(parts: Parts) -> Listener:
 def _build_fetcher(parts: Parts) -> Fetcher:
     settings = parts.settings
     poll_interval = min(settings.poll_interval, ANNOUNCED_AHEAD) if settings.listen else settings.poll_interval
-    fast_claim = FastClaim(parts.claim_database)
+    parts.fast_claim = FastClaim(parts.claim_database)
     parts.claimer = Claimer(
         parts.claim_database,
         directory=parts.directory,
         held=parts.held,
         forbidden_flags=parts.forbidden_flags,
         now=parts.now,
-        on_answer=fast_claim.learn_from,
+        on_answer=parts.fast_claim.learn_from,
     )
     return Fetcher(
         parts.slots,
         claimer=parts.claimer,
         events=FetcherCallbacks(parts),
-        fast_path=_build_fast_path(parts, fast_claim),
+        fast_path=_build_fast_path(parts),
         poll_interval=poll_interval,
         local_queue_size=settings.local_queue_size,
         listener=parts.listener,
     )
 
 
-def _build_fast_path(parts: Parts, fast_claim: FastClaim) -> FastPath:
+def _build_fast_path(parts: Parts) -> FastPath:
     return FastPath(
-        fast_claim,
+        parts.fast_claim,
         pool=parts.slots,
         directory=parts.directory,
         held=parts.held,

@@ -46,7 +46,7 @@ class Queue:
             self.task_ids = list(tasks.register_tasks(cursor, ["a_task"], schema=schema))
 
     def claim(self, cursor: Any, max_jobs: int) -> claims.Claimed:
-        options: dict[str, Any] = {"token": "django-worker-w/1", "max_queues": 2, "stretch": 1}
+        options: dict[str, Any] = {"token": "django-worker-w/1", "max_queues": 2, "max_per_queue": 1}
         return claims.claim_jobs(cursor, schema=self.schema, task_ids=self.task_ids, max_jobs=max_jobs, **options)
 
     def drain(self, count: int) -> None:

@@ -102,7 +102,7 @@ def test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs(
     again.release()
     fleet.start("--poll-interval", "0.05")
     world.wait_until(lambda: world.locked() <= 1 or world.times("start") > 2)
-    # The rest of the stretch is given back, and the other worker looks often.
+    # The rest of the work unit is returned, and the other worker looks often.
     pause(0.3)
     assert world.times("start") == 2
     world.go("go")
@@ -167,7 +167,7 @@ def test_recovery_in_parts__keeps_a_queue_until_its_last_job_is_free(world: Worl
     """Were the queue free before, a later job of it could start first."""
     jobs = world.add_many(30, queue_name="q")
     with psycopg.connect(world.url, autocommit=True) as connection:
-        held = claim(world, connection, "django-worker-dead/1", stretch=30)
+        held = claim(world, connection, "django-worker-dead/1", max_per_queue=30)
         assert held == jobs
         for _ in range(3):
             assert world.value("select locked_by from {schema}._private_job_queues") is not None
@@ -253,15 +253,15 @@ def test_queue__that_somebody_took_a_moment_ago__is_left_alone(world: World, slo
     assert world.job(second).locked_by is None
 
 
-def claim(world: World, connection: psycopg.Connection[Any], token: str, *, stretch: int = 1) -> list[int]:
+def claim(world: World, connection: psycopg.Connection[Any], token: str, *, max_per_queue: int = 1) -> list[int]:
     task_ids = [world.value("select id from {schema}._private_tasks where identifier = 'quick'")]
     claimed = claims.claim_jobs(
         connection.cursor(binary=True),
         schema=world.schema,
         token=token,
         task_ids=task_ids,
-        max_jobs=max(5, stretch),
+        max_jobs=max(5, max_per_queue),
         max_queues=5,
-        stretch=stretch,
+        max_per_queue=max_per_queue,
     )
     return [job.id for job in claimed.claims]

@@ -34,7 +34,7 @@ from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker import shutdown
 from django_graphile_worker.worker.entrypoints import build_runners
 from django_graphile_worker.worker.execution.event_loop import EventLoop
-from django_graphile_worker.worker.fetching.claimer import Claimer
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.worker_options import OnceOptions, WorkerOptions
 from tests.conftest import RawConnection
 from tests.support.stepped_worker import own_tasks
@@ -149,7 +149,7 @@ def test_forbidden_flags__that_are_none_are_an_error_that_names_the_setting(
 ) -> None:
     (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(more))
     with pytest.raises(ConfigurationError) as raised:
-        runner.parts.claimer.forbidden_flags()
+        runner.parts.forbidden_flags()
     assert str(raised.value).endswith(
         f'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, {got}'
     )
@@ -162,7 +162,7 @@ async def async_flags() -> list[str]:
 @pytest.mark.parametrize("function", [lambda: ["red"], lambda: iter(["red"]), async_flags, lambda: {"red"}])
 def test_forbidden_flags__of_any_callable_can_be_added_to(function: Any) -> None:
     (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(["blue"]))
-    assert runner.parts.claimer.forbidden_flags() == ("red", "blue")
+    assert runner.parts.forbidden_flags() == ("red", "blue")
 
 
 class Gates:
@@ -227,7 +227,7 @@ def test_worker__that_cannot_start_leaves_nothing_behind(monkeypatch: pytest.Mon
 
     worker = Worker(concurrency=1)
     with monkeypatch.context() as patched, pytest.raises(GraphileWorkerError, match="not today"):
-        patched.setattr(Claimer, "review_tasks", refuse)
+        patched.setattr(TaskDirectory, "review", refuse)
         worker.start()
     assert _worker_threads() == []
     worker.start()

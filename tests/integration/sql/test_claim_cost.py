@@ -78,7 +78,7 @@ def measure(connection: Connection) -> Measure:
 
     def measure(task_ids: Sequence[int] = (TASK,), max_jobs: int = 10, **options: Any) -> tuple[int, Claimed]:
         cursor = MeasuringCursor(connection)
-        limits = {"max_jobs": max_jobs, "max_queues": max_jobs, "stretch": 10, "free_slots": max_jobs}
+        limits = {"max_jobs": max_jobs, "max_queues": max_jobs, "max_per_queue": 10, "free_slots": max_jobs}
         claim = partial(claims.claim_jobs, cursor, schema=SCHEMA, token="w/1", task_ids=task_ids)
         claimed = claim(**{"forbidden_flags": ["heavy"], **limits, **options})
         return cursor.buffers, claimed

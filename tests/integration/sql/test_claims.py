@@ -36,7 +36,7 @@ def claim(request: pytest.FixtureRequest, cursor: Any, worker_schema: str) -> Ca
         )
 
     def claim(*tasks: str, **options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
         task_ids = [make_task(task) for task in tasks or ("task",)]
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=task_ids, **parameters)
 
@@ -199,14 +199,14 @@ class TestQueues:
         third = make_job("a", queue_name="q", run_at=minutes_ago(1))
         first = make_job("b", queue_name="q", priority=-2)
         second = make_job("a", queue_name="q", run_at=minutes_ago(5))
-        assert ids(claim("a", "b", stretch=3)) == [first, second, third]
+        assert ids(claim("a", "b", max_per_queue=3)) == [first, second, third]
         cursor.execute(f'select locked_by from "{worker_schema}"._private_job_queues')
         assert cursor.fetchone() == (WORKER,)
 
     def test_nobody_else_gets_a_job_of_a_queue_in_hand(self, claim: Callable[..., Claimed]) -> None:
         for _ in range(5):
             make_job(queue_name="q")
-        assert len(claim(stretch=2).claims) == 2
+        assert len(claim(max_per_queue=2).claims) == 2
         assert claim(token=OTHER).claims == []
         assert claim().claims == []
 
@@ -298,7 +298,7 @@ class TestQueues:
     def test_no_more_jobs_of_queues_than_asked_for(self, claim: Callable[..., Claimed]) -> None:
         for number in range(30):
             make_job(queue_name=f"q{number % 3}", run_at=minutes_ago(60 - number))
-        claimed = claim(max_jobs=7, max_queues=7, stretch=100)
+        claimed = claim(max_jobs=7, max_queues=7, max_per_queue=100)
         assert len(claimed.claims) == 7
         assert claimed.has_more
 
@@ -328,14 +328,14 @@ class TestManyWorkersAtOnce:
         self, claim_at_once: Callable[..., Iterator[Claimed]]
     ) -> None:
         jobs = [make_job() for _ in range(6)]
-        taken = [ids(each) for each in claim_at_once("task", max_jobs=2, stretch=1)]
+        taken = [ids(each) for each in claim_at_once("task", max_jobs=2, max_per_queue=1)]
         assert taken == [jobs[:2], jobs[2:4], jobs[4:]]
 
     def test_each_job_is_claimed_once(self, claim_at_once: Callable[..., Iterator[Claimed]]) -> None:
         for number in range(60):
             make_job("a" if number % 2 else "b", queue_name=None if number % 3 else f"q{number % 5}")
         seen: list[int] = []
-        for claimed in claim_at_once("a", "b", max_jobs=15, stretch=3):
+        for claimed in claim_at_once("a", "b", max_jobs=15, max_per_queue=3):
             # Nobody has committed: the others step over what is being taken.
             assert len(claimed.claims) >= 15
             seen += ids(claimed)

@@ -23,7 +23,7 @@ def claim(transactional_db: None, worker_schema: str) -> Claim:
     task_ids = [make_task("task")]
 
     def claim(connection: RawConnection, token: str = "w/1", **options: Any) -> Claimed:
-        limits = {"max_jobs": 10, "max_queues": 10, "stretch": 10} | options
+        limits = {"max_jobs": 10, "max_queues": 10, "max_per_queue": 10} | options
         return claims.claim_jobs(
             connection.cursor(binary=True), schema=worker_schema, token=token, task_ids=task_ids, **limits
         )
@@ -76,7 +76,13 @@ def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
     def claim(connection: RawConnection, token: str, most: int) -> list[int]:
         cursor = connection.cursor(binary=True)
         claimed = claims.claim_jobs(
-            cursor, schema=worker_schema, token=token, task_ids=task_ids, stretch=1, max_jobs=most, max_queues=most
+            cursor,
+            schema=worker_schema,
+            token=token,
+            task_ids=task_ids,
+            max_per_queue=1,
+            max_jobs=most,
+            max_queues=most,
         )
         return ids(claimed)
 
@@ -216,9 +222,9 @@ def test_child_table__is_not_claimed_from(claim: Claim, raw_connection: Connect,
         connection.execute(f'drop table "{worker_schema}".archive'.encode())
 
 
-def take_few(connection: RawConnection, schema: str) -> fast_claim.Glance:
+def take_few(connection: RawConnection, schema: str) -> fast_claim.FastClaimed:
     def execute(parameters: Any) -> Any:
-        return connection.pgconn.exec_params(fast_claim.glance_statement(schema).encode(), parameters)
+        return connection.pgconn.exec_params(fast_claim.fast_claim_statement(schema).encode(), parameters)
 
     task_ids = int_array([make_task("task")]).encode()
-    return fast_claim.take_few(execute, token="w/1", task_ids=task_ids, max_jobs=10)
+    return fast_claim.claim_few(execute, token="w/1", task_ids=task_ids, max_jobs=10)

@@ -28,7 +28,7 @@ def cursor() -> Any:
 @pytest.fixture
 def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
     def claim(**options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
 
     return claim

@@ -30,7 +30,7 @@ def cursor() -> Any:
 @pytest.fixture
 def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
     def claim(**options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "stretch": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
 
     return claim
@@ -220,7 +220,7 @@ def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker
 def test_a_queue_is_let_go_by_its_claim_only(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
     make_job(queue_name="q")
     waiting = make_job(queue_name="q")
-    (claimed,) = claim(stretch=1).claims
+    (claimed,) = claim(max_per_queue=1).claims
     queue_id = claimed.queue_id or 0
 
     def release(token: str) -> set[int]:

@@ -67,7 +67,7 @@ class Queue:
                 task_ids=[self.task_id],
                 max_jobs=100,
                 max_queues=0,
-                stretch=1,
+                max_per_queue=1,
             )
             outcomes = {claim.id: self._run(claim, function) for claim in claimed.claims}
             done = [outcome.claim for outcome in outcomes.values() if isinstance(outcome, Succeeded)]

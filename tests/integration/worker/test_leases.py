@@ -13,7 +13,7 @@ from django_graphile_worker import add_job, remove_job
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.parts import Parts
-from django_graphile_worker.worker.work_units import stretches
+from django_graphile_worker.worker.work_units import to_work_units
 from tests.conftest import PATIENCE
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, stepped_workers
@@ -116,7 +116,7 @@ class TestALostLease:
     def test_a_job_of_an_earlier_lease_is_not_begun(self, runner: Build) -> None:
         make_job("collect")
         worker = runner()
-        (claim,) = worker.claimer(max_jobs=1, max_queues=1, stretch=1).claims
+        (claim,) = worker.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
         assert worker.may_begin(claim)
         worker.lose_lease()
         assert not worker.may_begin(claim)
@@ -128,7 +128,7 @@ class TestALostLease:
         for _ in range(5):
             make_job("gated")
         worker = runner(concurrency=1)
-        worker.fetcher._pace._seconds = 0.001
+        worker.fetcher._prefetch._seconds = 0.001
         worker.fetcher.step()
         assert gates.begun.acquire(timeout=PATIENCE)
         raw_connection().execute(f"update \"{worker_schema}\"._private_jobs set locked_by = 'worker-node'".encode())
@@ -146,7 +146,7 @@ class TestCancelledJobs:
         """A worker that has claimed a keyed batch and not begun it; then the batch is added to."""
         add_job("collect", [1, 2, 3], job_key="batch", max_attempts=1)
         worker = runner()
-        self.claims = worker.claimer(max_jobs=1, max_queues=1, stretch=1).claims
+        self.claims = worker.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
         add_job("collect", [4], job_key="batch", max_attempts=1)
         return worker
 
@@ -158,7 +158,7 @@ class TestCancelledJobs:
         return sorted(item for batch in ran for item in batch)
 
     def test_a_batch_that_goes_back_unbegun_is_run(self, claimed_ahead: Parts, runner: Build, wait_until: Wait) -> None:
-        claimed_ahead.return_jobs(list(stretches(self.claims)))
+        claimed_ahead.return_jobs(list(to_work_units(self.claims)))
         claimed_ahead.releaser.step()
         assert self.run_all(runner(), wait_until) == [1, 2, 3, 4]
 

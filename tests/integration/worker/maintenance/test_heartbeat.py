@@ -9,11 +9,10 @@ import psycopg
 import pytest
 
 from django_graphile_worker.sql import workers
-from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
 from tests.conftest import PATIENCE
 from tests.support.factories import make_job
-from tests.support.stepped_worker import Build, Gate, run_all, stepped_workers
+from tests.support.stepped_worker import Build, Gate, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,8 +102,7 @@ def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
     for _ in range(4):
         make_job("slow")
     worker = runner(concurrency=1)
-    worker.slots._finished[0], worker.slots._busy_seconds[0] = 0, 0.0
-    worker.fetcher._pace._seconds = 0.001
+    worker.fetcher._prefetch._seconds = 0.001
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=PATIENCE)
     assert worker.slots.backlog > 0
@@ -114,34 +112,6 @@ def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
     assert worker.slots.backlog == 0
     gate.may_end.set()
     assert not gate.has_begun.acquire(timeout=0)
-
-
-@pytest.mark.parametrize("way", ["_claim", "_glancer"])
-def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
-    runner: Build, monkeypatch: pytest.MonkeyPatch, wait_until: Wait, way: str
-) -> None:
-    worker = runner()
-    run_all(worker, wait_until)
-    worker.claimer._glancer._is_promising = way == "_glancer"
-    make_job("quick", {"n": 1})
-    take = getattr(worker.claimer, way)
-    taken: list[Any] = []
-
-    def take_and_lose(*arguments: Any, **options: Any) -> Any:
-        taken.append(take(*arguments, **options))
-        worker.lose_lease()
-        return taken[-1]
-
-    monkeypatch.setattr(worker.claimer, way, take_and_lose)
-    if way == "_glancer":
-        take_and_lose.learn_from = take.learn_from  # type: ignore[attr-defined]
-        monkeypatch.setattr(
-            worker.claimer, "_claim", lambda **limits: Claimed(claims=[], seconds_until_next=None, has_more=False)
-        )
-    worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
-    assert taken
-    assert ran == []
 
 
 def test_a_worker_that_is_in_no_register_claims_nothing(

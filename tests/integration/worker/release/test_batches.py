@@ -67,7 +67,7 @@ def claim(worker: Parts, count: int, **options: Any) -> list[Claim]:
     """Jobs, made and claimed."""
     for _ in range(count):
         make_job("quick", **options)
-    return worker.claimer(max_jobs=count, max_queues=count, stretch=count).claims
+    return worker.claimer.claim(max_jobs=count, max_queues=count, max_per_queue=count).claims
 
 
 def finish(worker: Parts, claims: list[Claim]) -> None:

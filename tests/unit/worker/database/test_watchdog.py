@@ -1,4 +1,4 @@
-"""The one who looks at the clock for everybody."""
+"""The watchdog: a deadline for every statement of the worker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.worker.database import watchdog as deadline
+from django_graphile_worker.worker.database import watchdog as watchdog_module
 from django_graphile_worker.worker.database.watchdog import Watchdog, watchdog
 
 
@@ -26,12 +26,12 @@ def test_a_child_of_a_fork_has_a_watchdog_of_its_own_and_leaves_the_parents_conn
 
 
 def test_a_watchdog_that_failed_goes_on(monkeypatch: pytest.MonkeyPatch, wait_until: Any) -> None:
-    """No statement would have a deadline any more."""
-    monkeypatch.setattr(deadline, "TICK", 0.01)
+    """Without its thread no statement would have a deadline any more."""
+    monkeypatch.setattr(watchdog_module, "TICK", 0.01)
     ticks: list[int] = []
 
     class Failing(Watchdog):
-        def bark(self) -> None:
+        def check_deadlines(self) -> None:
             ticks.append(1)
             raise RuntimeError("dictionary changed size during iteration")
 
@@ -41,7 +41,7 @@ def test_a_watchdog_that_failed_goes_on(monkeypatch: pytest.MonkeyPatch, wait_un
     assert failing._thread is not None
     assert failing._thread.is_alive()
     failing.end(0)
-    monkeypatch.setattr(Failing, "bark", lambda self: None)
+    monkeypatch.setattr(Failing, "check_deadlines", lambda self: None)
 
 
 def test_a_connection_that_is_to_be_cut_at_once_is_not_asked_first() -> None:
@@ -60,5 +60,5 @@ def test_a_connection_that_is_to_be_cut_at_once_is_not_asked_first() -> None:
     dog = Watchdog(lambda: now)
     with dog.watch(Connection(), 1.0, cuts_at_once=True), dog.watch(Connection(), 1.0):
         now = 2.0
-        dog.bark()
+        dog.check_deadlines()
     assert asked == ["cut", "cancel"]

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django_graphile_worker import add_job, conf
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching import preconnect
-from django_graphile_worker.worker.fetching.preconnect import database_of, head_start
+from django_graphile_worker.worker.fetching.preconnect import database_of, preconnected
 from tests.support.stepped_worker import SteppedRunner, build, own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,7 +47,7 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connecting]:
 
 
 def test_a_worker_takes_over_what_was_opened_for_it(connecting: Connecting) -> None:
-    with own_tasks(quick) as registry, head_start(["default"], conf.current()):
+    with own_tasks(quick) as registry, preconnected(["default"], conf.current()):
         runner = build(registry)
         assert len(connecting.made) == 1
         runner.prepare()
@@ -59,7 +59,7 @@ def test_a_worker_takes_over_what_was_opened_for_it(connecting: Connecting) -> N
 
 
 def test_what_nobody_took_is_closed(connecting: Connecting) -> None:
-    with head_start(["default"], conf.current()):
+    with preconnected(["default"], conf.current()):
         pass
     assert connecting.made
     assert all(connection.closed for connection in connecting.made)
@@ -68,7 +68,7 @@ def test_what_nobody_took_is_closed(connecting: Connecting) -> None:
 
 def test_the_rehearsal_takes_no_job(raw_connection: Any, worker_schema: str) -> None:
     job = add_job("anything")
-    with head_start(["default"], conf.current()):
+    with preconnected(["default"], conf.current()):
         database = database_of("default", conf.current(), part="fetcher")
     assert database._connection is not None
     database.close()
@@ -82,7 +82,7 @@ def test_every_statement_before_the_first_job_was_rehearsed() -> None:
     with own_tasks(quick) as registry:
         build(registry).prepare().close()  # the names of its tasks are made only once
         add_job("quick")
-        with head_start(["default"], conf.current()):
+        with preconnected(["default"], conf.current()):
             runner = build(registry)
             rehearsed = prepared_statements(runner)
             runner.prepare()
@@ -104,9 +104,9 @@ def prepared_statements(runner: SteppedRunner) -> set[str]:
 def test_a_server_that_does_not_answer_is_not_waited_for(
     connecting: Connecting, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(preconnect, "PATIENCE", 0.01)
+    monkeypatch.setattr(preconnect, "OPEN_TIMEOUT", 0.01)
     connecting.may_connect.clear()
-    with head_start(["default"], conf.current()):
+    with preconnected(["default"], conf.current()):
         database = database_of("default", conf.current(), part="fetcher")
         assert database._connection is None
     connecting.may_connect.set()

@@ -1,9 +1,8 @@
-"""The start of a runner."""
+"""The check of the installation before the start."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -16,12 +15,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Wait = Callable[..., None]
 
 
-def quick(payload: Any) -> None: ...
-
-
 @override_settings(GRAPHILE_WORKER={"SCHEMA": "nowhere"})
 def test_says_what_to_do_without_a_schema() -> None:
-    with own_tasks(quick) as registry:
+    with own_tasks() as registry:
         worker = build(registry)
         with pytest.raises(SchemaError, match=r"manage\.py migrate graphile_worker"):
             worker.prepare()
