@@ -1,10 +1,15 @@
-# Everything a newcomer needs: `make demo` to see it run, `make test` to check it.
-# Python 3.11+ is all that must be installed; PYTHON=... chooses one, ARGS=... is passed on.
+# `make demo` shows the product, `make test` checks it. Only Python 3.11 or newer has to be installed.
+# PYTHON=... chooses the interpreter, ARGS=... is passed on to the program that the target runs.
 
 PYTHON  ?= python3
 ARGS    ?=
-# How many test processes; each has a database of its own.
+# The Django series to install, 5.2 for example. Without it pip takes the newest. Both PYTHON and DJANGO are
+# read when $(VENV) is made or pyproject.toml has changed.
+DJANGO  ?=
+# The number of test processes. Each process has databases of its own.
 WORKERS ?= 2
+# The program that `make prerequisites` gets its rights from: SUDO=sudo.
+SUDO    ?=
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -15,29 +20,34 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help test check lint types imports tests prerequisites coverage demo bench chaos docs format build clean
 
 help:
-	@echo 'make demo    a web site with the admin, a worker, and jobs flowing (ARGS=--once: a short tour)'
-	@echo 'make test    lint, types, import layers, and the whole test suite (ARGS="-k name": some of it)'
-	@echo 'make format  let ruff rewrite what it can'
-	@echo 'make docs    the documentation, in docs/_build/html'
-	@echo 'make bench   the benchmarks        make chaos     the fault tests'
-	@echo 'make prerequisites  PostgreSQL 15 to 18 and PgBouncer for the tests, where apt-get and root can install them'
-	@echo 'make build   wheel and sdist       make coverage  the suite, with a report of what it misses'
+	@echo 'make demo           Run a web site with the admin, and a worker with jobs (ARGS=--once: for a few seconds)'
+	@echo 'make test           Check style, types and import layers, then run all tests (ARGS="-k name": some of them)'
+	@echo 'make check          Check style, types and import layers only'
+	@echo 'make tests          Run the tests only'
+	@echo 'make coverage       Run the tests, and report the lines that no test reaches'
+	@echo 'make chaos          Run the fault tests, with those that take long'
+	@echo 'make bench          Run the benchmarks'
+	@echo 'make format         Let ruff rewrite what it can'
+	@echo 'make docs           Build the documentation in docs/_build/html'
+	@echo 'make build          Build the wheel and the source distribution in dist'
+	@echo 'make prerequisites  Install PostgreSQL 15 to 18 and PgBouncer for the tests, with apt-get and as root (SUDO=sudo)'
+	@echo 'make clean          Delete what these targets made, except .venv and .postgres'
 
-# The suite comes last: its closing line is the last thing to read.
+# The tests come last, so that their summary is the last line of the output.
 test: check tests
 
 check: lint types imports
 
-# Installed again only when pyproject.toml has changed.
+# The environment is installed again only when pyproject.toml has changed.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Expected Python 3.11 or newer, got $$($(PYTHON) --version). Run: make PYTHON=python3.13 $(MAKECMDGOALS)"; \
 	  exit 1; }
-	@test -x $(BIN)/python || { echo 'Making $(VENV) ...'; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/python || { echo 'Creating $(VENV) ...'; $(PYTHON) -m venv $(VENV); }
 	@echo 'Installing ...'
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable . --group dev
-	@# Python 3.11 puts it into every environment, with a hook that looks at each import; nothing here asks for it.
+	@$(BIN)/python -m pip install --quiet --editable . --group dev $(if $(DJANGO),'Django~=$(DJANGO).0')
+	@# Python 3.11 installs setuptools into every environment; its import hook costs time, and no package here needs it.
 	@$(BIN)/python -m pip uninstall --quiet --yes setuptools 2>/dev/null || true
 	@touch $@
 
@@ -54,9 +64,9 @@ imports: $(STAMP)
 tests: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-# The suite runs without these, and says at its end what it skipped.
+# The tests run without these programs, and report at their end what they skipped.
 prerequisites: $(STAMP)
-	@$(BIN)/python -m tests.support.install_prerequisites || true
+	@$(SUDO) $(BIN)/python -m tests.support.install_prerequisites || true
 
 coverage: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term $(ARGS)

@@ -1,7 +1,7 @@
-"""How often a job was tried.
+"""How many attempts a job has had.
 
-A job that is not to be tried again has ``attempts = max_attempts`` in the database, as graphile-worker has it,
-however often it ran. The worker therefore writes the number of the last attempt into ``last_error``.
+A job that must not be retried has ``attempts = max_attempts`` in the database, as in graphile-worker, however often it
+ran. The worker therefore writes the number of its last attempt into ``last_error``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ _REMARK = re.compile(r"^Not tried again after attempt ([0-9]{1,5}) of [0-9]{1,5}
 
 
 def final_remark(attempts: int, max_attempts: int) -> str:
-    """The line for ``last_error``; empty when all attempts were used."""
+    """Return the line for ``last_error``; empty if all attempts were used."""
     return f"Not tried again after attempt {attempts} of {max_attempts}." if attempts < max_attempts else ""
 
 
 def was_given_up(last_error: str | None) -> bool:
-    """Tell whether our worker wrote that the job is not to be tried again, whatever attempts were left."""
+    """Tell whether the worker wrote that the job must not be retried although attempts were left."""
     return bool(last_error and _REMARK.search(last_error))
 
 
 def attempts_made(attempts: int, max_attempts: int, last_error: str | None) -> int:
-    """How many attempts a job has really had."""
+    """Return the number of attempts that a job has really had."""
     if attempts < max_attempts or not last_error:
         return attempts
     found = _REMARK.search(last_error)

@@ -1,14 +1,13 @@
-"""The only reader of ``settings.GRAPHILE_WORKER``: frozen, validated values, one for each installation."""
+"""The only reader of ``settings.GRAPHILE_WORKER``: returns frozen, validated values, one for each installation."""
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
@@ -21,19 +20,19 @@ from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
 
 SETTING = "GRAPHILE_WORKER"
-# A statement that hangs must leave time for another before the lease is over.
+# A statement that hangs must leave time for another before the lease expires.
 STATEMENTS_PER_TIMEOUT = 2
-# The installation that everybody uses who names none.
+# The installation of calls that name none.
 DEFAULT = "default"
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
-# Settings of the project rather than of a queue: they are those of the installation "default".
+# Settings of the whole project rather than of one queue; they are set in the installation "default".
 OF_THE_PROJECT = frozenset(
     {"ADMIN_STATEMENT_TIMEOUT", "DROP_WAITING_JOBS", "MIGRATION_LOCK_TIMEOUT", "PROCESSES", "REDACT"}
 )
 
 
 class _Setting:
-    """A field of ``Settings``: how its values are checked, and its default, which is checked when it is first read."""
+    """A field of ``Settings``: its converter, and its default, which is converted when it is first read."""
 
     converters: ClassVar[dict[str, Convert]] = {}
 
@@ -56,12 +55,12 @@ def _setting(default: Any, convert: Convert) -> Any:
 
 
 class Settings(Frozen):
-    """``settings.GRAPHILE_WORKER``, checked; durations are seconds."""
+    """The checked settings of an installation; durations are seconds."""
 
-    # Where the queue is.
+    # The place of the queue.
     schema: str = _setting("graphile_worker", setting_types.schema_name)
     database: str = _setting("default", setting_types.text)
-    # How a worker works.
+    # How a worker runs.
     concurrency: int = _setting(10, setting_types.whole_number(1))
     processes: int = _setting(1, setting_types.whole_number(1))
     poll_interval: float = _setting(2.0, setting_types.duration(0.01))
@@ -84,7 +83,7 @@ class Settings(Frozen):
     # What adding a job does.
     notify: bool = _setting(True, setting_types.boolean)
     max_payload_size: int = _setting(16 * 1_048_576, setting_types.whole_number(2))
-    # What is told.
+    # Errors, logs, statistics and the admin.
     max_error_length: int = _setting(65_536, setting_types.whole_number(200))
     redact_errors: bool = _setting(True, setting_types.boolean)
     log_success: bool = _setting(True, setting_types.boolean)
@@ -97,22 +96,22 @@ class Settings(Frozen):
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Settings:
-        """Check upper-case keys and their values; every mistake is in one error."""
+        """Return the settings of upper-case keys; raise one ConfigurationError with every mistake."""
         return _checked(cls(), mapping)
 
     def replace(self, **overrides: Any) -> Settings:
-        """The same settings with some changed, checked like those of the project."""
+        """Return the settings with some changed, checked like those of the project."""
         return _checked(self, {name.upper(): value for name, value in overrides.items()})
 
     def forbidding(self, flags: Iterable[str]) -> Settings:
-        """The same settings with more flags forbidden."""
+        """Return the settings with more flags forbidden."""
         more, before = tuple(flags), self.forbidden_flags
         if not more:
             return self
         return self.replace(forbidden_flags=(*before, *more) if isinstance(before, tuple) else MoreFlags(before, more))
 
     def current_forbidden_flags(self) -> tuple[str, ...]:
-        """The forbidden flags now: a callable is asked again each time."""
+        """Return the forbidden flags of this moment: a callable is called each time."""
         flags = self.forbidden_flags
         if isinstance(flags, tuple):
             return flags
@@ -120,17 +119,17 @@ class Settings(Frozen):
         return checked_flags(function())
 
 
-class Configured(NamedTuple):
+class Configured(Frozen):
     """The project's settings."""
 
-    # By the alias of the installation; the flat form is that of "default".
+    # By the alias of the installation; settings without aliases are those of "default".
     installations: Mapping[str, Settings]
-    # Does the project name its installations? Otherwise "default" is in each database that is asked for.
+    # Whether the project names its installations. If not, "default" is in every database that a caller names.
     are_named: bool
 
 
 def configured() -> Configured:
-    """The project's settings, read once and again whenever tests change them."""
+    """Return the project's settings, read once, and again whenever a test changes them."""
     global _configured
     if _configured is None:
         _configured = _read()
@@ -141,7 +140,7 @@ _configured: Configured | None = None
 
 
 def current() -> Settings:
-    """The settings of the installation "default"."""
+    """Return the settings of the installation "default"."""
     return configured().installations[DEFAULT]
 
 
@@ -150,10 +149,10 @@ def are_installations_named() -> bool:
 
 
 def schema_of_models() -> str:
-    """The schema in the models' table names.
+    """Return the schema in the table names of the models.
 
-    Models are made before anything can be checked: while the setting is wrong they take the default, so that
-    the system checks get to say what is wrong.
+    Models are loaded before system checks run. If the setting is wrong they take the default, so that the system checks
+    can run and say what is wrong.
     """
     mapping = getattr(django_settings, SETTING, None)
     try:
@@ -170,14 +169,14 @@ def _read() -> Configured:
         raise _mistaken(f"settings.{SETTING}: expected a dict, got {mapping!r}.")
     named = [key for key, value in mapping.items() if isinstance(value, Mapping) and key not in _Setting.converters]
     if not named:
-        return Configured({DEFAULT: Settings.from_mapping(mapping)}, are_named=False)
+        return Configured(installations={DEFAULT: Settings.from_mapping(mapping)}, are_named=False)
     if len(named) < len(mapping):
         others = ", ".join(repr(key) for key in mapping if key not in named)
         raise _mistaken(
             f"{SETTING}: expected either settings or one dict of settings for each installation, got {named[0]!r}, a "
             f'dict, beside {others}. Put the settings into {SETTING}["{DEFAULT}"].'
         )
-    return Configured(_read_installations(mapping), are_named=True)
+    return Configured(installations=_read_installations(mapping), are_named=True)
 
 
 def _mistaken(message: str, key: str = "") -> ConfigurationError:
@@ -255,7 +254,7 @@ def _checked(base: Settings, mapping: Mapping[str, Any], where: str = SETTING) -
 
 
 def _with_statement_timeout(values: dict[str, Any]) -> dict[str, Any]:
-    """Where nobody says how long a statement may take, a short WORKER_TIMEOUT makes it shorter than the default."""
+    """Shorten the default STATEMENT_TIMEOUT if a short WORKER_TIMEOUT needs it, and STATEMENT_TIMEOUT is not set."""
     longest = values.get("worker_timeout", math.inf) / STATEMENTS_PER_TIMEOUT
     if "statement_timeout" in values or longest >= Settings.statement_timeout:
         return values
@@ -264,8 +263,11 @@ def _with_statement_timeout(values: dict[str, Any]) -> dict[str, Any]:
 
 def _unknown_key(key: object, where: str) -> SettingMistake:
     name = str(key)
-    close = difflib.get_close_matches(name.upper(), _Setting.converters, n=1)
-    way_out = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(sorted(_Setting.converters))}."
+    # Late import: only a mistake needs suggestions.
+    from django_graphile_worker.suggestions import did_you_mean
+
+    known = sorted(_Setting.converters)
+    way_out = did_you_mean(name.upper(), known) or f"Known keys: {', '.join(known)}."
     message = f"{where}: expected a known key, got {key!r}. {way_out}"
     return SettingMistake(key=name, message=message, is_unknown_key=True)
 
@@ -276,7 +278,7 @@ def _contradictions(candidate: Settings, where: str) -> Iterable[SettingMistake]
             key="WORKER_TIMEOUT",
             message=f'{where}["WORKER_TIMEOUT"]: expected at least three times HEARTBEAT_INTERVAL '
             f"({3 * candidate.heartbeat_interval:g} seconds), got {candidate.worker_timeout:g}: "
-            "a worker that misses one beat would lose its jobs.",
+            "a worker that misses one heartbeat would lose its jobs.",
         )
     if candidate.statement_timeout > candidate.worker_timeout / STATEMENTS_PER_TIMEOUT:
         yield SettingMistake(

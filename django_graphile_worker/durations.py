@@ -1,12 +1,12 @@
-"""Durations as people read them."""
+"""Durations as text for people; the time phrases of crontabs are in ``crontab.time_phrases``."""
 
 from __future__ import annotations
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 
-def spoken(seconds: float) -> str:
-    """``<0.1 ms``, ``0.4 ms``, ``12 ms``, ``2.4 s``, ``55 s``, ``18 min``, ``2 h 5 min``, ``3 d 4 h``."""
+def readable_duration(seconds: float) -> str:
+    """Write seconds for people: ``0.4 ms``, ``12 ms``, ``2.4 s``, ``18 min``, ``2 h 5 min``, ``3 d 4 h``."""
     seconds = max(0.0, seconds)
     if seconds < 0.9995:
         milliseconds = seconds * 1_000
@@ -21,11 +21,11 @@ def spoken(seconds: float) -> str:
     if whole < HOUR - MINUTE / 2:
         return f"{round(whole / MINUTE)} min"
     if whole < DAY:
-        return _two(round(whole / MINUTE), HOUR // MINUTE, "h", "min")
-    return _two(round(whole / HOUR), DAY // HOUR, "d", "h")
+        return _in_two_units(round(whole / MINUTE), HOUR // MINUTE, "h", "min")
+    return _in_two_units(round(whole / HOUR), DAY // HOUR, "d", "h")
 
 
-def _two(number: int, size: int, large: str, small: str) -> str:
-    """``2 h 5 min``, and ``2 h`` where nothing is left."""
+def _in_two_units(number: int, size: int, large: str, small: str) -> str:
+    """Write a number of small units as ``2 h 5 min``, or as ``2 h`` when the rest is zero."""
     whole, rest = divmod(number, size)
     return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"

@@ -1,4 +1,4 @@
-"""Text from anywhere, made fit for one line of a log or a terminal."""
+"""Text from any source, made safe for one line of a log, for a terminal, or for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ LONGEST_TEXT = 500
 
 
 def shown(value: object) -> str:
-    """Text for one line of a log: no line breaks, no control characters, no novel."""
+    """Return the value as text for one line: without line breaks and control characters, and not too long."""
     try:
         text = str(value)
-    except BaseException:  # whatever an exception's own methods do; the line is worth more
+    except BaseException:  # the methods of an exception may raise anything, and the line must be written
         text = "<its text could not be read>"
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]}…"
@@ -17,10 +17,17 @@ def shown(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text with everything that a terminal could obey made visible."""
+    """Return the text with every character that controls a terminal written as an escape sequence."""
     if text.isprintable():
         return text
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text
     )
+
+
+def storable_text(text: str) -> str:
+    """Return the text with what PostgreSQL cannot store escaped, for messages that must not be refused."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Every error this package raises on purpose.
+"""The exceptions of this package.
 
-One base class, so that ``except GraphileWorkerError`` catches them all. Each
-message says what was expected, what came instead, and the way out.
+All have one base class, so that ``except GraphileWorkerError`` catches them. Each
+message says what was expected, what was given instead, and how to mend it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class GraphileWorkerError(Exception):
     """The base of every error of django-graphile-worker."""
 
-    # Of a worker that cannot start or go on for this reason.
+    # The exit code of a worker that cannot start or continue for this reason.
     exit_code = 1
 
 
 class SettingMistake(Frozen):
-    """One mistake in ``settings.GRAPHILE_WORKER``: the key, and what is wrong with it."""
+    """A mistake in ``settings.GRAPHILE_WORKER``: the key, and what is wrong with its value."""
 
     key: str
     message: str
@@ -48,13 +48,13 @@ class InvalidTypeError(GraphileWorkerError, TypeError):
 
 
 class InvalidJobError(GraphileWorkerError, ValueError):
-    """A job was described with a value that no job can have."""
+    """A job was given a value that no job can have."""
 
 
 class PayloadError(InvalidJobError):
     """A payload cannot be stored as JSON and read back, or does not fit its task; ``path`` says which part of it."""
 
-    # The payload of a claimed job does not fit the type that its task asks for: no other attempt can succeed.
+    # Whether the payload of a claimed job does not fit the type that its task takes: no other attempt can succeed.
     is_misfit = False
 
     def __init__(self, message: str, *, path: str = "$") -> None:
@@ -66,7 +66,7 @@ class PayloadError(InvalidJobError):
 
 
 class CrontabError(GraphileWorkerError, ValueError):
-    """A crontab cannot be read; ``mistakes`` lists everything that is wrong with it."""
+    """A crontab has mistakes; ``mistakes`` lists all of them."""
 
     def __init__(self, message: str = "", *, mistakes: Sequence[Any] = ()) -> None:
         self.mistakes: tuple[Any, ...] = tuple(mistakes)
@@ -78,13 +78,13 @@ class UnknownTaskError(GraphileWorkerError, LookupError):
 
 
 class SchemaError(GraphileWorkerError):
-    """The worker schema is missing, cannot be adopted, is locked, or hidden from this role."""
+    """The worker schema is missing, cannot be adopted, is locked, or is hidden from this role."""
 
 
 class BreakingMigrationError(SchemaError):
     """A newer graphile-worker has changed the schema in a way that this version does not know."""
 
-    # As graphile-worker itself ends then.
+    # graphile-worker exits with the same code.
     exit_code = 57
 
 
@@ -93,11 +93,11 @@ class LostClaimError(GraphileWorkerError):
 
 
 class WorkerDiedError(GraphileWorkerError):
-    """A job's worker died under it once too often; told with ``job_permanently_failed``, never raised."""
+    """The workers of a job died too often while it ran; sent with ``job_permanently_failed``, never raised."""
 
 
 class LeftoverStateError(GraphileWorkerError):
-    """A task returned with a transaction or a changed session left open."""
+    """A task returned and left a transaction open, or its session changed."""
 
 
 class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake
@@ -113,7 +113,7 @@ class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not 
 
 
 class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake
-    """Raised by a task: fail the job for good, however many attempts are left."""
+    """Raised by a task: fail the job permanently, however many attempts are left."""
 
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
@@ -125,17 +125,17 @@ class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, 
 
     def __init__(self, failures: Mapping[int, BaseException], count: int) -> None:
         self.failures = dict(failures)
-        # How many items the payload has, those that succeeded included.
+        # The number of items in the payload, including those that succeeded.
         self.count = count
         super().__init__(self.failures, count)
 
     @property
     def share(self) -> str:
-        """How many of the items failed, in words."""
+        """How many of the items failed, as text."""
         return f"{len(self.failures)} of {self.count} items failed"
 
     def __str__(self) -> str:
-        causes = [f"[{index}] {_in_a_line(error)}" for index, error in list(self.failures.items())[:_MOST_CAUSES]]
+        causes = [f"[{index}] {_one_line(error)}" for index, error in list(self.failures.items())[:_MOST_CAUSES]]
         more = len(self.failures) - len(causes)
         return f"{self.share}: {'; '.join(causes)}{f'; and {more} more' if more else ''}"
 
@@ -144,8 +144,8 @@ _MOST_CAUSES = 3
 _LONGEST_CAUSE = 200
 
 
-def _in_a_line(error: BaseException) -> str:
-    """``ValueError: no such order``; an exception's own methods may raise anything."""
+def _one_line(error: BaseException) -> str:
+    """Return ``ValueError: no such order``; the methods of an exception may raise anything."""
     try:
         text = " ".join(str(error)[:_LONGEST_CAUSE].split())
     except BaseException:
@@ -154,7 +154,7 @@ def _in_a_line(error: BaseException) -> str:
 
 
 def to_delay(value: object, *, name: str, expected: str) -> timedelta:
-    """A delay, given as a timedelta or a number of seconds."""
+    """Return a delay that is given as a timedelta or a number of seconds, or raise."""
     if isinstance(value, timedelta):
         delay = value
     elif isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What a callable for FORBIDDEN_FLAGS returns, checked and added to."""
+"""The flags that a callable for the setting FORBIDDEN_FLAGS returns: how they are checked, and extended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 
 
 def checked_flags(flags: Any) -> tuple[str, ...]:
-    """The flags, if that is what they are. A string is none: its letters would be."""
+    """Return the flags, or raise ConfigurationError. A string is refused: its letters would become flags."""
     if flags is None:
         return ()
     found = tuple(flags) if isinstance(flags, Iterable) and not isinstance(flags, str | bytes) else (None,)
@@ -23,7 +23,7 @@ def checked_flags(flags: Any) -> tuple[str, ...]:
 
 
 class MoreFlags:
-    """A callable for FORBIDDEN_FLAGS: what another one returns, sync or async, and some more."""
+    """A callable for FORBIDDEN_FLAGS that adds flags to those of another callable, sync or async."""
 
     def __init__(self, source: Callable[[], Any] | str, more: tuple[str, ...]) -> None:
         self.source = source
@@ -31,7 +31,7 @@ class MoreFlags:
 
     def __call__(self) -> Any:
         flags: Any = (import_string(self.source) if isinstance(self.source, str) else self.source)()
-        return self._after(flags) if inspect.isawaitable(flags) else (*checked_flags(flags), *self.more)
+        return self._awaited(flags) if inspect.isawaitable(flags) else (*checked_flags(flags), *self.more)
 
-    async def _after(self, flags: Awaitable[Any]) -> tuple[str, ...]:
+    async def _awaited(self, flags: Awaitable[Any]) -> tuple[str, ...]:
         return (*checked_flags(await flags), *self.more)

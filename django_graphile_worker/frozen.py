@@ -1,4 +1,4 @@
-"""What frozen values have in common, written once."""
+"""``Frozen``: the base class of small values in modules that a process loads at its start."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, ClassVar, NoReturn, dataclass_transform
 
 
 class _Fields:
-    """In the place of a value's fields, as ``dataclasses`` knows them, until one of its functions asks."""
+    """A descriptor for ``__dataclass_fields__`` that makes the class a dataclass when the fields are first read."""
 
-    # Reentrant, as a class is asked for its fields while those of its subclass are made.
+    # Reentrant: making a subclass a dataclass reads the fields of its parent.
     _making = threading.RLock()
 
     def __get__(self, value: object, kind: type[Frozen]) -> dict[str, Field[Any]]:
         with self._making:
-            # Another thread may have been first.
+            # Another thread may have made it a dataclass meanwhile.
             if vars(kind)["__dataclass_fields__"] is self:
                 dataclass(frozen=True, init=False, repr=False, eq=False, match_args=False)(kind)
         return vars(kind)["__dataclass_fields__"]  # type: ignore[no-any-return]
@@ -26,10 +26,16 @@ _FIELDS: Any = _Fields()
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Frozen:
-    """A frozen dataclass that takes keywords: for type checkers, ``dataclasses.replace()`` and its like.
+    """A frozen, keyword-only value: a dataclass for type checkers and for the functions of ``dataclasses``.
 
-    ``@dataclass`` writes a class's methods as text and has them compiled, whenever its module is loaded: half a
-    millisecond to two for each. A worker's start loads a dozen.
+    ``@dataclass`` generates the source of a class's methods and compiles it whenever its module is loaded, which takes
+    0.5 to 2 ms for each class; the start of a worker loads a dozen. The methods of ``Frozen`` are inherited instead.
+
+    Use it in modules that ``runworker`` or a web process loads at its start: ``conf``, ``exceptions``, ``jobs``,
+    ``routing``, ``schedule``, ``signatures``, ``worker``. Do not use it elsewhere, as in ``admin``, ``crontab`` and
+    ``management``: ``@dataclass(frozen=True, slots=True)`` is what readers expect, is smaller, and takes positions.
+    Both take longer to create than a ``NamedTuple``, which is for rows of a statement and for tuples that callers
+    unpack, or than a plain class with ``__slots__``, which is for objects that are made for every job.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -39,7 +45,7 @@ class Frozen:
 
     def __init_subclass__(cls) -> None:
         cls.__dataclass_fields__ = _FIELDS
-        # Its parent's fields, and its own.
+        # The fields of the parent class come first.
         own = cls.__annotations__
         cls._in_order = tuple(dict.fromkeys((*cls._in_order, *own)))
         cls._names = frozenset(cls._in_order)
@@ -47,7 +53,9 @@ class Frozen:
 
     def __init__(self, **values: Any) -> None:
         if not self._required <= values.keys() <= self._names:
-            raise TypeError(_misfit(type(self).__name__, self._required - values.keys(), values.keys() - self._names))
+            raise TypeError(
+                _wrong_fields(type(self).__name__, self._required - values.keys(), values.keys() - self._names)
+            )
         vars(self).update(values)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -71,6 +79,6 @@ def _items(value: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((name, getattr(value, name)) for name in value._in_order)
 
 
-def _misfit(kind: str, missing: set[str] | frozenset[str], unknown: set[str]) -> str:
-    complaints = [f"{kind}: expected {name!r}, got none." for name in sorted(missing)]
-    return " ".join(complaints + [f"{kind}: expected a known field, got {name!r}." for name in sorted(unknown)])
+def _wrong_fields(kind: str, missing: set[str] | frozenset[str], unknown: set[str]) -> str:
+    problems = [f"{kind}: expected {name!r}, got none." for name in sorted(missing)]
+    return " ".join(problems + [f"{kind}: expected a known field, got {name!r}." for name in sorted(unknown)])

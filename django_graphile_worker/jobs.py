@@ -1,4 +1,4 @@
-"""What a job is: frozen values, without Django and without psycopg."""
+"""Jobs as frozen values, and the checks of their attributes; without Django and psycopg."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_MAX_ATTEMPTS = 32_767
 
 
 class JobKeyMode(StrEnum):
-    """What adding a job does when a job with the same key already waits."""
+    """What adding a job does if a job with the same key already waits."""
 
     REPLACE = "replace"
     PRESERVE_RUN_AT = "preserve_run_at"
@@ -26,7 +26,7 @@ class JobKeyMode(StrEnum):
 
 
 class Job(Frozen):
-    """A job as the database knew it when it was read."""
+    """A job as it was when it was read from the database."""
 
     id: int
     task_identifier: str
@@ -47,7 +47,7 @@ class Job(Frozen):
 
 
 class JobOptions(TypedDict, total=False):
-    """What ``add_job`` takes beside the task and the payload."""
+    """The keyword arguments of ``add_job()``."""
 
     queue_name: str | None
     run_at: datetime | timedelta | None
@@ -61,25 +61,25 @@ class JobOptions(TypedDict, total=False):
 
 
 class RemovedJob(Job):
-    """A job that ``remove_job`` has removed, or, while it was running, only marked."""
+    """A job that ``remove_job()`` has deleted, or has only marked because it was running."""
 
     @property
     def was_running(self) -> bool:
-        """A worker was running it: it goes on to its end there, without its key, and is not tried again.
+        """Whether a worker was running the job: it continues to its end, without its key, and is not retried.
 
-        False: the row is deleted, and the job will not run.
+        If False, the row is deleted, and the job will not run.
         """
         return self.locked_at is not None
 
     def __eq__(self, other: object) -> bool:
-        """Equal to the job itself, too."""
+        """Compare equal to a ``Job`` with the same values, too."""
         return isinstance(other, Job) and Job(**vars(self)) == Job(**vars(other))
 
     __hash__ = Job.__hash__
 
 
 class JobDefaults(Frozen):
-    """What a task's jobs get unless the call that adds one says otherwise."""
+    """The defaults of a task's jobs, which the arguments of a call override."""
 
     queue_name: str | None
     max_attempts: int | None
@@ -113,7 +113,7 @@ class JobDefaults(Frozen):
 
 @runtime_checkable
 class TaskLike(Protocol):
-    """A registered task, seen from below: a name, and defaults for its jobs."""
+    """What this module needs of a registered task: its identifier, and defaults for its jobs."""
 
     @property
     def identifier(self) -> str: ...
@@ -123,7 +123,7 @@ class TaskLike(Protocol):
 
 
 class JobSpec(Frozen):
-    """A job to be added. A task given as its identifier lends it the task's defaults."""
+    """A job to be added. If ``identifier`` is a task, the job gets the task's defaults."""
 
     identifier: str
     payload: Any
@@ -174,11 +174,14 @@ class JobSpec(Frozen):
 
 
 def unknown_option(name: str) -> InvalidTypeError:
-    """Somebody writes what another queue calls it, or mistypes it."""
+    """Return the error for an unknown option, with the option that is probably meant."""
+    # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import JOB_OPTIONS, did_you_mean
 
     if name in ("using", "installation"):
-        return InvalidTypeError(f"JobSpec: expected a job alone, got {name!r}. Give it to add_jobs(specs, {name}=...).")
+        return InvalidTypeError(
+            f"JobSpec: expected the options of a job, got {name!r}. Give it to add_jobs(specs, {name}=...)."
+        )
     options = list(JobOptions.__annotations__)
     way_out = did_you_mean(name, options, JOB_OPTIONS) or f"There are {', '.join(options)}."
     return InvalidTypeError(f"add_job: expected an option that it knows, got {name!r}. {way_out}")
@@ -194,14 +197,6 @@ def _defaults_of(task: object) -> JobDefaults:
 
 def valid_identifier(value: object) -> str:
     return _text("identifier", value, MAX_IDENTIFIER_LENGTH)
-
-
-def is_valid_identifier(value: str) -> bool:
-    try:
-        valid_identifier(value)
-    except InvalidJobError:
-        return False
-    return True
 
 
 def valid_queue_name(value: object) -> str | None:
@@ -247,7 +242,7 @@ def valid_run_at(value: object) -> datetime | timedelta | None:
         year = (datetime.now(UTC) + value if isinstance(value, timedelta) else value).year
     except OverflowError:
         year = 0
-    # A year's margin: the database's clock and time zone are not those of this process.
+    # A margin of a year, as the clock and the time zone of the database may differ from those of this process.
     if not MINYEAR < year < MAXYEAR:
         raise InvalidJobError(f"run_at: expected a time in the years 2 to 9998, got {value!r}.")
     return value
@@ -274,7 +269,7 @@ def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
 def _text(name: str, value: object, longest: int | None) -> str:
     if not isinstance(value, str):
         raise InvalidTypeError(f"{name}: expected a string, got {value!r} ({type(value).__name__}).")
-    # str.__str__ rather than str(): an Enum that is a string must give its value.
+    # str.__str__() instead of str(): it returns the value of an Enum that is also a string.
     text = value if type(value) is str else str.__str__(value)
     if not text or (longest is not None and len(text) > longest):
         limits = f"1 to {longest} characters" if longest else "at least 1 character"
@@ -286,19 +281,12 @@ def _text(name: str, value: object, longest: int | None) -> str:
 
 
 def _refuse_unstorable(name: str, text: str) -> None:
-    """PostgreSQL's text holds neither NUL nor half a surrogate pair."""
+    """Refuse NUL and half a surrogate pair, which PostgreSQL's text cannot hold."""
     for index, character in enumerate(text):
         if character == "\x00" or "\ud800" <= character <= "\udfff":
             raise InvalidJobError(
                 f"{name}: expected text that PostgreSQL can store, got {character!r} at position {index}."
             )
-
-
-def storable_text(text: str) -> str:
-    """The text with what PostgreSQL's text cannot hold made visible, for messages that must not be refused."""
-    if text.isascii() and "\x00" not in text:
-        return text
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 _JOB_KEY_MODES = frozenset(mode.value for mode in JobKeyMode)

@@ -1,7 +1,7 @@
 """Unmanaged, read-only models over the worker schema.
 
-Rows are written by the SQL functions alone, which keep locks, keys and
-notifications right; the models are for reading, filtering and joining.
+Only the SQL functions write rows, because they keep locks, keys and notifications
+right; the models are for reading, filtering and joining.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def table(name: str) -> str:
 
 
 class PayloadField(models.Field):  # type: ignore[type-arg]
-    """A column of type json, read as text: one undecodable value must not hide its whole page of rows."""
+    """A column of type json, read as text: a value that cannot be decoded must not hide its whole page of rows."""
 
     description = _("JSON (not jsonb)")
 
@@ -42,26 +42,26 @@ class PayloadField(models.Field):  # type: ignore[type-arg]
 
 
 class TimestampField(models.DateTimeField):  # type: ignore[type-arg]
-    """A timestamptz whose infinities come as the first or last day Python has."""
+    """A timestamptz whose infinities are read as the first or last day that Python has."""
 
     def select_format(self, compiler: SQLCompiler, sql: str, params: Any) -> tuple[str, Any]:
         return within_python_years(sql), tuple(params) * 3
 
 
 class WorkerField(models.TextField):  # type: ignore[type-arg]
-    """A ``locked_by``: read and matched as the worker's id, without the number of the claim behind it."""
+    """The column ``locked_by``: read and matched as the worker's id, without the number of the claim."""
 
     def select_format(self, compiler: SQLCompiler, sql: str, params: Any) -> tuple[str, Any]:
         return worker_of_column(sql, schema=conf.schema_of_models()), params
 
     def deconstruct(self) -> Any:
-        """For migrations it is a text, as the column is."""
+        """Return a TextField for migrations, which is what the column is."""
         name, _path, args, kwargs = super().deconstruct()
         return name, "django.db.models.TextField", args, kwargs
 
 
 class _OfWorker:
-    """A lookup that compares the worker's id with what is on the right."""
+    """A lookup whose left side is the worker's id."""
 
     def process_lhs(self, *args: Any, **kwargs: Any) -> tuple[str, Any]:
         sql, params = super().process_lhs(*args, **kwargs)  # type: ignore[misc]
@@ -79,12 +79,12 @@ class _InWorkers(_OfWorker, models.lookups.In):
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
-    """A queryset that sends writers to the functions that write."""
+    """A queryset that refuses to write; the error names the functions to use instead."""
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise ReadOnlyModelError(
-            f"{self.model.__name__} rows are read-only, as a write behind the workers' back would break their "
-            f"locks. {self.model.way_to_write}"
+            f"{self.model.__name__} rows are read-only: a write past the functions of the schema would break the "
+            f"workers' locks. {self.model.way_to_write}"
         )
 
     create = update = delete = bulk_create = bulk_update = get_or_create = update_or_create = _refuse
@@ -110,7 +110,7 @@ class ReadOnlyModel(models.Model):
 
 
 class Task(ReadOnlyModel):
-    """A task identifier that a job has had, or that a worker knows."""
+    """A task identifier that a job has had, or that a worker has registered."""
 
     way_to_write = "Identifiers are made by add_job() and by workers, and removed by cleanup()."
 
@@ -150,7 +150,7 @@ class JobQueue(ReadOnlyModel):
 
 
 class Job(ReadOnlyModel):
-    """A job that waits, runs, or has failed for good; a completed one is gone."""
+    """A job that waits, runs, or has permanently failed; a job that succeeded is deleted."""
 
     way_to_write = (
         "Use add_job(), add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs() or reschedule_jobs()."
@@ -193,7 +193,7 @@ class Job(ReadOnlyModel):
 
 
 class KnownCrontab(ReadOnlyModel):
-    """A crontab item that has been seen, and when it last fired."""
+    """A crontab item that a worker has seen, and when it last fired."""
 
     way_to_write = "Known crontabs are written by workers alone."
 
@@ -212,7 +212,7 @@ class KnownCrontab(ReadOnlyModel):
 
 
 class Worker(ReadOnlyModel):
-    """A worker process that has registered itself, and when it was last heard of."""
+    """A registered worker process, and the time of its last heartbeat."""
 
     way_to_write = "Workers write their own rows."
 
@@ -233,22 +233,22 @@ class Worker(ReadOnlyModel):
         return self.pk
 
 
-# Pages of the admin. Proxies, because each needs permissions and a place in the index, and none has a table.
+# Pages of the admin. They are proxies, because each page needs permissions and an entry in the index, but no table.
 
 
 class Overview(Job):
-    """The dashboard."""
+    """The page of the dashboard."""
 
     class Meta:
         proxy = True
         verbose_name = _("overview")
-        # The admin sorts an app's models by name; the space, which no browser shows, makes this the first.
+        # The admin sorts the models of an app by name; the space, which no browser shows, makes this model the first.
         verbose_name_plural = format_lazy(" {}", _("Overview"))
         default_permissions = ("view",)
 
 
 class ErrorGroup(Job):
-    """Jobs that fail in the same way."""
+    """The page of errors: jobs that fail in the same way."""
 
     class Meta:
         proxy = True
@@ -258,7 +258,7 @@ class ErrorGroup(Job):
 
 
 class RecurringTask(KnownCrontab):
-    """An item of the crontab."""
+    """The page of recurring tasks: the items of the crontab."""
 
     class Meta:
         proxy = True

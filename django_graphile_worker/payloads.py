@@ -1,7 +1,7 @@
-"""Payloads: Python values to JSON text that PostgreSQL can store and Python can read back.
+"""Payloads: encodes Python values as JSON that PostgreSQL can store and Python can read back, and decodes it.
 
-The common case costs one pass of the C encoder and a few scans of its text;
-only when one of them complains is the value walked, to say where the trouble is.
+A usable payload costs one pass of the C encoder and a few scans of its text. Only if one of
+these fails is the value walked, to find the part that cannot be used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from django_graphile_worker.exceptions import PayloadError
 
-# json.loads recurses, and gives up at about a thousand levels; half of them are the caller's.
+# json.loads() recurses, and fails at about a thousand levels; half of them are left to its callers.
 MAX_DEPTH = 500
 # Python refuses to read a longer integer back (sys.set_int_max_str_digits).
 MAX_DIGITS = 4300
 
 
 class _Encoder(DjangoJSONEncoder):
-    """Django's, and models: what a task's annotation makes of a payload can be given as one."""
+    """Django's encoder, extended by the models that a task's annotation can make of a payload."""
 
     def default(self, o: Any) -> Any:
         try:
@@ -34,7 +34,7 @@ class _Encoder(DjangoJSONEncoder):
             if isinstance(o, type):
                 raise
             if dataclasses.is_dataclass(o):
-                # As asdict(), without its copies; what the constructor does not take could not be read back.
+                # Like asdict(), without its copies. A field that the constructor does not take could not be read back.
                 return {field.name: getattr(o, field.name) for field in dataclasses.fields(o) if field.init}
             if _is_pydantic(o):
                 return _dumped_by_pydantic(o)
@@ -47,12 +47,12 @@ def _is_pydantic(value: Any) -> bool:
     return hasattr(type(value), "model_dump") and hasattr(type(value), "model_validate")
 
 
-# What pydantic writes for a SecretStr.
+# The text that pydantic writes for a SecretStr.
 _HIDDEN_BY_PYDANTIC = "**********"
 
 
 def _dumped_by_pydantic(model: Any) -> Any:
-    """The model as ``model_validate()`` takes it."""
+    """Return the model as ``model_validate()`` takes it."""
     dumped = model.model_dump(mode="json", by_alias=True, round_trip=True)
     waiting = [_Place(dumped)]
     while waiting:
@@ -68,7 +68,7 @@ def _dumped_by_pydantic(model: Any) -> Any:
 
 _encoder = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _encode = _encoder.encode
-# Patterns for odd payloads; compiled with the first of them.
+# Patterns for unusual payloads, as text: they are compiled when the first such payload is encoded.
 _JSON_STRING = rb'"(?:[^"\\]+|\\.)*"'
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _UNSTORABLE = "[\x00\ud800-\udfff]"
@@ -82,28 +82,28 @@ class RawPayload(str):
 
 
 def encode(payload: Any, *, max_size: int) -> str:
-    """Turn a value into JSON text, or say which part of it cannot be."""
+    """Return the JSON text of a value, or raise PayloadError with the part of it that cannot be encoded."""
     try:
         text = _encode(payload)
         data = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise _trouble(payload) or _unplaced(error) from error
+        raise _first_problem(payload) or _unplaced(error) from error
     if len(data) > max_size:
         raise _too_large(payload, len(data), max_size)
     if "\\u0000" in text or _may_be_too_deep(data):
-        trouble = _trouble(payload)
-        if trouble:
-            raise trouble
+        problem = _first_problem(payload)
+        if problem:
+            raise problem
     return text
 
 
 def decode(text: str) -> Any:
-    """Read a payload back; raises ValueError or RecursionError for what Python cannot hold."""
+    """Return the value of a payload; raise ValueError or RecursionError if Python cannot hold it."""
     return json.loads(text)
 
 
 def decode_leniently(text: str) -> Any:
-    """Read a payload back; what Python cannot hold comes as its text, a RawPayload."""
+    """Return the value of a payload, or its text as RawPayload if Python cannot hold it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -114,7 +114,7 @@ def _may_be_too_deep(data: bytes) -> bool:
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
     brackets = re.sub(_JSON_STRING, b"", data).translate(None, _ALL_BUT_BRACKETS)
-    # Each pass takes away at least the innermost level.
+    # Each pass removes at least the innermost level.
     for _ in range(MAX_DEPTH):
         if not brackets:
             return False
@@ -123,7 +123,7 @@ def _may_be_too_deep(data: bytes) -> bool:
 
 
 class _Place:
-    """A value inside a payload, and the way to it."""
+    """A value inside a payload, and the path to it."""
 
     def __init__(self, value: Any, step: str = "$", parent: _Place | None = None) -> None:
         self.value = value
@@ -152,8 +152,8 @@ class _Place:
         return []
 
 
-def _trouble(payload: Any) -> PayloadError | None:
-    """Walk the payload in its own order, without recursion, to its first unusable part."""
+def _first_problem(payload: Any) -> PayloadError | None:
+    """Walk the payload in order, without recursion, to its first unusable part; return the error about it, or None."""
     waiting = [_Place(payload)]
     while waiting:
         place = waiting.pop()
@@ -161,49 +161,49 @@ def _trouble(payload: Any) -> PayloadError | None:
             place.value = _as_json_type(place.value)
         except (TypeError, ValueError) as error:
             return _error_at(place, _unsupported(place.value, error))
-        complaint = _complaint(place)
-        if complaint:
-            return _error_at(place, complaint)
+        problem = _value_problem(place)
+        if problem:
+            return _error_at(place, problem)
         waiting.extend(reversed(place.children()))
     return None
 
 
 def _as_json_type(value: Any) -> Any:
-    """Apply Django's encoder until the value is one that JSON knows."""
+    """Apply the encoder until the value is of a type that JSON has."""
     while not (value is None or isinstance(value, str | int | float | dict | list | tuple)):
         value = _encoder.default(value)
     return value
 
 
-def _complaint(place: _Place) -> str | None:
+def _value_problem(place: _Place) -> str | None:
     value = place.value
     if isinstance(value, str):
-        return _text_complaint(value)
+        return _text_problem(value)
     if isinstance(value, float):
         return None if math.isfinite(value) else f"expected a finite number, got {value!r}"
     if isinstance(value, int):
         is_too_long = abs(value) >= 10**MAX_DIGITS
         return f"expected a number of at most {MAX_DIGITS} digits, got a longer one" if is_too_long else None
     if isinstance(value, dict | list | tuple):
-        return _container_complaint(place)
+        return _container_problem(place)
     return None
 
 
-def _container_complaint(place: _Place) -> str | None:
+def _container_problem(place: _Place) -> str | None:
     for ancestor in place.ancestors():
         if ancestor.value is place.value:
             return f"expected a value without cycles, got a reference back to {ancestor.path()}"
     if place.depth >= MAX_DEPTH:
         return f"expected at most {MAX_DEPTH} levels of nesting, got more"
     if isinstance(place.value, dict):
-        return next(filter(None, map(_key_complaint, place.value)), None)
+        return next(filter(None, map(_key_problem, place.value)), None)
     return None
 
 
-def _key_complaint(key: Any) -> str | None:
+def _key_problem(key: Any) -> str | None:
     if isinstance(key, str):
-        complaint = _text_complaint(key)
-        return complaint and f"{complaint} in the key {key!r}"
+        problem = _text_problem(key)
+        return problem and f"{problem} in the key {key!r}"
     if isinstance(key, float) and not math.isfinite(key):
         return f"expected finite numbers as keys, got {key!r}"
     if key is None or isinstance(key, int | float):
@@ -211,7 +211,7 @@ def _key_complaint(key: Any) -> str | None:
     return f"expected strings as keys, got {type(key).__name__}"
 
 
-def _text_complaint(text: str) -> str | None:
+def _text_problem(text: str) -> str | None:
     found = re.search(_UNSTORABLE, text)
     if not found:
         return None
@@ -238,14 +238,14 @@ def _way_out(value: Any) -> str:
 
 
 def key_step(key: Any) -> str:
-    """The step to a key's value in a path: ``.name``, or ``["any text"]``."""
+    """Return the step to a key's value in a path: ``.name``, or ``["any text"]``."""
     text = key if isinstance(key, str) else json.dumps(key) if key is None or isinstance(key, bool) else str(key)
     return f".{text}" if re.fullmatch(_PLAIN_KEY, text) else f"[{json.dumps(text)}]"
 
 
-def _error_at(place: _Place, complaint: str) -> PayloadError:
+def _error_at(place: _Place, problem: str) -> PayloadError:
     path = place.path()
-    return PayloadError(f"payload: {complaint} at {_shortened(path)}.", path=path)
+    return PayloadError(f"payload: {problem} at {_shortened(path)}.", path=path)
 
 
 def _shortened(path: str) -> str:
@@ -262,7 +262,7 @@ def _too_large(payload: Any, size: int, max_size: int) -> PayloadError:
 
 
 def _heaviest(place: _Place) -> _Place:
-    """Go down as long as one child is most of the whole."""
+    """Return the deepest part that holds most of the payload: descend while a child is at least half of its parent."""
     size = len(_encode(place.value))
     while children := place.children():
         weights = [len(_encode(child.value)) for child in children]

@@ -1,4 +1,4 @@
-"""Hiding secrets: values whose keys look like it, at any depth, unless the user may see payloads."""
+"""Hides secrets: the values of keys that match the setting REDACT, in values at any depth and in texts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from django_graphile_worker.payloads import RawPayload
 HIDDEN = "••••••"
 MOST_LEVELS = 200
 
-# What stands between a name and its value, inside a text: few characters of an error are one of these, so that looking
-# back from them to the name is quicker than looking at each word.
+# The characters between a name and its value inside a text. They are rare in the text of an error, so that searching
+# for them and then reading the name backwards is faster than matching every word.
 _SEPARATOR = re.compile(r"[=:]++>?")
 _NAME_CHARACTERS = frozenset("_.-")
-# What may close a name: "token", {\"token\": ...} inside a string, user[token]; and (token)=(...) of PostgreSQL.
+# Characters that may end a name: "token", {\"token\": ...} inside a string, user[token]; (token)=(...) of PostgreSQL.
 _CLOSING = frozenset("\"'\\]")
 _CLOSING_BEFORE_EQUALS = _CLOSING | {")"}
-# Possessive: a text of any kind is read in one pass.
+# Possessive quantifiers: any text is read in one pass.
 _SPACE = re.compile(r"\s*+")
 _VALUE = re.compile(
     r"""(?:(?:bearer|basic|digest|token|negotiate)[ \t]++)?+"""
@@ -26,17 +26,17 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _EXCEPTION = re.compile(r"(?:Error|Exception|Warning|Failure|Interrupt)$")
-# user:password@host in an address.
+# user:password@host in a URL.
 _LOGIN = re.compile(r"(?P<before>://[^\s:/@]*+:)[^\s@/]++(?=@)")
 
 
 def is_secret(key: object) -> bool:
-    """Tell whether a key's value must not be seen."""
+    """Tell whether the value of a key must be hidden."""
     return any(pattern.search(str(key)) for pattern in conf.current().redact)
 
 
 def redact(value: Any, level: int = 0) -> Any:
-    """The value with everything under a secret key hidden."""
+    """Return the value with everything below a secret key hidden."""
     if isinstance(value, RawPayload) or level > MOST_LEVELS:
         return HIDDEN
     if isinstance(value, dict):
@@ -47,7 +47,7 @@ def redact(value: Any, level: int = 0) -> Any:
 
 
 def redact_text(text: str) -> str:
-    """A text with what looks like `secret=value` hidden; the names of exceptions are no keys."""
+    """Return a text with each value of a ``secret=value`` hidden; the name of an exception is not taken for a key."""
     text = _LOGIN.sub(rf"\g<before>{HIDDEN}", text)
     parts: list[str] = []
     done = kept = 0
@@ -58,7 +58,7 @@ def redact_text(text: str) -> str:
         if not name:
             continue
         done = start
-        # The name of an exception is no key; what follows it may hold one: "ValueError: token=...".
+        # The name of an exception is not a key, but the text after it may have one: "ValueError: token=...".
         value = _VALUE.match(text, start) if is_secret(name) and not _EXCEPTION.search(name) else None
         if value:
             parts += [text[kept:start], HIDDEN]
@@ -67,7 +67,7 @@ def redact_text(text: str) -> str:
 
 
 def _name_before(text: str, separator: int, start: int) -> str:
-    """The word, in quotes or not, that ends here; empty when there is none."""
+    """Return the word, in quotes or not, that ends at a separator; empty if there is none."""
     end = separator
     while end > start and text[end - 1].isspace():
         end -= 1

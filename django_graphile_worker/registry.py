@@ -1,4 +1,4 @@
-"""``@task``, and the map from task identifier to task."""
+"""``@task``, and the registry of tasks by identifier."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
-from django_graphile_worker.jobs import JobDefaults, JobKeyMode, is_valid_identifier
+from django_graphile_worker.jobs import JobDefaults, JobKeyMode, valid_identifier
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
-from django_graphile_worker.task_type import Task, bind_adder
+from django_graphile_worker.task_type import Task
 
 if TYPE_CHECKING:
     from typing import Concatenate
 
     from django_graphile_worker.task_type import Payload, TaskDecorator
 
-__all__ = ["Backoff", "Registry", "Task", "bind_adder", "task", "tasks"]
+__all__ = ["Backoff", "Registry", "Task", "task", "tasks"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# A number is seconds.
+# A number means seconds.
 Backoff = timedelta | float | Callable[..., Any]
 
 
@@ -33,33 +33,33 @@ class Registry:
         self._tasks: dict[str, list[Task[Any, Any]]] = {}
 
     def register(self, task: Task[Any, Any]) -> None:
-        """Add a task. Another function under the same identifier becomes a duplicate."""
-        claimants = self._tasks.setdefault(task.identifier, [])
-        for index, known in enumerate(claimants):
+        """Add a task. Another function with the same identifier is kept as a duplicate, for a system check."""
+        group = self._tasks.setdefault(task.identifier, [])
+        for index, known in enumerate(group):
             if _is_same_function(known, task):
-                claimants[index] = task
+                group[index] = task
                 return
-        claimants.append(task)
+        group.append(task)
 
     def get(self, identifier: str) -> Task[Any, Any] | None:
-        claimants = self._tasks.get(identifier)
-        return claimants[0] if claimants else None
+        group = self._tasks.get(identifier)
+        return group[0] if group else None
 
     def identifiers(self) -> tuple[str, ...]:
         return tuple(sorted(self._tasks))
 
     def usable_identifiers(self) -> tuple[str, ...]:
-        """The identifiers that fit into the database; a system check tells the others."""
-        return tuple(name for name in self.identifiers() if is_valid_identifier(name))
+        """Return the identifiers that the database can hold; a system check reports the others."""
+        return tuple(name for name in self.identifiers() if _is_valid_identifier(name))
 
     @property
     def duplicates(self) -> tuple[tuple[Task[Any, Any], ...], ...]:
-        """Groups of different functions that share one identifier."""
+        """Groups of different functions that share an identifier."""
         return tuple(tuple(group) for _, group in sorted(self._tasks.items()) if len(group) > 1)
 
     @contextmanager
     def isolated(self) -> Iterator[Registry]:
-        """Forget, at the end of the block, whatever was registered inside it."""
+        """Undo at the end of the block all registrations inside it."""
         kept = {identifier: list(group) for identifier, group in self._tasks.items()}
         try:
             yield self
@@ -156,6 +156,7 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     unknown = sorted(set(given) - set(defaults))
     if not unknown:
         return
+    # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
     options = ["identifier", *defaults, "atomic", "backoff", "cron"]
@@ -171,7 +172,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _task_identifier(value: object) -> str | None:
-    """Refuse what cannot be a name; a name that is too long is a system check's business."""
+    """Return the identifier; refuse what cannot be one. A system check reports an identifier that is too long."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -197,5 +198,13 @@ def _valid_backoff(backoff: Backoff | None) -> timedelta | Callable[..., Any] | 
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
-    """Tell a module imported again (reload, ``python -m``, two paths) from a second function."""
+    """Tell whether two tasks are one function whose module was imported again (reload, ``python -m``, two paths)."""
     return known.origin == new.origin or (source_of(known.function) == source_of(new.function) != ("unknown", 0))
+
+
+def _is_valid_identifier(value: str) -> bool:
+    try:
+        valid_identifier(value)
+    except InvalidJobError:
+        return False
+    return True

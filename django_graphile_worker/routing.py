@@ -1,9 +1,9 @@
-"""Which of Django's databases holds the queue, in which schema, with which settings."""
+"""Finds the database, the schema and the settings of a queue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from django.apps import apps
 from django.db import connections, router
@@ -11,6 +11,7 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, InvalidTypeError
+from django_graphile_worker.frozen import Frozen
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 APP_LABEL = "graphile_worker"
 
 
-class Place(NamedTuple):
-    """One worker schema in one database."""
+class Place(Frozen):
+    """A worker schema in a database."""
 
     # The alias of the database.
     using: str
@@ -29,14 +30,14 @@ class Place(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What tells it from others: its installation where these are named, else its database."""
+        """The name of the place: its installation if the project names its installations, else its database."""
         return self.installation if conf.are_installations_named() else self.using
 
 
 def queue_alias(using: str | None = None) -> str:
-    """The database of "default": the one asked for, else a router's choice, else the setting DATABASE.
+    """Return the database of "default": the given one, else a router's choice, else the setting DATABASE.
 
-    Where installations are named, each has its DATABASE, and routers are not asked.
+    Where a project names its installations, each has its DATABASE, and routers are not asked.
     """
     if using is not None:
         if not isinstance(using, str):
@@ -47,7 +48,7 @@ def queue_alias(using: str | None = None) -> str:
 
 
 def routed_alias(database: str) -> str:
-    """Ask the routers about a job that comes from the setting's database: that is where silence leaves it."""
+    """Return the routers' choice for a job that is in ``database``, which Django returns if no router decides."""
     try:
         job = apps.get_model(APP_LABEL, "Job")()
     except LookupError:
@@ -57,7 +58,7 @@ def routed_alias(database: str) -> str:
 
 
 def place_of(using: str | None = None, installation: str | None = None) -> Place:
-    """Where jobs are added, changed and looked for; raises ConfigurationError when there is no such place."""
+    """Return the place where jobs are added, changed and found; raise ConfigurationError if there is none."""
     if installation is not None and not isinstance(installation, str):
         raise InvalidTypeError(
             f"installation: expected an alias of settings.{conf.SETTING} (str), got {installation!r}."
@@ -68,7 +69,7 @@ def place_of(using: str | None = None, installation: str | None = None) -> Place
                 f"installation: expected {conf.DEFAULT!r}, got {installation!r}: settings.{conf.SETTING} names no "
                 f'others. To name some, write {conf.SETTING} = {{"default": {{...}}, "another": {{...}}}}.'
             )
-        return Place(queue_alias(using), conf.DEFAULT, conf.current())
+        return Place(using=queue_alias(using), installation=conf.DEFAULT, settings=conf.current())
     alias = _installation_in(queue_alias(using)) if installation is None and using is not None else installation
     place = _installed(conf.DEFAULT if alias is None else alias)
     if using is not None and using != place.using:
@@ -86,11 +87,11 @@ def _installed(alias: str) -> Place:
         raise ConfigurationError(
             f"installation: expected an alias of settings.{conf.SETTING} ({there}), got {alias!r}."
         )
-    return Place(known[alias].database, alias, known[alias])
+    return Place(using=known[alias].database, installation=alias, settings=known[alias])
 
 
 def _installation_in(using: str) -> str:
-    """The installation in a database, where there is no doubt about it."""
+    """Return the installation in a database, if only one can be meant."""
     there = [place.installation for place in places_in(using)]
     if len(there) == 1 or conf.DEFAULT in there:
         return conf.DEFAULT if conf.DEFAULT in there else there[0]
@@ -106,15 +107,18 @@ def _installation_in(using: str) -> str:
 
 
 def places_in(using: str) -> list[Place]:
-    """The worker schemas that belong into this database."""
+    """Return the worker schemas that belong in this database."""
     if not conf.are_installations_named():
-        return [Place(using, conf.DEFAULT, conf.current())]
-    installations = conf.configured().installations
-    return [Place(using, alias, settings) for alias, settings in installations.items() if settings.database == using]
+        return [Place(using=using, installation=conf.DEFAULT, settings=conf.current())]
+    return [
+        Place(using=using, installation=alias, settings=settings)
+        for alias, settings in conf.configured().installations.items()
+        if settings.database == using
+    ]
 
 
 def all_places() -> list[Place]:
-    """Where this project adds jobs when it is not told otherwise: one place for each installation."""
+    """Return the places where this project adds jobs by default: one for each installation."""
     if not conf.are_installations_named():
         return [place_of()]
     return [_installed(alias) for alias in conf.configured().installations]
@@ -127,9 +131,9 @@ def places_to_serve(
     change: Callable[[conf.Settings], conf.Settings] = lambda settings: settings,
     arguments: tuple[str, str] = ("databases", "installations"),
 ) -> tuple[Place, ...]:
-    """Where a worker works, each place once: what was asked for, else where jobs are added.
+    """Return the places that a worker serves, each once: the given ones, else the place where jobs are added.
 
-    ``change`` makes a worker's settings of those of its installation.
+    ``change`` turns the settings of an installation into those of its worker.
     """
     aliases = _valid_aliases(databases, arguments[0], "database")
     names = _valid_aliases(installations, arguments[1], "installation")
@@ -137,7 +141,10 @@ def places_to_serve(
     for place in places or (place_of(),):
         queue_connection(place.using, argument=arguments[0])
     found = {(place.using, place.installation): place for place in places or (place_of(),)}
-    return tuple(place._replace(settings=change(place.settings)) for place in found.values())
+    return tuple(
+        Place(using=place.using, installation=place.installation, settings=change(place.settings))
+        for place in found.values()
+    )
 
 
 def _valid_aliases(aliases: Iterable[str], argument: str, kind: str) -> list[str]:
@@ -149,7 +156,7 @@ def _valid_aliases(aliases: Iterable[str], argument: str, kind: str) -> list[str
 
 
 def queue_connection(using: str | None = None, *, argument: str = "using") -> BaseDatabaseWrapper:
-    """Django's connection to the queue's database, for the current thread."""
+    """Return Django's connection to the queue's database, for the current thread."""
     alias = queue_alias(using)
     try:
         connection: BaseDatabaseWrapper = connections[alias]
@@ -159,7 +166,7 @@ def queue_connection(using: str | None = None, *, argument: str = "using") -> Ba
         ) from None
     if connection.vendor != "postgresql":
         raise ConfigurationError(
-            f"The queue lives in PostgreSQL: expected a PostgreSQL database, got {connection.vendor} "
+            f"The queue needs PostgreSQL: expected a PostgreSQL database, got {connection.vendor} "
             f'for the alias {alias!r}. Name another with {argument}=... or GRAPHILE_WORKER["DATABASE"].'
         )
     return connection

@@ -1,70 +1,90 @@
-"""The recurring tasks of a project, from all places where they may be written."""
+"""The recurring tasks of a project, collected from CRONTAB, CRONTAB_FILE and ``@task(cron=...)``."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.exceptions import ConfigurationError
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import valid_job_key
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem, Draft
 
+# The defaults of a task that its schedules share with ``task.add_job()``.
 DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
+MOST_CACHED = 100
 
 
-class Written(NamedTuple):
-    """Everything that a project's recurring tasks are read from."""
+class Sources(Frozen):
+    """Everything that the recurring tasks of one installation are read from."""
 
     crontab: str | tuple[Any, ...]
     filename: str
+    with_tasks: bool
     content: bytes | None
     tasks: tuple[registry.Task[Any, Any], ...]
 
+    def replaces(self, other: Sources) -> bool:
+        """Tell whether these are the sources of the same settings, read at another time."""
+        names = ("crontab", "filename", "with_tasks")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
-# What was read last, and what it was read from: a process that starts asks for it in its checks and when it begins, and
-# a crontab may have thousands of items.
-_read_before: list[tuple[Written, Draft]] = []
+
+# The last draft of each settings, with its sources: a process reads its crontab in its system checks and again when its
+# worker starts, a crontab may have thousands of items, and every installation has its own.
+_cache: list[tuple[Sources, Draft]] = []
 
 
 def is_any_written(settings: conf.Settings, *, with_tasks: bool = True) -> bool:
-    """Is there any crontab at all, right or wrong? Most projects have none."""
+    """Tell whether there is any crontab, with or without mistakes. Most projects have none."""
     beside_tasks = with_tasks and any(task.cron for task in registry.tasks)
     return bool(settings.crontab or settings.crontab_file or beside_tasks)
 
 
 def draft_schedule(settings: conf.Settings, *, with_tasks: bool = True) -> Draft:
-    """Everything written in CRONTAB, in CRONTAB_FILE and beside tasks; raises OSError for the file.
+    """Read everything in CRONTAB, in CRONTAB_FILE and in ``@task(cron=...)``; raise OSError for the file.
 
-    What is written beside tasks belongs to the installation "default": several would fire it once each.
+    The schedules of tasks belong to the installation "default": every other installation would fire them again.
     """
     file = settings.crontab_file
     content = None if file is None else file.read_bytes()
-    written = Written(settings.crontab, str(file), content, tuple(registry.tasks) if with_tasks else ())
-    if not _read_before or _read_before[0][0] != written:
-        _read_before[:] = [(written, _read(written))]
-    return _read_before[0][1].copy()
+    tasks = tuple(registry.tasks) if with_tasks else ()
+    sources = Sources(crontab=settings.crontab, filename=str(file), with_tasks=with_tasks, content=content, tasks=tasks)
+    return (_cached(sources) or _read_and_cache(sources)).copy()
 
 
-def _read(written: Written) -> Draft:
-    # Here, as a worker without a crontab need not read its parser: 12 ms.
+def _cached(sources: Sources) -> Draft | None:
+    # A list, because a crontab may hold CronItems with values that cannot be hashed.
+    return next((draft for known, draft in _cache if known == sources), None)
+
+
+def _read_and_cache(sources: Sources) -> Draft:
+    draft = _read(sources)
+    kept = [entry for entry in _cache if not sources.replaces(entry[0])]
+    _cache[:] = [*kept, (sources, draft)][-MOST_CACHED:]
+    return draft
+
+
+def _read(sources: Sources) -> Draft:
+    # Late import: loading the crontab parser takes 12 ms, and a worker without a crontab does not need it.
     from django_graphile_worker.crontab import Draft
 
     draft = Draft()
-    _add_setting(draft, written.crontab)
-    if written.content is not None:
-        _add_bytes(draft, written.content, written.filename)
-    for task in written.tasks:
+    _add_setting(draft, sources.crontab)
+    if sources.content is not None:
+        _add_bytes(draft, sources.content, sources.filename)
+    for task in sources.tasks:
         source = f"@task(cron=...) of {task.identifier}"
         draft.add_schedules(task.identifier, task.cron, source, partial(_with_defaults, draft, task, source))
     return draft
 
 
 def collect(settings: conf.Settings | None = None, *, with_tasks: bool = True) -> tuple[CronItem, ...]:
-    """All recurring tasks, or one CrontabError with every mistake in them."""
+    """Return all recurring tasks, or raise one CrontabError with every mistake in them."""
     settings = conf.current() if settings is None else settings
     if not is_any_written(settings, with_tasks=with_tasks):
         return ()
@@ -95,11 +115,11 @@ def _add_bytes(draft: Draft, content: bytes, source: str) -> None:
     try:
         draft.add_text(content.decode(), source)
     except UnicodeDecodeError as error:
-        draft.note(source, "a crontab in UTF-8", f"{content[error.start : error.end]!r} at byte {error.start}")
+        draft.add_mistake(source, "a crontab in UTF-8", f"{content[error.start : error.end]!r} at byte {error.start}")
 
 
 def _with_defaults(draft: Draft, task: registry.Task[Any, Any], source: str, item: CronItem) -> CronItem:
-    """A schedule beside a task adds jobs as ``task.add_job`` does: with the task's own defaults."""
+    """Return the item with the task's own defaults: ``@task(cron=...)`` adds jobs as ``task.add_job()`` does."""
     values = {name: getattr(task.defaults, name) for name in DEFAULTS if getattr(item, name) is None}
     if item.job_key is None:
         values["job_key"] = _job_key(draft, task, source, item)
@@ -110,6 +130,7 @@ def _job_key(draft: Draft, task: registry.Task[Any, Any], source: str, item: Cro
     payload = item.payload or {}
     try:
         return valid_job_key(task.defaults.job_key_for(payload))
-    except Exception as error:  # a task's job_key may be a function of the user's
-        draft.note(source, f"a payload that job_key can make a key of ({error!r}), or ?jobKey=", repr(payload))
+    except Exception as error:  # job_key may be a function of the project, which may raise anything
+        expected = f"a payload that job_key can make a key of ({error!r}), or ?jobKey="
+        draft.add_mistake(source, expected, repr(payload))
         return None

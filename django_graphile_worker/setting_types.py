@@ -1,4 +1,4 @@
-"""What the settings take: each function checks one kind of value, and returns it as the code uses it."""
+"""Converters of settings: each checks one kind of value, and returns it as the code uses it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Convert = Callable[[Any], Any]
 
 
 class ExpectationError(Exception):
-    """A converter's complaint: what was expected."""
+    """A value is not of the expected kind; the message is what was expected."""
 
 
 def text(value: Any) -> str:
@@ -55,7 +55,7 @@ def whole_number(smallest: int) -> Convert:
 
 
 def duration(smallest: float = 0.0) -> Convert:
-    """Seconds or a timedelta; seconds inside."""
+    """Return a converter of seconds, or of a timedelta, to seconds."""
 
     def convert(value: Any) -> float:
         seconds = value.total_seconds() if isinstance(value, timedelta) else value

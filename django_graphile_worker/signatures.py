@@ -1,4 +1,4 @@
-"""What a task function takes and gives, read from the function itself: for the worker, and for the system checks."""
+"""Inspects task functions: which parameters a worker fills, and whether a function is async or a generator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django_graphile_worker.frozen import Frozen
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _GENERATORS = (types.GeneratorType, types.AsyncGeneratorType)
-# What people call the second parameter when they mean it.
+# Names and types of a second parameter that show that its author expects helpers.
 _HELPERS_NAMES = frozenset({"helpers", "helper", "context", "ctx"})
 _HELPERS_TYPES = frozenset({"Helpers", "Any", "object"})
 
@@ -37,7 +37,7 @@ class Signature(Frozen):
 
     @property
     def may_mistake_helpers(self) -> bool:
-        """The second parameter gets helpers, and nothing about it says that this is known."""
+        """Whether the second parameter gets helpers although neither its name nor its annotation says so."""
         parameter = self.helpers
         if parameter is None or parameter.name.startswith("_") or parameter.name.lower() in _HELPERS_NAMES:
             return False
@@ -45,11 +45,11 @@ class Signature(Frozen):
 
 
 def read(function: Callable[..., Any]) -> Signature:
-    """Look at the parameters: (payload), (payload, helpers), or none; InvalidTypeError says what nothing would fill."""
+    """Return the parameters that a worker fills: (payload), (payload, helpers) or none; raise for any other."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        # Written in C, some of them: it will have to do with the payload.
+        # Some functions that are written in C have no signature: they get the payload.
         return Signature()
     positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
     helpers = _helpers(parameters, positional)
@@ -61,26 +61,26 @@ def read(function: Callable[..., Any]) -> Signature:
 
 
 def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function inside partials and decorators."""
+    """Return the function inside partials and decorators."""
     unwrapped: Callable[..., Any] = inspect.unwrap(_without_partials(function))
     return unwrapped
 
 
 def source_of(function: Callable[..., Any]) -> tuple[str, int]:
-    """The file and the first line of a function; of a callable object, its class's call."""
+    """Return the file and the first line of a function, or of the ``__call__`` of a callable object."""
     found = innermost(function)
     code = getattr(found, "__code__", None) or getattr(_call_of(found), "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else ("unknown", 0)
 
 
 def is_async_function(function: Callable[..., Any]) -> bool:
-    """Tell whether calling it makes a coroutine."""
+    """Tell whether calling the function returns a coroutine."""
     function = _without_partials(function)
     return iscoroutinefunction(function) or iscoroutinefunction(_call_of(function))
 
 
 def is_generator_function(function: Callable[..., Any]) -> bool:
-    """Tell whether calling it only makes a generator, and runs nothing of its body."""
+    """Tell whether calling the function only returns a generator, and runs nothing of its body."""
     function = _without_partials(function)
     return any(
         inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (function, _call_of(function))
@@ -88,11 +88,11 @@ def is_generator_function(function: Callable[..., Any]) -> bool:
 
 
 def is_generator(result: object) -> bool:
-    """Tell whether this is a body that waits to be run."""
+    """Tell whether a result is a generator, whose body has not run."""
     return isinstance(result, _GENERATORS)
 
 
-# Bodies and calls that wait for somebody to loop over them.
+# Results that run code only when they are iterated.
 UNRUN = (*_GENERATORS, map, filter, zip, itertools.starmap, itertools.chain)
 
 
@@ -103,8 +103,8 @@ def _without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _call_of(function: Callable[..., Any]) -> Any:
-    """An object's ``__call__``, which may be what a plain function's own flags would have said."""
-    return getattr(type(function), "__call__", None)  # noqa: B004 - we want the method
+    """Return an object's ``__call__``, which may be async or a generator although the object is not a function."""
+    return getattr(type(function), "__call__", None)  # noqa: B004 - the method itself is needed
 
 
 def _helpers(parameters: Sequence[Parameter], positional: Sequence[Parameter]) -> Parameter | None:
@@ -115,14 +115,14 @@ def _helpers(parameters: Sequence[Parameter], positional: Sequence[Parameter]) -
 
 
 def _wants_helpers(parameter: Parameter) -> bool:
-    """A second parameter with a default of its own is not asking for helpers, unless it says so."""
+    """Tell whether a second parameter gets helpers: with a default only if its name or annotation says so."""
     return (
         parameter.default is Parameter.empty or parameter.name == "helpers" or _annotation_name(parameter) == "Helpers"
     )
 
 
 def _annotation_name(parameter: Parameter) -> str:
-    """``Helpers``, however it was imported and whether or not annotations are strings here."""
+    """Return the last part of an annotation, ``Helpers``, however it was imported and whether or not it is a string."""
     annotation = parameter.annotation
     if annotation is Parameter.empty:
         return ""

@@ -1,10 +1,10 @@
-"""What a mistyped name probably means, and what other job queues call the things that we have."""
+"""Suggestions for names that do not exist: the closest known name, or the equivalent of another job queue's name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-# Options of @task: those of Celery, Dramatiq, Huey, RQ and Procrastinate, and the way to the same here.
+# Options of @task in Celery, Dramatiq, Huey, RQ and Procrastinate, each with its equivalent here.
 TASK_OPTIONS = {
     "name": "Did you mean 'identifier'?",
     "queue": "Did you mean 'queue_name'?",
@@ -14,12 +14,12 @@ TASK_OPTIONS = {
     "default_retry_delay": "Did you mean 'backoff'?",
     "retry_backoff": "Did you mean 'backoff'?",
     "retry_delay": "Did you mean 'backoff'?",
-    "autoretry_for": "Every exception is tried again; raise PermanentFailure for those that should not be.",
+    "autoretry_for": "Every exception is retried; raise PermanentFailure where a retry is of no use.",
     "bind": "A task that takes (payload, helpers) gets its job as helpers.job.",
-    "rate_limit": "There is no rate limit; the guide to recipes shows what can be done.",
+    "rate_limit": "There is no rate limit; the recipes in the documentation show alternatives.",
     "time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
     "soft_time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
-    "ignore_result": "Results are not kept: leave it out.",
+    "ignore_result": "Results are not stored: leave it out.",
 }
 
 # Options of add_job.
@@ -69,11 +69,19 @@ TASK_ATTRIBUTES = {
 
 
 def did_you_mean(name: str, known: Iterable[str], elsewhere: Mapping[str, str] | None = None) -> str:
-    """The way out of a name that is not known; empty when there is none to be guessed."""
+    """Return a sentence that suggests what an unknown name means; empty when nothing comes close.
+
+    ``elsewhere`` has the sentences for names that other job queues use.
+    """
     if elsewhere and name in elsewhere:
         return elsewhere[name]
-    # Here, as a process without mistakes needs none of it.
+    close = closest(name, known)
+    return f"Did you mean {close!r}?" if close else ""
+
+
+def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known name that resembles this one most, or None."""
+    # Late import: a process without mistakes does without difflib.
     import difflib
 
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean {close[0]!r}?" if close else ""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)

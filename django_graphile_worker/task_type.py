@@ -1,11 +1,10 @@
-"""The class of tasks, and what a type checker knows about adding a task's jobs."""
+"""``Task``, and the types of its ``add_job()`` for type checkers."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import timedelta
-from importlib import import_module
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from django_graphile_worker.jobs import JobOptions
 
-    # The type of the first parameter: Task[[Receipt], None] leaves it out.
+    # The type of the first parameter, which Task[[Receipt], None] may leave out.
     Payload = typing_extensions.TypeVar("Payload", default=Any)
 
     class _Dataclass(Protocol):
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     class _MsgspecStruct(Protocol):
         __struct_fields__: ClassVar[tuple[str, ...]]
 
-    # What a task's annotation can make of a JSON object: it may be given as a dict, too.
+    # Types that a task's annotation can make of a JSON object; add_job() takes them and dicts.
     Model = TypeVar("Model", bound=_Dataclass | _PydanticModel | _MsgspecStruct)
 
     class TaskDecorator(Protocol):
@@ -53,17 +52,18 @@ else:
 
 
 class Task(Generic[P, R, Payload]):
-    """A function that jobs can name. Calling it just calls the function."""
+    """A registered function. Calling the task calls the function."""
 
     __name__: str
     __qualname__: str
 
     if not TYPE_CHECKING:
-        # The default of a type variable is for type checkers: Python 3.11 asks for all three.
+        # Type checkers know the default of Payload; at run time Python 3.11 would require all three arguments.
         def __class_getitem__(cls, arguments: Any) -> GenericAlias:
             return GenericAlias(cls, arguments)
 
         def __getattr__(self, name: str) -> Any:
+            # Late import: only a mistake needs suggestions.
             from django_graphile_worker.suggestions import TASK_ATTRIBUTES, did_you_mean
 
             own = [known for known in dir(type(self)) if not known.startswith("_")]
@@ -111,7 +111,9 @@ class Task(Generic[P, R, Payload]):
     ) -> Job: ...
     def add_job(self, payload: Any = None, **options: Any) -> Job:
         """Add a job for this task, with the task's defaults; options as for ``add_job``."""
-        add_job, _ = _bound_adders()
+        # Late import: the API is a higher layer, and a process that adds no jobs never loads it.
+        from django_graphile_worker.api.add import add_job
+
         return add_job(self, payload, **options)
 
     @overload
@@ -128,12 +130,14 @@ class Task(Generic[P, R, Payload]):
     ) -> Job: ...
     async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
         """Add a job for this task from asynchronous code."""
-        _, aadd_job = _bound_adders()
+        # Late import: the API is a higher layer, and a process that adds no jobs never loads it.
+        from django_graphile_worker.api.add import aadd_job
+
         return await aadd_job(self, payload, **options)
 
     @property
     def place(self) -> str:
-        """Where the function is, for people: ``module:qualname (file:line)``."""
+        """The place of the function in messages: ``module:qualname (file:line)``."""
         module, qualified_name = self.origin
         filename, line = source_of(self.function)
         return f"{module}:{qualified_name} ({filename}:{line})"
@@ -145,29 +149,8 @@ class Task(Generic[P, R, Payload]):
         return str(getattr(function, "__module__", "")), str(name)
 
     def __reduce__(self) -> str:
-        # Pickled and copied by name, as functions are.
+        # Pickle and copy by name, as for functions.
         return str(getattr(self, "__qualname__", self.identifier))
 
     def __repr__(self) -> str:
         return f"<Task {self.identifier!r}: {':'.join(self.origin)}>"
-
-
-AddJob = Callable[..., Job]
-AAddJob = Callable[..., Coroutine[Any, Any, Job]]
-
-# How tasks reach ``api.add_job``, which lives above this module.
-_adders: tuple[AddJob, AAddJob] | None = None
-
-
-def bind_adder(add_job: AddJob, aadd_job: AAddJob) -> None:
-    """Called once by the API, so that imports only go down."""
-    global _adders
-    _adders = add_job, aadd_job
-
-
-def _bound_adders() -> tuple[AddJob, AAddJob]:
-    """The API binds itself when it is loaded; a process that adds no jobs does without it."""
-    if _adders is None:
-        import_module("django_graphile_worker.api")
-        assert _adders is not None
-    return _adders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -32,6 +33,12 @@ hypothesis.settings.load_profile("patient")
 
 # A test that asks for one of these may leave committed rows behind.
 COMMITTING_FIXTURES = {"transactional_db", "live_server", "raw_connection", "database_url"}
+
+
+def pytest_configure() -> None:
+    """Handle SIGINT, also in what tests start: a background job of a shell starts with SIGINT ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

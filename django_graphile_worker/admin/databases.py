@@ -94,11 +94,11 @@ def _limited(alias: str, timeout: float) -> Iterator[Session]:
     is_outermost = not connection.in_atomic_block
     try:
         with transaction.atomic(using=alias), connection.cursor() as cursor:
-            before = limits.guard(cursor, timeout=timeout)
+            before = limits.limit_statements(cursor, timeout=timeout)
             yield Session(cursor, schema)
             # The settings end with the transaction; one that began before the page must not keep them.
             if not is_outermost:
-                limits.change(cursor, before)
+                limits.change_settings(cursor, before)
     except OperationalError as error:
         if sqlstate(error) != QUERY_CANCELED:
             raise

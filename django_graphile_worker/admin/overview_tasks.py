@@ -18,7 +18,7 @@ from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection.overview import (
     MOST_COUNTED,
     TaskBacklog,
-    glance_at_backlogs,
+    backlog_ages,
     task_backlogs,
 )
 from django_graphile_worker.sql.statistics import TaskRuns
@@ -79,8 +79,8 @@ def read_figures(
 def _glance(cursor: Any, served: frozenset[str] | None, *, has_room: bool, schema: str) -> list[TaskBacklog]:
     """Of all tasks where some are missing in the table, else of those alone that no worker runs."""
     if has_room:
-        return glance_at_backlogs(cursor, schema=schema)
-    return [] if served is None else glance_at_backlogs(cursor, schema=schema, but=served)
+        return backlog_ages(cursor, schema=schema)
+    return [] if served is None else backlog_ages(cursor, schema=schema, but=served)
 
 
 def task_lines(

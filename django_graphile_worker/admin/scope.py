@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from django_graphile_worker.sql.inspection.criteria import Subquery
 
-NOTHING = Subquery("select null::bigint where false", ())
+NOTHING = Subquery(text="select null::bigint where false", parameters=())
 
 
 def restriction(queryset: QuerySet[Any], alias: str) -> Subquery | None:
@@ -24,4 +24,4 @@ def restriction(queryset: QuerySet[Any], alias: str) -> Subquery | None:
         text, parameters = queryset.using(alias).values("pk").query.get_compiler(using=alias).as_sql()
     except EmptyResultSet:
         return NOTHING
-    return Subquery(text, tuple(parameters))
+    return Subquery(text=text, parameters=tuple(parameters))

@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import error_summary
-from django_graphile_worker.crontab.durations import parse_phrase
+from django_graphile_worker.crontab.time_phrases import parse_time_phrase
 from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import is_secret, redact_text
 from django_graphile_worker.sql.inspection.criteria import Criteria
@@ -174,7 +174,7 @@ def _times(field: str, direction: int) -> Callable[[Criteria, str], Criteria]:
 def _range(value: str, direction: int) -> tuple[datetime | None, datetime | None]:
     """Either a stretch from now on (or back), or one or two times of the calendar."""
     try:
-        period = parse_phrase(value) * direction
+        period = parse_time_phrase(value) * direction
     except ValueError:
         first, separator, last = value.partition("..")
         return _time(first), _time(last if separator else first, is_end=True)

@@ -19,7 +19,7 @@ from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import add_jobs as sql_batches
-from django_graphile_worker.sql import jobs as sql_jobs
+from django_graphile_worker.sql.add_job import add_job as add_one
 from django_graphile_worker.sql.add_jobs import Batch, Entry
 
 logger = logging.getLogger("django_graphile_worker.jobs")
@@ -65,7 +65,7 @@ def add_job(
     place = place_of(using, installation)
     entry = _entry(spec, place.settings.max_payload_size)
     with open_place(place) as (cursor, _, schema, notify):
-        return sql_jobs.add_job(cursor, entry.spec, entry.payload, schema=schema, notify=notify)
+        return add_one(cursor, entry.spec, entry.payload, schema=schema, notify=notify)
 
 
 @overload
@@ -194,6 +194,3 @@ def _add_jobs(
 
 
 _aadd_jobs = asynchronous(_add_jobs)
-
-
-registry.bind_adder(add_job, aadd_job)

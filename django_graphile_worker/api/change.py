@@ -9,12 +9,12 @@ from typing import Any
 from django_graphile_worker.api.async_variants import asynchronous
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.times import aware
+from django_graphile_worker.escaping import storable_text
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,
     Job,
     RemovedJob,
-    storable_text,
     valid_job_key,
     valid_max_attempts,
     valid_priority,

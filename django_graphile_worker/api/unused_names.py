@@ -102,10 +102,10 @@ class NamesDeletion:
         with transaction.atomic(using=alias):
             if is_outermost:
                 unused_names.begin_read_committed(cursor)
-            before = limits.change(cursor, unused_names.SETTINGS)
+            before = limits.change_settings(cursor, unused_names.SETTINGS)
             unused_names.lock_names(cursor, schema=schema)
             result = act()
-            limits.change(cursor, before)
+            limits.change_settings(cursor, before)
         return result
 
 

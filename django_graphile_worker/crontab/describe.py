@@ -1,10 +1,10 @@
-"""A pattern in plain words, for people who do not read crontabs."""
+"""Describes in English when an item is due, for readers who do not know crontab syntax."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_graphile_worker.crontab.fields import DATE, HOUR, MINUTE, MONTH, Field, stretches
+from django_graphile_worker.crontab.fields import DATE, HOUR, MINUTE, MONTH, Field, consecutive_ranges
 from django_graphile_worker.crontab.items import CronItem
 from django_graphile_worker.crontab.patterns import Pattern, parse_pattern
 
@@ -13,12 +13,12 @@ _MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-# More clock times than this are told as minutes and hours.
+# More clock times than this are described as minutes and hours.
 _MOST_TIMES = 6
 
 
 def describe(item: CronItem) -> str:
-    """When an item is due, in words: ``At 04:00, Monday to Friday (Europe/Paris)``."""
+    """Describe when an item is due: ``At 04:00, Monday to Friday (Europe/Paris)``."""
     if not isinstance(item.match, str):
         name = getattr(item.match, "__qualname__", None) or type(item.match).__qualname__
         sentence = f"Whenever {name}() says so"
@@ -30,7 +30,7 @@ def describe(item: CronItem) -> str:
 def describe_pattern(pattern: Pattern) -> str:
     parts = [_time(pattern), *_day(pattern)]
     if pattern.months != MONTH.all_values:
-        parts.append("in " + _spans([(_MONTHS[a - 1], _MONTHS[b - 1]) for a, b in stretches(pattern.months)]))
+        parts.append("in " + _spans([(_MONTHS[a - 1], _MONTHS[b - 1]) for a, b in consecutive_ranges(pattern.months)]))
     return ", ".join(parts)
 
 
@@ -49,7 +49,7 @@ def _time(pattern: Pattern) -> str:
 
 
 def _day(pattern: Pattern) -> list[str]:
-    """At most one phrase: the days of the month, of the week, or either."""
+    """Return at most one phrase: the days of the month, of the week, or either."""
     phrases = []
     if pattern.restricts_dates:
         every = _every(DATE, pattern.dates, "day")
@@ -58,13 +58,13 @@ def _day(pattern: Pattern) -> list[str]:
         else:
             phrases.append(f"on {_numbers('day', pattern.dates)} of the month")
     if pattern.restricts_weekdays:
-        names = _spans([(_WEEKDAYS[a], _WEEKDAYS[b]) for a, b in stretches(pattern.weekdays)])
+        names = _spans([(_WEEKDAYS[a], _WEEKDAYS[b]) for a, b in consecutive_ranges(pattern.weekdays)])
         phrases.append(f"on {names}")
     return [" or ".join(phrases)] if phrases else []
 
 
 def _every(kind: Field, values: Sequence[int], noun: str) -> str:
-    """``every 5 minutes`` where the values are ``*/5``; empty where they are not."""
+    """Return ``every 5 minutes`` if the values are ``*/5``, else nothing."""
     if tuple(values) == kind.all_values:
         return f"every {noun}"
     if len(values) < 3:
@@ -80,7 +80,7 @@ def _numbers(noun: str, values: tuple[int, ...]) -> str:
 
 
 def _ranges(values: tuple[int, ...]) -> str:
-    return _spans([(str(first), str(last)) for first, last in stretches(values)])
+    return _spans([(str(first), str(last)) for first, last in consecutive_ranges(values)])
 
 
 def _spans(runs: list[tuple[str, str]]) -> str:

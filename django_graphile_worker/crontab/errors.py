@@ -1,4 +1,4 @@
-"""What is wrong with a crontab, where, and what was expected instead."""
+"""Mistakes in a crontab: what was expected, what was found, and where."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import NamedTuple
 from django_graphile_worker.exceptions import CrontabError
 
 _LONGEST_TEXT = 80
+_LONGEST_CONTEXT = 400
 
 
 @dataclass(frozen=True, slots=True)
 class CrontabMistake:
-    """One mistake. ``line`` and ``column`` count from 1; a ``CronItem`` has no line."""
+    """A mistake in a crontab. ``line`` and ``column`` count from 1; a ``CronItem`` has no line."""
 
     expected: str
     text: str
@@ -23,14 +24,27 @@ class CrontabMistake:
     context: str = ""
 
     def __str__(self) -> str:
-        """One readable paragraph: the place, the complaint, and a caret under the text."""
+        """Return a paragraph: the place, what was expected, and the line with carets under the mistake."""
         headline = f"{self._place()}: expected {self.expected}, got {_shortened(self.text)!r}"
         if self.column is None or not self.context:
             return headline
-        # Tabs stay tabs, so that the caret stands under the text in any terminal.
-        before = self.context[: self.column - 1]
+        excerpt, before = self._excerpt(self.column - 1)
+        # Tabs stay tabs, so that the carets stand under the text in any terminal.
         indent = "".join("\t" if character == "\t" else " " for character in before)
-        return f"{headline}\n    {self.context}\n    {indent}{'^' * max(1, len(self.text))}"
+        carets = "^" * max(1, min(len(self.text), len(excerpt) - len(before)))
+        return f"{headline}\n    {excerpt}\n    {indent}{carets}"
+
+    def _excerpt(self, offset: int) -> tuple[str, str]:
+        """Return the line, or the part of a long line around the mistake, and what of it comes before the mistake.
+
+        A line with thousands of mistakes is repeated for each: its whole text would take quadratic time and space.
+        """
+        if len(self.context) <= _LONGEST_CONTEXT:
+            return self.context, self.context[:offset]
+        start = max(0, offset - _LONGEST_CONTEXT // 2)
+        end = start + _LONGEST_CONTEXT
+        opening, closing = "…" if start else "", "…" if end < len(self.context) else ""
+        return f"{opening}{self.context[start:end]}{closing}", f"{opening}{self.context[start:offset]}"
 
     def _place(self) -> str:
         parts = [self.source]
@@ -45,14 +59,14 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 
-class Notebook:
-    """Collects the mistakes of one text, so that all of them can be told at once."""
+class MistakeCollector:
+    """Collects the mistakes of one source, so that one error can name all of them."""
 
     def __init__(self, source: str = "crontab") -> None:
         self.source = source
         self.mistakes: list[CrontabMistake] = []
 
-    def note(self, expected: str, text: str, at: Position | None = None) -> None:
+    def add(self, expected: str, text: str, at: Position | None = None) -> None:
         at = at or Position()
         self.mistakes.append(CrontabMistake(expected, text, at.line, at.column, self.source, at.context))
 
@@ -61,7 +75,7 @@ class Notebook:
 
 
 class Position(NamedTuple):
-    """A place in a text; ``context`` is the whole line."""
+    """A position in a text; ``context`` is the whole line."""
 
     line: int | None = None
     column: int | None = None
@@ -72,7 +86,7 @@ class Position(NamedTuple):
 
 
 def raise_for(mistakes: Iterable[CrontabMistake]) -> None:
-    """Raise one error that tells every mistake, if there is any."""
+    """Raise one error with every mistake, if there are any."""
     found = tuple(mistakes)
     if found:
         raise CrontabError(_message(found), mistakes=found)

@@ -1,4 +1,4 @@
-"""The five time fields of a pattern: their ranges, their names, how to read and write one."""
+"""The five time fields of a pattern: their ranges and names, and how a field is read and written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from django_graphile_worker.crontab.errors import Notebook, Position
+from django_graphile_worker.crontab.errors import MistakeCollector, Position
 
 MONTH_NAMES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAY_NAMES = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -15,16 +15,16 @@ _PART = re.compile(
     r"(?P<wildcard>\*)(?:/(?P<wildcard_step>[0-9]+))?"
     r"|(?P<first>[0-9]+|[A-Za-z]{3})(?:-(?P<last>[0-9]+|[A-Za-z]{3})(?:/(?P<step>[0-9]+))?)?"
 )
-# Longer numbers are too large for every field, and int() refuses very long ones.
+# A longer number is too large for every field, and int() refuses very long numbers.
 _MOST_DIGITS = 9
-# What fields without mistakes stand for, by the field's name and text: crontabs repeat the same few.
-_read_before: dict[tuple[str, str], tuple[int, ...]] = {}
-_MOST_REMEMBERED = 10_000
+# The values of fields without mistakes, by the field's name and text: a crontab repeats the same few fields.
+_cache: dict[tuple[str, str], tuple[int, ...]] = {}
+_MOST_CACHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One time field: what it is called, and which values it may have."""
+    """A time field: its name, and the values that it may have."""
 
     name: str
     smallest: int
@@ -39,7 +39,7 @@ class Field:
 
     @property
     def described(self) -> str:
-        """The field in words, for messages."""
+        """Return the field's name and range for messages."""
         range_in_words = f"{self.name} from {self.smallest} to {self.largest}"
         if not self.names:
             return range_in_words
@@ -55,74 +55,74 @@ WEEKDAY = Field("a day of the week", 0, 6, {name: number for number, name in enu
 FIELDS = (MINUTE, HOUR, DATE, MONTH, WEEKDAY)
 
 
-def read_field(kind: Field, text: str, notebook: Notebook, at: Position) -> tuple[int, ...]:
-    """The sorted values that one field stands for; mistakes go to the notebook."""
-    known = _read_before.get((kind.name, text))
+def read_field(kind: Field, text: str, collector: MistakeCollector, at: Position) -> tuple[int, ...]:
+    """Return the sorted values of a field; report mistakes to the collector."""
+    known = _cache.get((kind.name, text))
     if known is not None:
         return known
-    before = len(notebook)
-    found = _read_parts(kind, text, notebook, at)
-    if len(notebook) == before and len(_read_before) < _MOST_REMEMBERED:
-        _read_before[kind.name, text] = found
+    before = len(collector)
+    found = _read_parts(kind, text, collector, at)
+    if len(collector) == before and len(_cache) < _MOST_CACHED:
+        _cache[kind.name, text] = found
     return found
 
 
-def _read_parts(kind: Field, text: str, notebook: Notebook, at: Position) -> tuple[int, ...]:
+def _read_parts(kind: Field, text: str, collector: MistakeCollector, at: Position) -> tuple[int, ...]:
     values: set[int] = set()
     offset = 0
     for part in text.split(","):
-        values.update(_read_part(kind, part, notebook, at.shifted(offset)))
+        values.update(_read_part(kind, part, collector, at.shifted(offset)))
         offset += len(part) + 1
     return tuple(sorted({kind.alias.get(value, value) for value in values}))
 
 
-def _read_part(kind: Field, part: str, notebook: Notebook, at: Position) -> Iterator[int]:
+def _read_part(kind: Field, part: str, collector: MistakeCollector, at: Position) -> Iterator[int]:
     match = _PART.fullmatch(part)
     if match is None:
-        notebook.note(f"{kind.described}, a range like {_example(kind)}, '*' or '*/n'", part, at)
+        collector.add(f"{kind.described}, a range like {_example(kind)}, '*' or '*/n'", part, at)
         return iter(())
     if match["wildcard"]:
-        step = _step(match, "wildcard_step", notebook, at)
+        step = _step(match, "wildcard_step", collector, at)
         return iter(range(kind.smallest, kind.largest + 1, step))
-    return iter(_read_range(kind, match, notebook, at))
+    return iter(_read_range(kind, match, collector, at))
 
 
-def _read_range(kind: Field, match: re.Match[str], notebook: Notebook, at: Position) -> range:
-    first = _value(kind, match, "first", notebook, at)
+def _read_range(kind: Field, match: re.Match[str], collector: MistakeCollector, at: Position) -> range:
+    first = _value(kind, match, "first", collector, at)
     if match["last"] is None:
         return range(0) if first is None else range(first, first + 1)
-    last = _value(kind, match, "last", notebook, at)
-    step = _step(match, "step", notebook, at)
+    last = _value(kind, match, "last", collector, at)
+    step = _step(match, "step", collector, at)
     if first is None or last is None:
         return range(0)
     if last == 0 and first > 0 and match["last"].upper() in kind.names:
-        last = 7  # SAT-SUN: a week may also end on Sunday
+        last = 7  # SAT-SUN: a range of weekdays may end on Sunday
     if last <= first:
         text = f"{match['first']}-{match['last']}"
-        notebook.note(f"a range whose end is larger than its start, like {_example(kind)}", text, at)
+        collector.add(f"a range whose end is larger than its start, like {_example(kind)}", text, at)
         return range(0)
     return range(first, last + 1, step)
 
 
-def _value(kind: Field, match: re.Match[str], group: str, notebook: Notebook, at: Position) -> int | None:
+def _value(kind: Field, match: re.Match[str], group: str, collector: MistakeCollector, at: Position) -> int | None:
     text = match[group]
     value = kind.names.get(text.upper())
     if value is None and text.isdigit() and len(text) <= _MOST_DIGITS:
         value = int(text)
     largest = max(kind.largest, *kind.alias) if kind.alias else kind.largest
     if value is None or not kind.smallest <= value <= largest:
-        notebook.note(kind.described, text, at.shifted(match.start(group)))
+        collector.add(kind.described, text, at.shifted(match.start(group)))
         return None
     return value
 
 
-def _step(match: re.Match[str], group: str, notebook: Notebook, at: Position) -> int:
+def _step(match: re.Match[str], group: str, collector: MistakeCollector, at: Position) -> int:
     text = match[group]
     if text is None:
         return 1
     step = int(text[:_MOST_DIGITS])
     if step == 0:
-        notebook.note("a step greater than zero", text, at.shifted(match.start(group)))
+        collector.add("a step greater than zero", text, at.shifted(match.start(group)))
         return 1
     return step
 
@@ -132,14 +132,14 @@ def _example(kind: Field) -> str:
 
 
 def write_field(kind: Field, values: tuple[int, ...]) -> str:
-    """The shortest plain text for sorted values: ``*``, numbers and ranges."""
+    """Return the shortest text for sorted values, without steps and names: ``*``, numbers and ranges."""
     if values == kind.all_values:
         return "*"
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in stretches(values))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in consecutive_ranges(values))
 
 
-def stretches(values: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Sorted values as (first, last) pairs of unbroken runs."""
+def consecutive_ranges(values: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the (first, last) pair of each run of consecutive values in sorted values."""
     runs: list[tuple[int, int]] = []
     for value in values:
         if runs and runs[-1][1] == value - 1:

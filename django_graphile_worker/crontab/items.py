@@ -1,4 +1,4 @@
-"""A cron item: what to add to the queue, and when."""
+"""``CronItem``: a recurring task, with the jobs that it adds and the times at which it adds them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_graphile_worker.crontab.durations import parse_phrase
+from django_graphile_worker.crontab.time_phrases import parse_time_phrase
 from django_graphile_worker.crontab.zones import load_zone
 from django_graphile_worker.jobs import JobKeyMode
 
@@ -17,16 +17,16 @@ Match = str | Callable[[datetime], bool]
 
 @dataclass(frozen=True, slots=True)
 class CronItem:
-    """One recurring task.
+    """A recurring task.
 
-    ``match`` is a pattern (``"0 4 * * *"``, ``"@daily"``) or a callable that is
-    given the minute as an aware datetime, in the item's time zone, and says
-    whether the item is due. ``identifier`` names the item for ever (default:
-    the task's identifier); ``backfill_period`` is how far back missed times are
-    made up (a timedelta, seconds, or a phrase like ``"2d"``).
+    ``match`` is a pattern (``"0 4 * * *"``, ``"@daily"``) or a callable that takes
+    the minute as an aware datetime, in the item's time zone, and returns whether
+    the item is due. ``identifier`` is the permanent name of the item (default:
+    the task's identifier). ``backfill_period`` is how far back missed times are
+    backfilled (a timedelta, seconds, or a phrase like ``"2d"``).
 
-    Making an item never fails: ``parse_cron_items`` checks them, and tells
-    every mistake of every item at once.
+    The constructor checks nothing: ``parse_cron_items`` checks items, and raises one
+    error with every mistake in them.
     """
 
     task: str
@@ -43,21 +43,21 @@ class CronItem:
     time_zone: str | ZoneInfo | None = None
 
     def __str__(self) -> str:
-        """Short, for lists and logs: the name and the pattern."""
+        """Return the name and the pattern, for lists and logs."""
         if isinstance(self.match, str):
             return f"{self.name} ({self.match})"
         return f"{self.name} ({getattr(self.match, '__qualname__', type(self.match).__qualname__)})"
 
     @property
     def name(self) -> str:
-        """The identifier, which is the task's unless the item says otherwise."""
+        """The identifier; by default the task's."""
         return self.task if self.identifier is None else self.identifier
 
     @property
     def period(self) -> timedelta:
         """``backfill_period`` as a timedelta."""
         if isinstance(self.backfill_period, str):
-            return parse_phrase(self.backfill_period)
+            return parse_time_phrase(self.backfill_period)
         if isinstance(self.backfill_period, timedelta):
             return self.backfill_period
         return timedelta(seconds=self.backfill_period)

@@ -1,4 +1,4 @@
-"""Reads JSON5 in time that is proportional to the text: JSON as people write it, with comments and bare keys."""
+"""Reads JSON5 (JSON with comments, unquoted keys, trailing commas …) in time proportional to the length of the text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BLANK = re.compile(
     r"(?:[\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]++"
     r"|//[^\n\r\u2028\u2029]*+|/\*(?s:.)*?\*/)*+"
 )
-# Possessive, so that a text that is no string is given up after one look at each character.
+# Possessive quantifiers: a text that is no string fails after one pass over its characters.
 _STRING = {
     '"': re.compile(r'"((?:[^"\\\n\r]++|\\(?:\r\n|(?s:.)))*+)"'),
     "'": re.compile(r"'((?:[^'\\\n\r]++|\\(?:\r\n|(?s:.)))*+)'"),
@@ -30,7 +30,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 class Json5Error(ValueError):
-    """The text is not JSON5; ``offset`` is where that shows."""
+    """The text is not JSON5; ``offset`` is the position of the first character that does not fit."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(f"{message} at column {offset + 1}")
@@ -38,7 +38,7 @@ class Json5Error(ValueError):
 
 
 def loads(text: str) -> Any:
-    """The value that a text stands for; raises Json5Error, or RecursionError for what is nested too deeply."""
+    """Return the value of a JSON5 text; raise Json5Error, or RecursionError if it is nested too deeply."""
     reader = _Reader(text)
     value = reader.value()
     if reader.peek():
@@ -52,7 +52,7 @@ class _Reader:
         self._at = 0
 
     def peek(self) -> str:
-        """The next character that means something, empty at the end."""
+        """Skip blanks and comments, and return the next character; empty at the end."""
         blank = _BLANK.match(self._text, self._at)
         self._at = blank.end() if blank else self._at
         return self._text[self._at : self._at + 1]
@@ -90,7 +90,7 @@ class _Reader:
         return found
 
     def _list(self, read: Callable[[], None], end: str) -> None:
-        """Everything between brackets; a comma may follow the last."""
+        """Read the members between brackets; a comma may follow the last."""
         self._at += 1
         while self.peek() != end:
             read()

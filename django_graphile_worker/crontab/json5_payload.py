@@ -1,4 +1,4 @@
-"""Payloads: JSON5 in a crontab, plain JSON in the queue."""
+"""The payloads of items: JSON5 in a crontab line, plain JSON in the job."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from django_graphile_worker.crontab.errors import Notebook, Position
+from django_graphile_worker.crontab.errors import MistakeCollector, Position
 from django_graphile_worker.crontab.json5 import Json5Error, loads
 
 
-def read_payload(text: str, notebook: Notebook, at: Position) -> dict[str, Any] | None:
-    """The object that a JSON5 text stands for; mistakes go to the notebook."""
+def read_payload(text: str, collector: MistakeCollector, at: Position) -> dict[str, Any] | None:
+    """Return the object of a JSON5 text; report mistakes to the collector."""
     if not text.endswith("}"):
-        notebook.note("a JSON5 object like {limit: 10} at the end of the line", text, at)
+        collector.add("a JSON5 object like {limit: 10} at the end of the line", text, at)
         return None
     try:
         payload = _loads(text)
     except Json5Error as error:
         offset = min(error.offset, len(text) - 1)
-        notebook.note("JSON5 (quote text, close every bracket)", text[offset:], at.shifted(offset))
+        collector.add("JSON5 (quote text, close every bracket)", text[offset:], at.shifted(offset))
         return None
     except RecursionError:
-        notebook.note("a payload that is nested less deeply", text[:20] + "…", at)
+        collector.add("a payload that is nested less deeply", text[:20] + "…", at)
         return None
     try:
         return plain_payload(payload)
     except ValueError as error:
-        notebook.note(str(error), text, at)
+        collector.add(str(error), text, at)
         return None
 
 
 def _loads(text: str) -> Any:
-    """Plain JSON is JSON5 too, and Python reads it faster."""
+    """Try JSON first: it is JSON5 too, and the C decoder is faster."""
     try:
         return json.loads(text)
     except ValueError:
@@ -40,7 +40,7 @@ def _loads(text: str) -> Any:
 
 
 def plain_payload(payload: object) -> dict[str, Any]:
-    """The payload as JSON gives it back; ValueError tells what was expected instead."""
+    """Return the payload as JSON reads it back; raise ValueError with what was expected."""
     if not isinstance(payload, Mapping):
         raise ValueError("an object (a dict) as payload")
     try:

@@ -1,4 +1,4 @@
-"""When a pattern comes next: months, days, hours and minutes are looked up, not walked."""
+"""The times of a pattern, computed from its months, days, hours and minutes instead of by trying every minute."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Matcher = Callable[[datetime], bool]
 
 
 def floor_minute(instant: datetime) -> datetime:
-    """The whole minute (UTC) that an aware instant lies in."""
+    """Return the UTC minute that contains an aware instant."""
     return instant.astimezone(UTC).replace(second=0, microsecond=0)
 
 
 def pattern_times(pattern: Pattern, zone: ZoneInfo | None, after: datetime) -> Iterator[datetime]:
-    """Every UTC minute later than ``after`` at which the pattern fires, in order, until year 9999."""
+    """Yield every UTC minute later than ``after`` at which the pattern fires, in order, until year 9999."""
     last = floor_minute(after)
     start = last.astimezone(zone).replace(tzinfo=None) if zone else last.replace(tzinfo=None)
     try:
         for wall_clock in wall_clock_times(pattern, start + MINUTE):
             instant = instant_of(wall_clock, zone)
-            # Skipped minutes share one instant; repeated ones may lie behind us.
+            # All minutes that a transition skips share one instant, and a minute that it repeats may be in the past.
             if instant > last:
                 last = instant
                 yield instant
@@ -35,7 +35,7 @@ def pattern_times(pattern: Pattern, zone: ZoneInfo | None, after: datetime) -> I
 
 
 def wall_clock_times(pattern: Pattern, start: datetime) -> Iterator[datetime]:
-    """Every naive minute from ``start`` on (a whole minute) that the pattern includes, in order."""
+    """Yield every naive minute from ``start`` on (a whole minute) that the pattern includes, in order."""
     for year, month, date in _days(pattern, start):
         today = (year, month, date) == (start.year, start.month, start.day)
         for hour in pattern.hours:
@@ -66,14 +66,14 @@ def _months(pattern: Pattern, start: datetime) -> Iterator[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=8192)
 def _dates_of_month(pattern: Pattern, first_weekday: int, length: int) -> tuple[int, ...]:
-    """The matching days of a month of this length that begins on this weekday."""
+    """Return the matching days of a month with this length and first weekday."""
     by_date = {date for date in pattern.dates if date <= length}
     by_weekday = {date for date in range(1, length + 1) if (first_weekday + date - 1) % 7 in pattern.weekdays}
     return tuple(sorted(by_date | by_weekday if pattern.either_day else by_date & by_weekday))
 
 
 def matcher_times(matcher: Matcher, zone: ZoneInfo | None, after: datetime, until: datetime) -> Iterator[datetime]:
-    """The minutes in (after, until] that a callable chooses; it has to be asked for each."""
+    """Yield the minutes in (after, until] for which a callable returns true; it is called for each minute."""
     instant = floor_minute(after) + MINUTE
     while instant <= until:
         if any(matcher(local) for local in local_minutes(instant, zone)):

@@ -1,4 +1,4 @@
-"""The ``?id=…&fill=…`` part of a crontab line."""
+"""The options of a crontab line: ``?id=…&fill=…``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
-from django_graphile_worker.crontab.durations import EXPECTED_PHRASE, parse_phrase
-from django_graphile_worker.crontab.errors import Notebook, Position
+from django_graphile_worker.crontab.errors import MistakeCollector, Position
+from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, parse_time_phrase
 from django_graphile_worker.crontab.zones import load_zone
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,
@@ -34,7 +34,7 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How one option is read, and which attribute of the item it sets."""
+    """An option: the attribute of the item that it sets, and how its value is read."""
 
     attribute: str
     read: Callable[[str], Any]
@@ -67,7 +67,7 @@ OPTIONS = {
         _like(_IDENTIFIER, str),
         "an identifier of letters, digits, '_' and '-' that starts with a letter or '_'",
     ),
-    "fill": Option("backfill_period", parse_phrase, EXPECTED_PHRASE),
+    "fill": Option("backfill_period", parse_time_phrase, EXPECTED_TIME_PHRASE),
     "max": Option(
         "max_attempts",
         _like(_DIGITS, lambda text: valid_max_attempts(int(text))),
@@ -85,42 +85,42 @@ OPTIONS = {
         _like(_WHOLE_NUMBER, lambda text: valid_priority(int(text))),
         f"a whole number from {SMALLEST_PRIORITY} to {LARGEST_PRIORITY}",
     ),
-    # Two more than the original has.
+    # graphile-worker does not have these two.
     "tz": Option("time_zone", _read_zone, "an IANA time zone like Europe/Paris"),
     "flags": Option("flags", lambda text: valid_flags(text.split(",")), "flags separated by commas, like slow,remote"),
 }
 
 
-def read_options(text: str, notebook: Notebook, at: Position) -> tuple[dict[str, Any], dict[str, int]]:
-    """The attributes that ``?a=1&b=2`` sets, and where in the text each was given."""
+def read_options(text: str, collector: MistakeCollector, at: Position) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the attributes that ``?a=1&b=2`` sets, and the offset of each value in the text."""
     values: dict[str, Any] = {}
     offsets: dict[str, int] = {}
     if text == "?":
-        notebook.note(f"options like ?fill=2d&max=10 (known: {', '.join(OPTIONS)})", text, at)
+        collector.add(f"options like ?fill=2d&max=10 (known: {', '.join(OPTIONS)})", text, at)
     offset = 1
     for pair in text[1:].split("&"):
         if pair:
-            _read_option(pair, offset, values, offsets, notebook, at)
+            _read_option(pair, offset, values, offsets, collector, at)
         offset += len(pair) + 1
     return values, offsets
 
 
 def _read_option(
-    pair: str, offset: int, values: dict[str, Any], offsets: dict[str, int], notebook: Notebook, at: Position
+    pair: str, offset: int, values: dict[str, Any], offsets: dict[str, int], collector: MistakeCollector, at: Position
 ) -> None:
     written_key, _, written_value = pair.partition("=")
     key, value = unquote_plus(written_key), unquote_plus(written_value)
     option = OPTIONS.get(key)
     if option is None:
-        notebook.note(f"one of the options {', '.join(OPTIONS)}", written_key, at.shifted(offset))
+        collector.add(f"one of the options {', '.join(OPTIONS)}", written_key, at.shifted(offset))
         return
     if option.attribute in offsets:
-        notebook.note(f"the option {key!r} once", pair, at.shifted(offset))
+        collector.add(f"the option {key!r} once", pair, at.shifted(offset))
         return
     offsets[option.attribute] = value_offset = offset + len(written_key) + 1
     try:
         values[option.attribute] = option.read(value)
     except ValueError as error:
-        # A zone knows what it was likely meant to be; the others have one fixed sentence.
+        # The error of a time zone suggests a similar name; the other options have one fixed sentence.
         expected = str(error) if key == "tz" else option.expected
-        notebook.note(f"{key} to be {expected}", written_value, at.shifted(value_offset))
+        collector.add(f"{key} to be {expected}", written_value, at.shifted(value_offset))

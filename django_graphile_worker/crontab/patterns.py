@@ -1,4 +1,4 @@
-"""A pattern: when an item is due, as five sets of numbers."""
+"""``Pattern``: when an item is due, as the values of five time fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from django_graphile_worker.crontab.errors import Notebook, Position, raise_for
+from django_graphile_worker.crontab.errors import MistakeCollector, Position, raise_for
 from django_graphile_worker.crontab.fields import DATE, FIELDS, WEEKDAY, read_field, write_field
 
 SHORTHANDS = {
@@ -28,7 +28,7 @@ _ALL_WEEKDAYS = len(WEEKDAY.all_values)
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Sorted values of each field; Sunday is 0."""
+    """The sorted values of each time field; Sunday is 0."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -46,11 +46,11 @@ class Pattern:
 
     @property
     def either_day(self) -> bool:
-        """Day of the month and day of the week both given: either of them is enough."""
+        """Both the day of the month and the day of the week are restricted: a day that matches either is due."""
         return self.restricts_dates and self.restricts_weekdays
 
     def matches(self, local: datetime) -> bool:
-        """Whether the pattern includes this minute of its own local time."""
+        """Tell whether the pattern includes this minute of its local time."""
         return (
             local.minute in self.minutes
             and local.hour in self.hours
@@ -65,7 +65,7 @@ class Pattern:
 
     @property
     def is_possible(self) -> bool:
-        """False for the 30th of February and its like."""
+        """False for dates that never occur, such as the 30th of February."""
         if self.restricts_weekdays:
             return True
         return any(self.dates[0] <= _LONGEST_MONTH[month] for month in self.months)
@@ -77,41 +77,41 @@ class Pattern:
 
 @functools.lru_cache(maxsize=20_000)
 def parse_pattern(text: str) -> Pattern:
-    """Read ``"*/5 4 * * MON"`` or ``"@daily"``; raise CrontabError with every mistake."""
-    notebook = Notebook("pattern")
-    pattern = read_pattern(text, notebook, Position(column=1, context=text))
-    raise_for(notebook.mistakes)
+    """Return the pattern of ``"*/5 4 * * MON"`` or ``"@daily"``; raise CrontabError with every mistake."""
+    collector = MistakeCollector("pattern")
+    pattern = read_pattern(text, collector, Position(column=1, context=text))
+    raise_for(collector.mistakes)
     assert pattern is not None
     return pattern
 
 
-def read_pattern(text: str, notebook: Notebook, at: Position) -> Pattern | None:
-    """A pattern from a text that holds nothing else; None when it has mistakes."""
+def read_pattern(text: str, collector: MistakeCollector, at: Position) -> Pattern | None:
+    """Return the pattern of a text that holds nothing else, or None if it has mistakes."""
     words = list(re.finditer(r"\S+", text))
     if len(words) == 1 and words[0][0].startswith("@"):
-        return read_shorthand(words[0][0], notebook, at.shifted(words[0].start()))
+        return read_shorthand(words[0][0], collector, at.shifted(words[0].start()))
     if len(words) != len(FIELDS):
-        notebook.note(FIVE_FIELDS, text, at)
+        collector.add(FIVE_FIELDS, text, at)
         return None
-    return read_fields([(word[0], at.shifted(word.start())) for word in words], notebook)
+    return read_fields([(word[0], at.shifted(word.start())) for word in words], collector)
 
 
-def read_shorthand(text: str, notebook: Notebook, at: Position) -> Pattern | None:
+def read_shorthand(text: str, collector: MistakeCollector, at: Position) -> Pattern | None:
     expanded = SHORTHANDS.get(text.lower())
     if expanded is None:
-        notebook.note(f"one of {', '.join(SHORTHANDS)}, or {FIVE_FIELDS}", text, at)
+        collector.add(f"one of {', '.join(SHORTHANDS)}, or {FIVE_FIELDS}", text, at)
         return None
     return parse_pattern(expanded)
 
 
-def read_fields(words: list[tuple[str, Position]], notebook: Notebook) -> Pattern | None:
-    before = len(notebook)
-    values = [read_field(kind, text, notebook, at) for kind, (text, at) in zip(FIELDS, words, strict=True)]
-    if len(notebook) > before:
+def read_fields(words: list[tuple[str, Position]], collector: MistakeCollector) -> Pattern | None:
+    before = len(collector)
+    values = [read_field(kind, text, collector, at) for kind, (text, at) in zip(FIELDS, words, strict=True)]
+    if len(collector) > before:
         return None
     pattern = Pattern(*values)
     if not pattern.is_possible:
         (dates, at), (months, _) = words[2], words[3]
-        notebook.note(f"a day that exists in month {months} (this item would never run)", dates, at)
+        collector.add(f"a day that exists in month {months} (this item would never run)", dates, at)
         return None
     return pattern

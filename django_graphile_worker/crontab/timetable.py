@@ -1,4 +1,4 @@
-"""Which items are due, and when an item is due next."""
+"""Finds the items that are due at a minute, and the next times of an item."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from django_graphile_worker.crontab.occurrences import Matcher, matcher_times, p
 from django_graphile_worker.crontab.patterns import Pattern, parse_pattern
 from django_graphile_worker.crontab.zones import local_minutes
 
-# A callable has to be asked minute by minute, so a search for its next time must end somewhere.
+# A callable is called for each minute, so a search for its next time must end somewhere.
 LOOK_AHEAD = timedelta(days=35)
 
 OnError = Callable[[CronItem, Exception], None]
 
 
 def occurrences(item: CronItem, after: datetime, until: datetime) -> Iterator[datetime]:
-    """The UTC minutes in (after, until] at which an item is due, in order, as they are asked for."""
+    """Yield the UTC minutes in (after, until] at which an item is due, in order."""
     if not isinstance(item.match, str):
         return matcher_times(item.match, item.zone, after, until)
     times = pattern_times(parse_pattern(item.match), item.zone, after)
@@ -30,7 +30,7 @@ def occurrences(item: CronItem, after: datetime, until: datetime) -> Iterator[da
 def upcoming(
     item: CronItem, after: datetime, count: int = 1, *, look_ahead: timedelta = LOOK_AHEAD
 ) -> tuple[datetime, ...]:
-    """The next times (UTC) at which an item is due; fewer if a callable says no for long."""
+    """Return the next times (UTC) of an item; fewer than ``count`` if a callable is not due within ``look_ahead``."""
     if isinstance(item.match, str):
         times = pattern_times(parse_pattern(item.match), item.zone, after)
     else:
@@ -43,7 +43,7 @@ def _raise(item: CronItem, error: Exception) -> None:
 
 
 class Timetable:
-    """All items, indexed so that asking which are due costs the same for one as for thousands."""
+    """All items, indexed so that finding those that are due takes as long for thousands of items as for one."""
 
     def __init__(self, items: Iterable[CronItem]) -> None:
         self.items = tuple(items)
@@ -54,13 +54,13 @@ class Timetable:
         self._groups = [_Group(self.items, chosen) for chosen in grouped.values()]
 
     def due(self, minute: datetime, on_error: OnError = _raise) -> tuple[CronItem, ...]:
-        """The items that fire at this UTC minute, in their own order."""
+        """Return the items that fire at this UTC minute, in the order of ``items``."""
         chosen = itertools.chain.from_iterable(group.due(minute, on_error) for group in self._groups)
         return tuple(self.items[index] for index in sorted(chosen))
 
 
 class _Group:
-    """The items of one time zone. A set of items is one integer, a bit for each."""
+    """The items of one time zone. A set of items is an integer with a bit for each item."""
 
     def __init__(self, items: tuple[CronItem, ...], chosen: list[int]) -> None:
         self._items = items
@@ -104,7 +104,7 @@ class _Group:
 
 
 def _bits(number: int) -> Iterator[int]:
-    """The positions of the ones, lowest first."""
+    """Yield the positions of the bits that are set, lowest first."""
     digits = bin(number)[:1:-1]
     position = digits.find("1")
     while position >= 0:

@@ -1,4 +1,4 @@
-"""Checks on items made in Python: the same rules as for a line of a crontab."""
+"""Checks items that are made in Python by the same rules as the lines of a crontab."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_graphile_worker.crontab.durations import EXPECTED_PHRASE, LONGEST_PERIOD, parse_phrase
-from django_graphile_worker.crontab.errors import Notebook, Position
+from django_graphile_worker.crontab.errors import MistakeCollector, Position
 from django_graphile_worker.crontab.items import CronItem
 from django_graphile_worker.crontab.json5_payload import plain_payload
 from django_graphile_worker.crontab.options import LONGEST_IDENTIFIER
 from django_graphile_worker.crontab.patterns import read_pattern
+from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, LONGEST_PERIOD, parse_time_phrase
 from django_graphile_worker.crontab.zones import load_zone
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,
@@ -33,35 +33,35 @@ from django_graphile_worker.jobs import (
 )
 
 
-def checked_item(item: CronItem, notebook: Notebook) -> CronItem | None:
-    """The item with plain values in every attribute; None when it has mistakes."""
-    before = len(notebook)
-    values = {name: _checked(name, read, expected, item, notebook) for name, (read, expected) in _RULES.items()}
-    values["match"] = _checked_match(item.match, notebook)
-    if len(notebook) > before:
+def checked_item(item: CronItem, collector: MistakeCollector) -> CronItem | None:
+    """Return the item with plain values in every attribute, or None if it has mistakes."""
+    before = len(collector)
+    values = {name: _checked(name, read, expected, item, collector) for name, (read, expected) in _RULES.items()}
+    values["match"] = _checked_match(item.match, collector)
+    if len(collector) > before:
         return None
     values["identifier"] = values["identifier"] or values["task"]
     return replace(item, **values)
 
 
-def _checked(name: str, read: Callable[[Any], Any], expected: str, item: CronItem, notebook: Notebook) -> Any:
+def _checked(name: str, read: Callable[[Any], Any], expected: str, item: CronItem, collector: MistakeCollector) -> Any:
     value = getattr(item, name)
     try:
         return read(value)
     except (ValueError, TypeError) as error:
-        # These two know better than a fixed sentence what was meant.
+        # The errors of these two say more than a fixed sentence.
         reason = str(error) if name in {"payload", "time_zone"} else expected
-        notebook.note(f"{name} to be {reason}", value if isinstance(value, str) else repr(value))
+        collector.add(f"{name} to be {reason}", value if isinstance(value, str) else repr(value))
         return None
 
 
-def _checked_match(match: object, notebook: Notebook) -> Any:
+def _checked_match(match: object, collector: MistakeCollector) -> Any:
     if callable(match):
         return match
     if not isinstance(match, str):
-        notebook.note("match to be a pattern like '0 4 * * *' or a callable", repr(match))
+        collector.add("match to be a pattern like '0 4 * * *' or a callable", repr(match))
         return None
-    read_pattern(match, notebook, Position(column=1, context=match))
+    read_pattern(match, collector, Position(column=1, context=match))
     return " ".join(match.split())
 
 
@@ -78,7 +78,7 @@ def _identifier(value: object) -> str:
 
 def _period(value: object) -> timedelta:
     if isinstance(value, str):
-        return parse_phrase(value)
+        return parse_time_phrase(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         value = timedelta(seconds=min(value, 2 * LONGEST_PERIOD.total_seconds()))
     if not isinstance(value, timedelta) or not timedelta(0) <= value <= LONGEST_PERIOD:
@@ -98,7 +98,7 @@ _RULES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "task": (valid_identifier, f"a task identifier of 1 to {MAX_IDENTIFIER_LENGTH} characters"),
     "payload": (_optional(plain_payload), ""),
     "identifier": (_optional(_identifier), f"a name of 1 to {LONGEST_IDENTIFIER} characters"),
-    "backfill_period": (_period, f"a timedelta, seconds, or {EXPECTED_PHRASE}; not negative"),
+    "backfill_period": (_period, f"a timedelta, seconds, or {EXPECTED_TIME_PHRASE}; not negative"),
     "max_attempts": (valid_max_attempts, f"a whole number from 1 to {LARGEST_MAX_ATTEMPTS}"),
     "queue_name": (valid_queue_name, f"a name of 1 to {MAX_QUEUE_NAME_LENGTH} characters"),
     "priority": (valid_priority, f"a whole number from {SMALLEST_PRIORITY} to {LARGEST_PRIORITY}"),

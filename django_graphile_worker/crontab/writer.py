@@ -1,4 +1,4 @@
-"""Items back to crontab text: ``parse_crontab(format_item(item))`` is the item."""
+"""Writes items as crontab text: ``parse_crontab(format_item(item))`` returns the item."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from django_graphile_worker.crontab.durations import format_phrase
 from django_graphile_worker.crontab.items import CronItem
+from django_graphile_worker.crontab.time_phrases import format_time_phrase
 
-# What a query string may hold as it is, beyond letters, digits and '_.-~'.
+# Characters that options need not escape, beside letters, digits and '_.-~'.
 _PLAIN = "/:,"
 
 
 def format_item(item: CronItem) -> str:
-    """One line of a crontab. A callable ``match`` cannot be written down: ValueError."""
+    """Write an item as one line of a crontab; raise ValueError if its ``match`` is a callable."""
     if not isinstance(item.match, str):
         raise ValueError(f"expected a cron item with a pattern, got one with a callable: {item.match!r}")
     words = [item.match, item.task]
@@ -30,7 +30,7 @@ def _options(item: CronItem) -> Iterator[tuple[str, str]]:
     if item.name != item.task:
         yield "id", item.name
     if item.period:
-        yield "fill", format_phrase(item.period)
+        yield "fill", format_time_phrase(item.period)
     plain = {
         "max": item.max_attempts,
         "queue": item.queue_name,

@@ -1,4 +1,4 @@
-"""Local time: which minutes of a zone's wall clock belong to which instant.
+"""Time zones: which local minutes of a zone fire at which UTC minute.
 
 The rule, for every zone and every transition: each local minute fires once. A
 minute that the clock skips (spring) fires at the end of the gap, the first
@@ -7,16 +7,17 @@ instant after it; a minute that comes twice (autumn) fires the first time.
 
 from __future__ import annotations
 
-import difflib
 import zoneinfo
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
+
+from django_graphile_worker.suggestions import closest
 
 MINUTE = timedelta(minutes=1)
 
 
 def load_zone(key: str) -> ZoneInfo:
-    """The zone of this name; ValueError tells what was expected."""
+    """Return the zone of this name; raise ValueError with what was expected."""
     try:
         return ZoneInfo(key)
     except (KeyError, ValueError, OSError):
@@ -25,13 +26,13 @@ def load_zone(key: str) -> ZoneInfo:
 
 def _expected(key: str) -> str:
     known = zoneinfo.available_timezones()
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
-    near = near or [name for name in sorted(known) if name.lower().endswith(f"/{key.lower()}")][:1]
-    return "an IANA time zone like Europe/Paris" + (f" (did you mean {near[0]}?)" if near else "")
+    in_some_region = (name for name in sorted(known) if name.lower().endswith(f"/{key.lower()}"))
+    near = closest(key, known, cutoff=0.7) or next(in_some_region, None)
+    return "an IANA time zone like Europe/Paris" + (f" (did you mean {near}?)" if near else "")
 
 
 def local_minutes(instant: datetime, zone: ZoneInfo | None) -> list[datetime]:
-    """The local minutes that fire at a UTC minute: mostly one; none, or many, at a transition."""
+    """Return the local minutes that fire at a UTC minute: usually one; none or many at a transition."""
     if zone is None:
         return [instant]
     local = instant.astimezone(zone)
@@ -48,7 +49,7 @@ def local_minutes(instant: datetime, zone: ZoneInfo | None) -> list[datetime]:
 
 
 def instant_of(wall_clock: datetime, zone: ZoneInfo | None) -> datetime:
-    """The UTC minute at which a (naive) local minute fires."""
+    """Return the UTC minute at which a (naive) local minute fires."""
     if zone is None:
         return wall_clock.replace(tzinfo=UTC)
     local = wall_clock.replace(tzinfo=zone)
@@ -59,7 +60,7 @@ def instant_of(wall_clock: datetime, zone: ZoneInfo | None) -> datetime:
 
 
 def _end_of_gap(after: datetime, zone: ZoneInfo, old_offset: timedelta) -> datetime:
-    """The first minute with a new offset; ``after`` lies no further behind it than the gap is long."""
+    """Return the first minute with the new offset; ``after`` is later than it by at most the length of the gap."""
     new_offset = _offset(after.astimezone(zone))
     early, late = after - (new_offset - old_offset), after
     while late - early > MINUTE:

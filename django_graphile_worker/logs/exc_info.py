@@ -1,4 +1,4 @@
-"""Exceptions as the log gets them: whole, for whoever collects errors there, but neither endless nor with secrets."""
+"""Exceptions for log records: with their tracebacks, for error trackers, but bounded and without secrets."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from django_graphile_worker.exceptions import RetryLater
 from django_graphile_worker.redaction import redact_text
 
 _LONGEST_CHAIN = 20
-# After a cut the text goes on with the next word that begins within so many characters: half a word may be the
-# half of a secret, whose name was cut off.
+# After a cut the text continues with the next word that begins within this many characters: the rest of a word may be
+# the rest of a secret whose name was cut off.
 _LONGEST_WORD = 1_000
 
 
 def worth_logging(error: BaseException | None, *, is_final: bool = False) -> BaseException | None:
-    """The exception for a record's ``exc_info``; None for a retry that will come, and for what cannot be written.
+    """Return the exception for a record's ``exc_info``.
 
-    An exception whose text is too long, or holds a secret, is replaced by a copy of the same name and traceback.
+    Return None for a retry that the task asked for, and for an exception that a handler could not write. Replace an
+    exception whose text is too long, or holds a secret, by a copy with the same name and traceback.
     """
     if error is None or (isinstance(error, RetryLater) and not is_final):
         return None
     chain = list(_linked(error))
-    if any(_told(each) != _text(each) for each in chain):
+    if any(_safe_text(each) != _text(each) for each in chain):
         error = _copied(error)
     return error if all(map(_is_writable, _linked(error))) else None
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """At most so many characters: the middle goes, as both ends tell more, and it is said how much."""
+    """Cut a text to ``limit`` characters: leave out its middle, as both ends say more, and say how much is missing."""
     if len(text) <= limit:
         return text
     mark = f"\n[... {len(text) - limit} characters left out ...]\n"
@@ -45,7 +46,7 @@ def _from_next_word(text: str) -> str:
 
 
 def _linked(error: BaseException) -> Iterator[BaseException]:
-    """An exception and what is written with it: causes, contexts, members of groups."""
+    """Yield an exception and what a traceback prints with it: causes, contexts, members of groups."""
     waiting = [error]
     for _ in range(_LONGEST_CHAIN):
         if not waiting:
@@ -59,22 +60,25 @@ def _linked(error: BaseException) -> Iterator[BaseException]:
 
 
 def _text(error: BaseException) -> str:
-    """Its message and its notes; an exception's own methods may do anything."""
+    """Return the message and the notes of an exception, whose own methods may raise anything."""
     try:
         return "\n".join([str(error), *map(str, getattr(error, "__notes__", ()))])
     except BaseException:
         return "<its message could not be read>"
 
 
-def _told(error: BaseException) -> str:
+def _safe_text(error: BaseException) -> str:
     settings = conf.current()
     text = cut_middle(_text(error), settings.max_error_length)
     return redact_text(text) if settings.redact_errors else text
 
 
 def _copied(error: BaseException, level: int = 0) -> BaseException:
-    """The same, with texts that may be written."""
-    copy = _copied_group(error, level) if isinstance(error, BaseExceptionGroup) else _named_like(error)(_told(error))
+    """Return a copy of the exception whose texts may be logged."""
+    if isinstance(error, BaseExceptionGroup):
+        copy = _copied_group(error, level)
+    else:
+        copy = _named_like(error)(_safe_text(error))
     copy.__traceback__ = error.__traceback__
     if level < _LONGEST_CHAIN:
         copy.__cause__ = error.__cause__ and _copied(error.__cause__, level + 1)
@@ -94,7 +98,7 @@ def _named_like(error: BaseException) -> type[Exception]:
 
 
 def _is_writable(error: BaseException) -> bool:
-    """Half a surrogate pair in its text, and a handler that writes a file would drop the line and all."""
+    """Tell whether a handler can write the exception: half a surrogate pair makes it drop the whole record."""
     try:
         "".join(format_exception_only(error)).encode()
     except BaseException:

@@ -1,4 +1,4 @@
-"""Saying a thing once, and then rarely: a log in which one failure is written thirty times hides the next."""
+"""Limits how often the same line is written: a log that repeats one failure thirty times hides the next."""
 
 from __future__ import annotations
 
@@ -6,36 +6,37 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 
-EVERY = 60.0
+# Seconds between two lines about the same subject.
+INTERVAL = 60.0
 
 
-class Repetitions:
-    """Counts what is not worth another line yet."""
+class Throttle:
+    """Admits each subject once per interval, and counts what it kept back in between."""
 
-    def __init__(self, *, every: float = EVERY, clock: Callable[[], float] = time.monotonic) -> None:
-        self._every = every
+    def __init__(self, *, interval: float = INTERVAL, clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval = interval
         self._clock = clock
         self._lock = threading.Lock()
-        # When it was last said, and how often it was kept back since.
-        self._said: dict[Hashable, tuple[float, int]] = {}
+        # When each subject was last admitted, and how often it was kept back since.
+        self._admitted: dict[Hashable, tuple[float, int]] = {}
 
-    def hear(self, subject: Hashable) -> int | None:
-        """Is it to be said? None: not now. Else how often it was kept back since it was last said."""
+    def admit(self, subject: Hashable) -> int | None:
+        """Return how often the subject was kept back since it was last admitted, or None to keep it back now."""
         now = self._clock()
         with self._lock:
-            self._drop_the_old(now)
-            said_at, kept_back = self._said.get(subject, (None, 0))
-            if said_at is not None and now - said_at < self._every:
-                self._said[subject] = (said_at, kept_back + 1)
+            self._drop_old(now)
+            admitted_at, kept_back = self._admitted.get(subject, (None, 0))
+            if admitted_at is not None and now - admitted_at < self._interval:
+                self._admitted[subject] = (admitted_at, kept_back + 1)
                 return None
-            self._said[subject] = (now, 0)
+            self._admitted[subject] = (now, 0)
             return kept_back
 
     def forget(self, concerns: Callable[[Hashable], bool] = lambda subject: True) -> None:
-        """It is over: when it begins again, that is news."""
+        """Forget subjects whose cause is over: the next occurrence is admitted at once."""
         with self._lock:
-            self._said = {subject: told for subject, told in self._said.items() if not concerns(subject)}
+            self._admitted = {subject: entry for subject, entry in self._admitted.items() if not concerns(subject)}
 
-    def _drop_the_old(self, now: float) -> None:
-        horizon = now - 2 * self._every
-        self._said = {subject: told for subject, told in self._said.items() if told[0] > horizon}
+    def _drop_old(self, now: float) -> None:
+        horizon = now - 2 * self._interval
+        self._admitted = {subject: entry for subject, entry in self._admitted.items() if entry[0] > horizon}

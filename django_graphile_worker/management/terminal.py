@@ -13,7 +13,7 @@ from django.db import connections
 from django.utils.termcolors import make_style
 
 from django_graphile_worker import __version__, conf
-from django_graphile_worker.logs.receivers import escaped
+from django_graphile_worker.escaping import escaped
 from django_graphile_worker.management.plan import Plan
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.worker.runner import Runner

@@ -1,4 +1,4 @@
-"""The functions that are graphile-worker's too, replaced by newer versions of ours."""
+"""Replace the public functions, which graphile-worker has too, by newer versions of this package."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from django_graphile_worker.sql.schema import ddl
 
 
 class ReplaceFunctions(SchemaOperation):
-    """Run some files of sql/ddl over the functions of an earlier migration, and others to put those back.
+    """Run some files of sql/ddl that replace the functions of an earlier migration, and others to put these back.
 
-    graphile-worker may have replaced a function since the schema was adopted. Forwards, the text of that one is kept,
-    so that it is what migrating back to zero leaves; backwards, it stays as it is.
+    graphile-worker may have replaced a function since the schema was adopted. Forwards, the operation records the text
+    of such a function, and migrating back to zero restores it; backwards, such a function stays as it is.
     """
 
     def __init__(self, name: str, forwards: Iterable[str], backwards: Iterable[str]) -> None:
@@ -35,7 +35,7 @@ class ReplaceFunctions(SchemaOperation):
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         self._run(schema_editor, schema, self.forwards)
-        catalog.record_part(schema_editor.execute, Part(self.name), schema=schema)
+        catalog.record_part(schema_editor.execute, Part(name=self.name), schema=schema)
 
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         if self._is_installed(schema_editor, schema):

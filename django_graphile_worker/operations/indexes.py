@@ -1,4 +1,4 @@
-"""Indexes of tables that are in use while they are built."""
+"""Build indexes of tables that are in use."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from django_graphile_worker.operations.operation import SchemaOperation, all_or_
 from django_graphile_worker.sql.install import indexes
 from django_graphile_worker.sql.install.indexes import Index
 
-# How often one who waits for another's index looks whether it is there, in seconds.
-LOOK_INTERVAL = 0.2
+# The interval in seconds of looking whether another session has finished its index.
+POLL_INTERVAL = 0.2
 
 
 class BuildIndexes(SchemaOperation):
-    """Build what is missing of the indexes of some files, and let everybody go on meanwhile.
+    """Build the missing indexes of some files of sql/ddl, while other sessions add and run jobs.
 
-    For a migration that is not atomic. Each index is built, and dropped, in a transaction of its own:
-    graphile-worker's statements lock jobs and queues, and one transaction that locked both tables could deadlock with
-    them. Interrupted, it goes on where it was when run again.
+    The migration must not be atomic. Each index is built, and dropped, in a transaction of its own: graphile-worker's
+    statements lock jobs and queues, and one transaction that locked both tables could deadlock with them. After an
+    interruption, the operation can be run again and builds the rest.
     """
 
     def __init__(self, *filenames: str) -> None:
@@ -32,7 +32,7 @@ class BuildIndexes(SchemaOperation):
 
     def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         connection = schema_editor.connection
-        self._wait_for_others(connection, schema)
+        self._wait_for_running_builds(connection, schema)
         for name in self._incomplete(connection, schema):
             with all_or_nothing(connection, schema):
                 self._drop_leftover(schema_editor, schema, name)
@@ -48,7 +48,10 @@ class BuildIndexes(SchemaOperation):
             schema_editor.execute(index.statement, params=None)
 
     def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """Before those who described them drop them: all in one transaction, if they were still there."""
+        """Drop each index in a transaction of its own.
+
+        The operations of earlier migrations would otherwise drop all of them in one transaction.
+        """
         connection = schema_editor.connection
         with connection.cursor() as cursor:
             existing = indexes.existing_indexes(cursor, schema=schema)
@@ -65,14 +68,14 @@ class BuildIndexes(SchemaOperation):
         indexes.drop_indexes(schema_editor.execute, names, schema=schema)
 
     def _build(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, index: Index) -> None:
-        """While everybody goes on, or in a moment: a small table's index is not worth two scans and two waits."""
+        """Build the index concurrently, or for a small table, which is not worth two scans and two waits, at once."""
         connection = schema_editor.connection
         with connection.cursor() as cursor:
             is_large = indexes.is_any_table_large(cursor, schema=schema)
-        # Inside somebody's transaction (a test's, say) only the quick way is open.
+        # PostgreSQL builds no index concurrently inside a transaction, such as that of a test.
         if is_large and not connection.in_atomic_block:
             with explained(connection, schema):
-                schema_editor.execute(index.unhurried_statement, params=None)
+                schema_editor.execute(index.concurrent_statement, params=None)
         else:
             with all_or_nothing(connection, schema):
                 schema_editor.execute(index.statement, params=None)
@@ -80,19 +83,22 @@ class BuildIndexes(SchemaOperation):
     def _drop_leftover(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, name: str) -> None:
         connection = schema_editor.connection
         with connection.cursor() as cursor:
-            indexes.lock_out_builders(cursor, schema=schema)
+            indexes.lock_out_builds(cursor, schema=schema)
         if name in self._incomplete(connection, schema):
             indexes.drop_indexes(schema_editor.execute, [name], schema=schema)
 
-    def _wait_for_others(self, connection: BaseDatabaseWrapper, schema: str) -> None:
-        """However long it takes; in no transaction, for whoever builds an index waits for those."""
+    def _wait_for_running_builds(self, connection: BaseDatabaseWrapper, schema: str) -> None:
+        """Wait until no other session builds an index, however long it takes.
+
+        Not inside a transaction: a session that builds an index waits for open transactions.
+        """
         while not connection.in_atomic_block:
             with connection.cursor() as cursor:
-                if not indexes.is_somebody_building(cursor, schema=schema):
+                if not indexes.is_build_running(cursor, schema=schema):
                     return
-            # Nothing in PostgreSQL can be waited for here: a session that waits has a snapshot (with LOCK TABLE that
-            # of looking up the name), and who builds an index waits for all older ones. Each would wait for the other.
-            time.sleep(LOOK_INTERVAL)
+            # Polls, because a session that waits in PostgreSQL has a snapshot (with LOCK TABLE that of looking up the
+            # name), and a session that builds an index waits for all older snapshots: each would wait for the other.
+            time.sleep(POLL_INTERVAL)
 
     def _missing(self, connection: BaseDatabaseWrapper, schema: str) -> list[Index]:
         with connection.cursor() as cursor:
@@ -109,6 +115,6 @@ class BuildIndexes(SchemaOperation):
         incomplete = self._incomplete(connection, schema)
         if incomplete:
             raise SchemaError(
-                f"Expected complete indexes in the schema {schema!r}, got {', '.join(incomplete)} incomplete: whoever "
-                f"was building did not finish. Migrate again; everything else is installed."
+                f"Expected complete indexes in the schema {schema!r}, got {', '.join(incomplete)} incomplete: another "
+                f"session began to build them and did not finish. Migrate again; everything else is installed."
             )

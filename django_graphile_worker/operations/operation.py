@@ -1,4 +1,4 @@
-"""What every operation on the worker schema does: all or nothing, and a clear word when it cannot."""
+"""The base class of the operations: each is one transaction under a lock, with messages that state the way out."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ OnSchema = Callable[[BaseDatabaseSchemaEditor, str], None]
 
 
 class SchemaOperation(ABC, Operation):
-    """An operation on the worker schema: nothing for Django's state, and all or nothing in the database."""
+    """An operation on the worker schema: no change of Django's state, and one transaction in the database."""
 
     reduces_to_sql = True
     reversible = True
-    # The name under which the schema records that this was done; None for what leaves no record.
+    # The name under which the schema records that the operation was run; None for operations without a record.
     part: str | None = None
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
@@ -58,7 +58,7 @@ class SchemaOperation(ABC, Operation):
         if not concerns(app_label, schema_editor.connection):
             return
         if schema_editor.collect_sql and schema_editor.atomic_migration:
-            # Outside a transaction there is nothing that this setting could be local to.
+            # Outside a transaction, SET LOCAL has no effect.
             schema_editor.execute(f"/* gw:install */ set local search_path = {SEARCH_PATH};", params=None)
         act = write if schema_editor.collect_sql else run
         for place in places_in(schema_editor.connection.alias):
@@ -74,7 +74,7 @@ class SchemaOperation(ABC, Operation):
 
     @abstractmethod
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """Look at what is there, and do what is missing."""
+        """Install what is missing in the database."""
 
     @abstractmethod
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
@@ -82,7 +82,7 @@ class SchemaOperation(ABC, Operation):
 
     @abstractmethod
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """Look at what is there, and leave it as it was found."""
+        """Undo ``install``, and leave the database as it was found."""
 
     @abstractmethod
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
@@ -90,15 +90,16 @@ class SchemaOperation(ABC, Operation):
 
 
 def concerns(app_label: str, connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the operations run on this connection: PostgreSQL, and allowed by the site's routers."""
     return connection.vendor == "postgresql" and router.allow_migrate(connection.alias, app_label)
 
 
 @contextmanager
 def all_or_nothing(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
-    """Let one migrate at a time work on the schema, waiting for no lock longer than the setting says.
+    """Run the block in one transaction, alone among migrations, and wait for no lock longer than the setting says.
 
-    What is created meanwhile refers to PostgreSQL's own functions and operators, whatever other roles have put into
-    the schemas of the site's search_path.
+    Objects that the block creates refer to PostgreSQL's own functions and operators, whatever objects other roles have
+    put into the schemas of the site's search_path.
     """
     with explained(connection, schema), transaction.atomic(using=connection.alias):
         with connection.cursor() as cursor:
@@ -111,7 +112,7 @@ def all_or_nothing(connection: BaseDatabaseWrapper, schema: str) -> Iterator[Non
 
 @contextmanager
 def explained(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
-    """Say what is in the way, and the way out."""
+    """Turn errors about locks and privileges into SchemaError, which states the cause and the way out."""
     try:
         yield
     except DatabaseError as error:
@@ -125,10 +126,10 @@ def explained(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
 def _describe_lock(connection: BaseDatabaseWrapper, schema: str) -> str:
     with connection.cursor() as cursor:
         holders = locks.lock_holders(cursor, schema=schema)
-    who = "; ".join(str(holder) for holder in holders) or "a session that has ended meanwhile"
+    sessions = "; ".join(str(holder) for holder in holders) or "a session that has ended meanwhile"
     return (
         f"Could not get a lock in the worker schema {schema!r} within "
-        f"{conf.current().migration_lock_timeout:g} seconds, and nothing was changed. Locks there are held by {who}. "
+        f"{conf.current().migration_lock_timeout:g} seconds, and nothing was changed. Locks are held by {sessions}. "
         f"Let it finish or end it with pg_terminate_backend(pid), then migrate again; to wait longer set "
         f'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"].'
     )
@@ -138,5 +139,5 @@ def _describe_privilege(connection: BaseDatabaseWrapper, schema: str, error: Dat
     return (
         f"The database user {connection.settings_dict.get('USER')!r} may not change the schema {schema!r}: "
         f"{str(error).splitlines()[0]}. To make it, a user needs CREATE on the database; to adopt it, the user must be "
-        f"the owner that graphile-worker used, or a member of it. Nothing was changed."
+        f"the owner that graphile-worker used, or a member of that role. Nothing was changed."
     )

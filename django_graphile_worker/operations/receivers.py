@@ -1,4 +1,4 @@
-"""What happens around a migrate: before it loses jobs, and where tests skip it."""
+"""Receivers of Django's signals around a migrate: refuse to lose jobs, and install what migrations did not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import IO, Any
 from django.apps import AppConfig
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.migration import Migration
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.migrations.state import ProjectState
 
 from django_graphile_worker import conf
@@ -23,7 +25,7 @@ from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
 
 
 def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> None:
-    """Install what the migrations would have: a post_migrate receiver for test runs that skip them all."""
+    """Install the worker schema after a migrate without migrations: a post_migrate receiver for such test runs."""
     if not _is_without_migrations(sender) or not concerns(sender.label, connections[using]):
         return
     state = ProjectState()
@@ -33,7 +35,7 @@ def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> 
 
 
 def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
-    """Refuse to migrate back to nothing before the first step of it: a pre_migrate receiver."""
+    """Refuse to migrate back to zero while jobs wait, before the first step: a pre_migrate receiver."""
     is_last_step = any(backwards and (step.app_label, step.initial) == (sender.label, True) for step, backwards in plan)
     if not is_last_step or not concerns(sender.label, connections[using]):
         return
@@ -47,9 +49,10 @@ def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migrat
 def install_named_later(
     sender: AppConfig, using: str, verbosity: int = 1, stdout: IO[str] | None = None, **kwargs: Any
 ) -> None:
-    """Install what the applied migrations would have: a post_migrate receiver for installations named since.
+    """Install the worker schema of installations that were named after the migrations ran: a post_migrate receiver.
 
-    Django runs a migration once for each database. A schema that settings.GRAPHILE_WORKER names later would have none.
+    Django runs a migration once for each database, so it would not reach a schema that settings.GRAPHILE_WORKER names
+    later.
     """
     connection = connections[using]
     if not conf.are_installations_named() or not concerns(sender.label, connection) or _is_without_migrations(sender):
@@ -61,7 +64,7 @@ def install_named_later(
             for migration in migrations:
                 _install(connection, migration, schema)
             if verbosity >= 1 and migrations:
-                # Django has said that there is nothing to migrate.
+                # Django has reported that there is nothing to migrate.
                 (stdout or sys.stdout).write(f"  Installed the worker schema {schema} in the database {using}.\n")
 
 
@@ -70,13 +73,11 @@ def _schemas_in(using: str) -> list[str]:
 
 
 def _applied_migrations(connection: BaseDatabaseWrapper) -> Iterable[tuple[str, str]]:
-    from django.db.migrations.recorder import MigrationRecorder
-
     return MigrationRecorder(connection).applied_migrations()
 
 
 def _is_complete(connection: BaseDatabaseWrapper, migrations: Iterable[type[Migration]], schema: str) -> bool:
-    """By the schema's own record of its parts."""
+    """Return whether the schema's record has all parts of these migrations."""
     with connection.cursor() as cursor:
         return all(
             catalog.part(cursor, operation.part, schema=schema)
@@ -93,8 +94,6 @@ def _install(connection: BaseDatabaseWrapper, migration: type[Migration], schema
 
 
 def _is_without_migrations(app_config: AppConfig) -> bool:
-    from django.db.migrations.loader import MigrationLoader
-
     return MigrationLoader.migrations_module(app_config.label)[0] is None
 
 

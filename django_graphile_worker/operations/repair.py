@@ -1,4 +1,4 @@
-"""Puts back what another program has changed in the worker schema, where migrate has nothing to do."""
+"""Repair the worker schema: undo changes of another program, where migrate has nothing to do."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.install import catalog, indexes, installer
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
 
-# Another's function has the same arguments under other names, or returns something else.
+# A foreign function has the same arguments under other names, or another type of result.
 INVALID_FUNCTION_DEFINITION = "42P13"
 DEPENDENT_OBJECTS_STILL_EXIST = "2BP01"
 
 
 class Repaired(Frozen):
-    """What was not as it should be, and is now."""
+    """The functions and indexes that a repair has changed."""
 
-    # Public functions that were replaced or missing, and are ours again.
+    # Public functions that were foreign or missing, and are this package's again.
     restored: tuple[str, ...]
-    # Functions of the same names with other arguments, which made calls ambiguous.
+    # Foreign functions of the same names with other arguments, which made calls ambiguous.
     dropped: tuple[str, ...]
     # Indexes that were missing or incomplete.
     built: tuple[str, ...]
@@ -33,7 +33,7 @@ class Repaired(Frozen):
 
 
 def repair(alias: str, schema: str) -> Repaired:
-    """Put our functions back and build the indexes that are missing; jobs can be added and run meanwhile."""
+    """Put back the public functions and build missing indexes; jobs can be added and run meanwhile."""
     connection = connections[alias]
     with connection.schema_editor(atomic=False) as schema_editor:
         with all_or_nothing(connection, schema):
@@ -51,7 +51,7 @@ def _repair_functions(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> t
         foreign = installer.foreign_functions(cursor, schema=schema)
         if not missing and not foreign:
             return (), ()
-        # Those in the place of ours are what migrating an adopted schema back to zero is to leave.
+        # Migrating an adopted schema back to zero restores the foreign functions that are replaced here.
         replaced = {function.name: function.definition for function in foreign if function.name in missing}
         catalog.add_found_functions(schema_editor.execute, installer.WORKER_SCHEMA, replaced, schema=schema)
         try:
@@ -76,7 +76,7 @@ def _drop(schema_editor: BaseDatabaseSchemaEditor, functions: list[catalog.Funct
         names = ", ".join(sorted({function.name for function in functions}))
         raise SchemaError(
             f"Expected that {names} of another program in the schema {schema!r} can be dropped, got: "
-            f"{' '.join(str(error).split())} Drop what depends on them first. Nothing was changed."
+            f"{' '.join(str(error).split())} Drop the dependent objects first. Nothing was changed."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The worker schema itself: made, adopted, extended file by file, and removed."""
+"""Make or adopt the worker schema, extend it file by file, and remove it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django_graphile_worker.sql.schema import ddl
 
 
 class InstallWorkerSchema(SchemaOperation):
-    """Make the worker schema, or adopt the one that graphile-worker has made."""
+    """Make the worker schema, or adopt a schema that graphile-worker has made."""
 
     part = WORKER_SCHEMA
 
@@ -26,7 +26,7 @@ class InstallWorkerSchema(SchemaOperation):
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with schema_editor.connection.cursor() as cursor:
             if catalog.part(cursor, WORKER_SCHEMA, schema=schema):
-                return  # another migrate was quicker
+                return  # another migrate has installed it meanwhile
             relations = catalog.relations(cursor, schema=schema)
             if "migrations" in relations:
                 installer.adopt(schema_editor.execute, cursor, schema=schema)
@@ -44,12 +44,12 @@ class InstallWorkerSchema(SchemaOperation):
             if found is None:
                 return
             if found.is_adopted:
-                installer.give_back(schema_editor.execute, cursor, found, schema=schema)
+                installer.undo_adoption(schema_editor.execute, cursor, found, schema=schema)
                 return
             locks.lock_jobs(cursor, schema=schema)
             check_no_job_is_lost(catalog.count_waiting_jobs(cursor, schema=schema), schema)
             installer.drop(schema_editor.execute, schema=schema)
-            # What somebody else has put into the schema stays, and then so does the schema.
+            # Objects of the site in the schema stay, and then the schema stays too.
             if found.is_schema_made and catalog.is_schema_empty(cursor, schema=schema):
                 catalog.drop_schema(schema_editor.execute, schema=schema)
 
@@ -61,7 +61,7 @@ class InstallWorkerSchema(SchemaOperation):
 class RunSchemaFile(SchemaOperation):
     """Run a file of sql/ddl, and another one to undo it.
 
-    Where somebody may be working already, the file's indexes are left to a BuildIndexes in a later migration.
+    Where workers may be running, the file's indexes are left to a BuildIndexes in a later migration.
     """
 
     def __init__(self, forwards: str, backwards: str) -> None:
@@ -80,10 +80,10 @@ class RunSchemaFile(SchemaOperation):
 
     def _run(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, *, without: Iterable[str] = ()) -> None:
         schema_editor.execute(indexes.without_indexes(ddl(self.forwards, schema), without), params=None)
-        catalog.record_part(schema_editor.execute, Part(self.forwards), schema=schema)
+        catalog.record_part(schema_editor.execute, Part(name=self.forwards), schema=schema)
 
     def _indexes_for_later(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> Iterable[str]:
-        """Those that somebody has made by hand, and all in a schema that others work in: BuildIndexes sees to them."""
+        """Return the indexes to leave to BuildIndexes: all where workers may be running, else existing indexes."""
         with schema_editor.connection.cursor() as cursor:
             worker_schema = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
             is_adopted = worker_schema is not None and worker_schema.is_adopted
@@ -115,6 +115,7 @@ def _check_nothing_in_the_way(relations: frozenset[str], schema: str) -> None:
 
 
 def check_no_job_is_lost(waiting: int, schema: str) -> None:
+    """Raise SchemaError when jobs wait, unless the settings allow to drop them."""
     if waiting and not conf.current().drop_waiting_jobs:
         raise SchemaError(
             f"Expected no waiting jobs in the schema {schema!r}, got {waiting}; dropping it would lose them. Let the "

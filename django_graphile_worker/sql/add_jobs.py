@@ -1,15 +1,20 @@
-"""Adding many jobs with few statements: one JSON document of specs for each."""
+"""Add many jobs with few statements; each statement has one JSON document of specs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from json.encoder import encode_basestring as quoted
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
-from django_graphile_worker.sql.jobs import WIDTH, Added, Cursor, Row, add_job, added_columns, added_job, either_way
+from django_graphile_worker.sql.add_job import WIDTH, Added, add_job, added_columns, added_job
+from django_graphile_worker.sql.function_calls import call_statements
 from django_graphile_worker.sql.schema import statement
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.cursor import Cursor, Row
 
 
 class Entry(NamedTuple):
@@ -19,8 +24,8 @@ class Entry(NamedTuple):
     payload: str | None
 
 
-class Batch(NamedTuple):
-    """Neighbouring entries that one statement can add; `mode` is None when none of them has a key."""
+class Batch(Frozen):
+    """Neighbouring entries that one statement can add; ``mode`` is None when no entry has a key."""
 
     mode: JobKeyMode | None
     entries: list[Entry]
@@ -29,21 +34,23 @@ class Batch(NamedTuple):
 def batches(entries: Iterable[Entry], *, most_entries: int, most_characters: int) -> Iterator[Batch]:
     """Cut a stream of entries where their job key mode changes or a statement would become too large.
 
-    Only neighbours share a batch: jobs must get their ids, and a key its last word, in the order of the specs.
+    Only neighbours share a batch: jobs must get their ids in the order of the specs, and of several specs with one key
+    the last must win.
     """
-    batch, size = Batch(None, []), 0
+    collected: list[Entry] = []
+    present: JobKeyMode | None = None
+    size = 0
     for entry in entries:
         mode = _mode(entry.spec)
-        is_full = len(batch.entries) >= most_entries or size >= most_characters
-        if batch.entries and (is_full or not _can_join(mode, batch.mode)):
-            yield batch
-            batch, size = Batch(None, []), 0
-        if batch.mode is None:
-            batch = batch._replace(mode=mode)
-        batch.entries.append(entry)
+        is_full = len(collected) >= most_entries or size >= most_characters
+        if collected and (is_full or not _can_join(mode, present)):
+            yield Batch(mode=present, entries=collected)
+            collected, present, size = [], None, 0
+        present = mode if present is None else present
+        collected.append(entry)
         size += len(entry.payload or "")
-    if batch.entries:
-        yield batch
+    if collected:
+        yield Batch(mode=present, entries=collected)
 
 
 def _mode(spec: JobSpec) -> JobKeyMode | None:
@@ -68,8 +75,8 @@ _SPECS = """(
 
 _NOW_ONCE = "case when row_number() over () = 1 then now() end"
 
-ADD_JOBS = either_way("add_jobs", added_columns(_NOW_ONCE), "add_jobs", first=_SPECS, rest=", %s::boolean")
-ADD_JOBS_BLINDLY = either_way("add_jobs", "job.id", "add_jobs", first=_SPECS, rest=", %s::boolean")
+ADD_JOBS = call_statements("add_jobs", added_columns(_NOW_ONCE), "add_jobs", first=_SPECS, rest=", %s::boolean")
+ADD_JOBS_BLINDLY = call_statements("add_jobs", "job.id", "add_jobs", first=_SPECS, rest=", %s::boolean")
 
 
 def add_batch(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True) -> list[Job]:
@@ -93,12 +100,12 @@ def _add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) 
 
 
 def _in_order(entries: Sequence[Entry], rows: Sequence[Row]) -> list[Job]:
-    """Match rows to entries. Entries that share a key share a row, which is as the last of them wrote it."""
+    """Return the job of each entry. Entries that share a key share a row, which holds what the last of them wrote."""
     added = [Added._make(row[:WIDTH]) for row in rows]
     now = added[0].now
-    last_word = {entry.spec.job_key: entry for entry in entries if entry.spec.job_key is not None}
+    last_entry = {entry.spec.job_key: entry for entry in entries if entry.spec.job_key is not None}
     keyed = {row.key: row for row in added if row.key is not None}
-    jobs = {key: added_job(*last_word[key], keyed[key], now) for key in last_word}
+    jobs = {key: added_job(*last_entry[key], keyed[key], now) for key in last_entry}
     unkeyed = (row for row in added if row.key is None)
     return [
         added_job(*entry, next(unkeyed), now) if entry.spec.job_key is None else jobs[entry.spec.job_key]
@@ -112,7 +119,7 @@ def _parameters(batch: Batch) -> tuple[str, bool]:
 
 
 def _element(entry: Entry) -> str:
-    """One spec as JSON. Its payload goes in as it is; what a spec leaves out is left out here too."""
+    """Write a spec as JSON, with its payload as it is, and without the options that the spec leaves out."""
     spec, payload = entry
     parts = [f'"i":{quoted(spec.identifier)}']
     if payload is not None:

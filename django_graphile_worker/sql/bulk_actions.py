@@ -1,28 +1,30 @@
-"""Doing something with all jobs that meet some criteria, through the schema's functions, never around them.
+"""Change all jobs that meet some criteria, through the functions of the schema.
 
-Each step is one statement, which finds some jobs and hands them to a function. What there is to do is done in
-one step when it is not much. Millions are done in many, each of them a transaction of the caller's own: rows
-are locked for as long as a step takes, claims never have to step over more of them than that, and what is done
-stays done. Between steps jobs change their places, so a step leaves out what has changed since the beginning.
+Each step is one statement, which finds some jobs and passes their ids to a function. Few jobs take one step. Millions
+take many steps, each in a transaction of the caller's own: rows are locked for no longer than a step takes, claims have
+to skip no more locked rows than that, and finished steps stay committed. A changed job may get a place that a later
+step reads, so each step leaves out the jobs that have changed since the beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.function_calls import moment
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.index_walks import LIMITS, order_of
-from django_graphile_worker.sql.jobs import Changes, moment
-from django_graphile_worker.sql.qualification import qualified
+from django_graphile_worker.sql.jobs import FORGET_CANCELLATIONS, Changes
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.search_path import qualified
 
-# How many jobs a step looks at.
+# How many jobs a step reads.
 STEP = 10_000
-# How many ids of a step are told.
+# How many ids a step returns.
 MOST_NAMED = 1_000
 
 FUNCTIONS = {
@@ -33,8 +35,11 @@ FUNCTIONS = {
         %(new_priority)s::int, %(attempts)s::int, %(max_attempts)s::int)""",
 }
 
-# A page may leave out the two-thousandth task; all that match are all.
-EVERYTHING = dict.fromkeys(LIMITS)
+# The clauses that also run with a function; they read its rows from ``job``.
+CLAUSES = {"reschedule": FORGET_CANCELLATIONS}
+
+# A page may leave out tasks beyond a limit; an action on all jobs must not, so its limits are null.
+NO_LIMITS = dict.fromkeys(LIMITS)
 
 SILENCE = "/* gw:silence */ select set_config('graphile_worker.notify', 'off', true)"
 NOW = "/* gw:now */ select now()"
@@ -43,20 +48,19 @@ select id, identifier from :SCHEMA._private_tasks
 where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[]) order by id"""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function of the schema, and what it is told about every job."""
+class Call(Frozen):
+    """A function of the schema, and its arguments beside the ids."""
 
     function: str
     parameters: Mapping[str, Any]
     is_silent: bool = False
 
 
-COMPLETE = Call("complete", {})
+COMPLETE = Call(function="complete", parameters={})
 
 
 def fail(reason: str | None) -> Call:
-    return Call("fail", {"reason": reason})
+    return Call(function="fail", parameters={"reason": reason})
 
 
 def reschedule(changes: Changes, *, notify: bool) -> Call:
@@ -68,54 +72,54 @@ def reschedule(changes: Changes, *, notify: bool) -> Call:
         "attempts": changes.attempts,
         "max_attempts": changes.max_attempts,
     }
-    return Call("reschedule", parameters, is_silent=not notify)
+    return Call(function="reschedule", parameters=parameters, is_silent=not notify)
 
 
-class Part(NamedTuple):
-    """Jobs that lie in an order together, in which steps can go from one to the next."""
+class Part(Frozen):
+    """Some of the jobs, which an index has in one order, so that each step continues where the last step ended."""
 
     criteria: Criteria
-    # Which part it is; those of a task that is gone by then are passed over.
+    # The number of its state and the id of its task. The parts of a task that was deleted meanwhile are passed over.
     number: tuple[int, int] = (0, 0)
-    # All the parts that follow, looked at together: enough when there is not much to do.
+    # This part has the jobs of all parts that follow: one step of it is enough when there are few jobs.
     is_whole: bool = False
 
 
 class Place(NamedTuple):
-    """How far one has come: in which part, and after which job."""
+    """Where the next step begins: in which part, and after which job. Callers store it as a list."""
 
     number: tuple[int, int]
     token: str | None
 
 
-class Step(NamedTuple):
-    """What became of a step: jobs found, jobs changed, the ids of the first of them, and where to go on."""
+class Step(Frozen):
+    """The result of a step: jobs found, jobs changed, the ids of the first of these, and where the next step begins."""
 
-    found: int
-    changed: int
-    ids: list[int]
-    next_place: Place | None
+    found: int = 0
+    changed: int = 0
+    ids: Sequence[int] = ()
+    next_place: Place | None = None
 
 
 def parts(cursor: Any, criteria: Criteria, *, schema: str) -> list[Part]:
-    """All jobs that meet the criteria, in parts."""
+    """Divide the jobs that meet the criteria into parts."""
     is_mixed = criteria.state is State.ANY
     is_named = bool(criteria.tasks or criteria.queues)
     if criteria.ids or criteria.keys or criteria.state is State.RUNNING or (is_mixed and not is_named):
-        return [Part(criteria)]
+        return [Part(criteria=criteria)]
     cursor.execute(statement(TASKS, schema), {"tasks": list(criteria.tasks) or None})
     tasks = cursor.fetchall()
     states = STATES if is_mixed else (criteria.state,)
     found = [
-        Part(replace(criteria, state=state, tasks=(identifier,)), (number, task_id))
+        Part(criteria=replace(criteria, state=state, tasks=(identifier,)), number=(number, task_id))
         for number, state in enumerate(states)
         for task_id, identifier in tasks
     ]
-    return found if is_mixed or len(found) == 1 else [Part(criteria, is_whole=True), *found]
+    return found if is_mixed or len(found) == 1 else [Part(criteria=criteria, is_whole=True), *found]
 
 
 def beginning(cursor: Any) -> datetime:
-    """What has changed since then is not changed again."""
+    """Return the time of the beginning: jobs that have changed since then are not changed again."""
     cursor.execute(qualified(NOW))
     moment_of_beginning: datetime = cursor.fetchone()[0]
     return moment_of_beginning
@@ -131,21 +135,25 @@ def step(
     since: datetime | None,
     size: int | None = STEP,
 ) -> Step:
-    """Do the next step; without a size, all that there is in one. Silence lasts for the caller's transaction."""
+    """Do the next step, or without a size all in one step.
+
+    A silent call switches notifications off until the caller's transaction ends.
+    """
     if call.is_silent:
         cursor.execute(qualified(SILENCE))
     ahead = [part for part in remaining if place is None or part.number >= place.number]
     if not ahead:
-        return Step(0, 0, [], None)
+        return Step()
     part = ahead[0]
     token = place.token if place and place.number == part.number else None
-    # Before the first step nothing can have been changed by it.
+    # Nothing was changed before the first step.
     criteria = replace(part.criteria, unchanged_since=since if place else None)
     text, parameters = _statement(call, criteria, token, size)
-    cursor.execute(statement(text, schema), {**parameters, **EVERYTHING, **call.parameters})
+    cursor.execute(statement(text, schema), {**parameters, **NO_LIMITS, **call.parameters})
     found, changed, ids, examined, last_token = cursor.fetchone()
     is_cut_off = size is not None and examined >= size
-    return Step(found, changed, ids, _next_place(part, ahead[1:], last_token if is_cut_off else None))
+    next_place = _next_place(part, ahead[1:], last_token if is_cut_off else None)
+    return Step(found=found, changed=changed, ids=ids, next_place=next_place)
 
 
 def _next_place(part: Part, following: Sequence[Part], token: str | None) -> Place | None:
@@ -160,12 +168,13 @@ def _statement(call: Call, criteria: Criteria, token: str | None, size: int | No
     order = order_of(criteria)
     ctes, parameters = search.matching(criteria, order, most=size, after=token)
     last = f"select {order.token('candidate')} from candidate order by {order.reversed().by('candidate')} limit 1"
+    also = f", {CLAUSES[call.function]}" if call.function in CLAUSES else ""
     text = f"""/* gw:{call.function}-all */
     with recursive {ctes},
     chosen as materialized (select array(select matched.id from matched) as ids),
-    changed as (select job.id from chosen cross join lateral {FUNCTIONS[call.function]} as job)
+    job as (select job.id from chosen cross join lateral {FUNCTIONS[call.function]} as job){also}
     select (select cardinality(ids) from chosen), count(*),
         coalesce((array_agg(id order by id))[1:{MOST_NAMED}], '{{}}'),
         (select count(*) from candidate), ({last})
-    from changed"""
+    from job"""
     return text, parameters

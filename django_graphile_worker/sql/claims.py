@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql.arrays import int_array, int_multirange
-from django_graphile_worker.sql.codecs import time_reader
+from django_graphile_worker.sql.codecs import flags_from, int_array, int_multirange, time_reader
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
@@ -30,16 +29,16 @@ from :SCHEMA._private_claim_jobs_v2(
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint, %(walk)s::json)"""
 
-# How far a claim may walk over held queues and forbidden flags: some milliseconds.
+# How many steps a claim may walk over held queues and forbidden flags: some milliseconds.
 MAX_STEPS = 300
 UNLIMITED_BYTES = 2**62
 
 
 class Claim(NamedTuple):
-    """A job in a worker's hand, as the row came: nothing in it is decoded yet.
+    """A claimed job, as its row came: nothing in it is decoded yet.
 
-    A payload or a date that Python cannot read must fail its own job and no
-    other, so that work is left to the one who runs it.
+    A payload or a date that Python cannot read must fail its own job and no other, so the slot that runs the job
+    decodes it.
     """
 
     id: int
@@ -57,7 +56,7 @@ class Claim(NamedTuple):
     created_at_epoch: float
     updated_at_epoch: float
     queue_name: str | None
-    # What locked_by says while this claim stands: the worker's id and the number of the claim statement.
+    # The value of locked_by while this claim stands: the worker's id and the number of the claim statement.
     token: str
 
     @property
@@ -65,7 +64,7 @@ class Claim(NamedTuple):
         return worker_of(self.token)
 
     def to_job(self, *, task_identifier: str, payload: Any, locked_at_epoch: float) -> Job:
-        """The job as people see it."""
+        """Return the job as tasks and signals see it."""
         read = time_reader()
         return Job(
             id=self.id,
@@ -83,21 +82,21 @@ class Claim(NamedTuple):
             locked_at=read(locked_at_epoch),
             locked_by=self.worker_id,
             revision=self.revision,
-            flags=_to_flags(self.flags_text),
+            flags=flags_from(self.flags_text),
         )
 
 
 class Claimed(Frozen):
-    """What a claim brought, first things first, and when the next job falls due."""
+    """The claims of one statement, in the order in which the jobs start, and when the next job falls due."""
 
     claims: list[Claim]
     # None when nothing is scheduled, or the claim has not seen everything.
     seconds_until_next: float | None
-    # There may be more to claim at once.
+    # There may be more jobs to claim at once.
     has_more: bool
     # The payloads are too large to claim as many jobs as was wanted.
     is_heavy: bool = False
-    # Something may be left that only a walk finds, and the claim was not to walk.
+    # Jobs may be left that only a walk finds, and the claim was not to walk.
     is_hidden: bool = False
     # Where the next claim continues the walk over held queues and forbidden flags.
     walk: Any = None
@@ -139,9 +138,7 @@ def claim_jobs(
             "max_steps": max_steps,
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
             "now": now,
-            "resume_priority": resume_after and resume_after.priority,
-            "resume_run_at": resume_after and resume_after.run_at_epoch,
-            "resume_id": resume_after and resume_after.id,
+            **_place_of(resume_after),
             "walk": None if walk is None else json.dumps(walk),
         },
     )
@@ -153,16 +150,16 @@ def claim_jobs(
 
 @lru_cache(maxsize=8)
 def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
-    """The tasks as text, written once: dumping a list costs more than all the rest together."""
+    """Return the parameters that name the tasks, written once: lists take longer to convert than all the others."""
     return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 
+def _place_of(claim: Claim | None) -> dict[str, Any]:
+    if claim is None:
+        return {"resume_priority": None, "resume_run_at": None, "resume_id": None}
+    return {"resume_priority": claim.priority, "resume_run_at": claim.run_at_epoch, "resume_id": claim.id}
+
+
 def in_order(claim: Claim) -> tuple[int, float, int]:
-    """First things first."""
+    """Return the sort key of the order in which jobs start."""
     return (claim.priority, claim.run_at_epoch, claim.id)
-
-
-def _to_flags(text: str | None) -> frozenset[str]:
-    if not text:
-        return frozenset()
-    return frozenset(json.loads(text))

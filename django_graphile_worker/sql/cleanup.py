@@ -1,22 +1,25 @@
-"""Removing what nobody needs: jobs that failed for good long ago, and names without jobs."""
+"""Delete jobs that permanently failed long ago, and for tests all jobs; ``unused_names`` deletes names without jobs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql.jobs import Cursor
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
 from django_graphile_worker.sql.schema import statement
 
-# How many failed jobs are deleted by one statement.
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.cursor import Cursor
+
+# How many failed jobs one statement deletes.
 MOST_DELETED = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanupResult:
+class CleanupResult(Frozen):
     """How many rows a cleanup deleted.
 
-    `is_complete` is False when names were left alone because jobs were being added all the time, or because
-    a live worker does not tell its tasks.
+    `is_complete` is False when names were kept because jobs were being added all the time, or because a live worker
+    does not state its tasks.
     """
 
     jobs: int = 0
@@ -25,15 +28,13 @@ class CleanupResult:
     is_complete: bool = True
 
 
-# The time of the last failure is not stored. A job that failed was to be tried again at run_at, a little
-# later than that; one that was failed or cancelled by hand has it in updated_at.
-DELETE_FAILED_JOBS = """/* gw:delete_failed_jobs */
+# The time of the last failure is not stored. A job that failed was to be tried again at run_at, a little later than
+# its failure; a job that an operator failed or cancelled has that time in updated_at.
+DELETE_FAILED_JOBS = f"""/* gw:delete_failed_jobs */
     with failed as materialized (
         select job.id
         from only :SCHEMA._private_jobs as job
-        where job.locked_at is null
-            and job.attempts > 0
-            and not job.is_available
+        where {IS_PERMANENTLY_FAILED}
             and least(greatest(job.updated_at, job.run_at), now()) <= now() - %s::float8 * interval '1 second'
         limit %s::int
         for update skip locked
@@ -42,11 +43,11 @@ DELETE_FAILED_JOBS = """/* gw:delete_failed_jobs */
 
 
 def delete_failed_jobs(cursor: Cursor, *, older_than: float, schema: str) -> int:
-    """Delete some of the permanently failed jobs whose failure is at least so many seconds old."""
+    """Delete some of the jobs that permanently failed at least so many seconds ago; return how many."""
     return _count(cursor, statement(DELETE_FAILED_JOBS, schema), [older_than, MOST_DELETED])
 
 
-EVERYTHING_THAT_HAPPENED = (
+TABLES_OF_EVENTS = (
     "_private_jobs",
     "_private_job_recoveries",
     "_private_cancellations",
@@ -58,13 +59,13 @@ EVERYTHING_THAT_HAPPENED = (
 
 
 def delete_everything(cursor: Cursor, *, schema: str) -> int:
-    """Delete all rows but task names and what says that the schema is installed; the number of jobs among them.
+    """Delete all rows except task names and the record of the installation; return the number of jobs.
 
     The caller holds the names lock.
     """
     deleted = [
         _count(cursor, statement(f"/* gw:delete_everything */ delete from :SCHEMA.{table}", schema), [])
-        for table in EVERYTHING_THAT_HAPPENED
+        for table in TABLES_OF_EVENTS
     ]
     return deleted[0]
 

@@ -1,29 +1,24 @@
-"""Known crontabs: which items there are, when each last fired, and firing one exactly once.
+"""Known crontabs: which items there are, and when each last fired; ``crontab_ticks`` fires them.
 
-The row of an item is the lock of all its ticks. ``last_execution`` only moves
-forward, and whoever moves it past a tick adds that tick's job in the same
-statement: there is no moment at which a crash could part the two. The rows mean
-what they mean to graphile-worker's own workers, which may share them.
+The rows mean what they mean to graphile-worker's own workers, which may share them.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
-from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.search_path import qualified
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def microseconds_of(moment: str) -> str:
-    """A time as a number: text would be written as the session's DateStyle likes it."""
+    """Return an expression for a time as a number: text would depend on the session's DateStyle."""
     return f"(extract(epoch from {moment}) * 1000000::numeric)::bigint"
 
 
@@ -37,19 +32,19 @@ from :SCHEMA._private_known_crontabs"""
 KNOWN = f"""/* gw:cron:known */ {_KNOWN}
 order by identifier"""
 
-# Joined, as `= any` looks at every name for every row.
+# A join, because `= any` would compare every name with every row.
 KNOWN_NAMED = f"""/* gw:cron:known-named */ {_KNOWN}
 join pg_catalog.unnest(%(identifiers)s::text[]) as name(identifier) using (identifier)
 order by identifier"""
 
-# How long a statement here may wait for a lock while it holds others: less than PostgreSQL waits before it looks for
-# a deadlock. So whoever is waiting for one of our rows meanwhile is never chosen as the victim of a deadlock.
-_BOUNDED_WAIT = """pg_catalog.set_config('lock_timeout', greatest(1, least(200,
+# How long a statement may wait for a lock while it holds others: less than PostgreSQL waits before it looks for a
+# deadlock. So a session that waits for one of the rows held here is never chosen as the victim of a deadlock.
+BOUNDED_WAIT = """pg_catalog.set_config('lock_timeout', greatest(1, least(200,
         extract(epoch from pg_catalog.current_setting('deadlock_timeout')::interval) * 500::numeric
     )::int)::text, true)"""
 
 REGISTER = f"""/* gw:cron:register */
-with bound as materialized (select {_BOUNDED_WAIT} as milliseconds)
+with bound as materialized (select {BOUNDED_WAIT} as milliseconds)
 insert into :SCHEMA._private_known_crontabs (identifier, known_since)
 select name.identifier, coalesce(%(since)s::timestamptz, pg_catalog.clock_timestamp())
 from bound cross join pg_catalog.unnest(%(identifiers)s::text[]) as name(identifier)
@@ -57,245 +52,49 @@ where bound.milliseconds is not null
 order by name.identifier
 on conflict (identifier) do nothing"""
 
-# The items of which this tick is still to be fired, also those that the database has forgotten. Takes no lock.
-OPEN = """/* gw:cron:open */
-select %(tick)s::timestamptz <= clock.now, name.identifier, name.is_forgotten
-from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
-left join (
-    select name.identifier, known.identifier is null as is_forgotten
-    from pg_catalog.unnest(%(identifiers)s::text[]) as name(identifier)
-    left join :SCHEMA._private_known_crontabs as known on known.identifier = name.identifier
-    where known.identifier is null or (known.known_since <= %(tick)s::timestamptz
-        and (known.last_execution is null or known.last_execution < %(tick)s::timestamptz))
-) as name on true"""
 
-_JOBS = """job as materialized (
-    select * from pg_catalog.json_to_recordset(%(jobs)s::json) as job(
-        place int, identifier text, task text, payload json, queue_name text, run_at timestamptz,
-        max_attempts int, job_key text, mode text, priority int, flags text[])
-)"""
-
-# Silence must come before the first job is added: what decides about firing asks for it.
-_CLOCK = f"""clock as materialized (
-    select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now,
-        case when not %(notify)s::boolean
-            then pg_catalog.set_config('graphile_worker.notify', 'off', true) end as silence,
-        {_BOUNDED_WAIT} as milliseconds
-)"""
-
-# Jobs are added in the order of their items, which is the order in which those of one queue and priority run. add_jobs
-# takes many at once, but one mode for all of them and never unsafe_dedupe: one call for each unbroken row of a mode.
-_ADD_JOBS = """rows as (
-    select job.mode, array_agg(job.place order by job.place) as places,
-        array_agg(row(job.task, job.payload, job.queue_name, job.run_at, job.max_attempts, job.job_key, job.priority,
-            job.flags):::SCHEMA.job_spec order by job.place) as specs
-    from (
-        select job.*, pg_catalog.row_number() over (order by job.place)
-            - pg_catalog.row_number() over (partition by job.mode order by job.place) as row
-        from job join won using (identifier)) as job
-    group by job.mode, job.row
-), added as (
-    select rows.places[new_job.number] as place, new_job.id
-    from (select * from rows order by places[1]) as rows
-    cross join lateral (
-        select new_job.ordinality as number, new_job.id
-        from :SCHEMA.add_jobs(rows.specs, rows.mode = 'preserve_run_at') with ordinality as new_job
-        where rows.mode <> 'unsafe_dedupe'
-        union all
-        select spec.ordinality, new_job.id
-        from pg_catalog.unnest(rows.specs) with ordinality as spec
-        cross join lateral :SCHEMA.add_job(
-            identifier => spec.identifier, payload => spec.payload, queue_name => spec.queue_name,
-            run_at => spec.run_at, max_attempts => spec.max_attempts, job_key => spec.job_key,
-            priority => spec.priority, flags => spec.flags, job_key_mode => 'unsafe_dedupe') as new_job
-        where rows.mode = 'unsafe_dedupe'
-    ) as new_job
-)"""
-
-# The clock of the database has the last word: a tick that is still to come fires for nobody, however far ahead a
-# worker's own clock may be. Rows that another session has locked are left out instead of waited for: Node takes the
-# same rows in the order of its own crontab, and two sessions that wait for each other's rows would be a deadlock.
-SCHEDULE = f"""/* gw:cron:schedule */
-with {_CLOCK}, {_JOBS}, free as materialized (
-    select known.identifier
-    from :SCHEMA._private_known_crontabs as known
-    where known.identifier in (select job.identifier from job)
-        and %(tick)s::timestamptz <= (select clock.now from clock)
-        and known.known_since <= %(tick)s::timestamptz
-        and (known.last_execution is null or known.last_execution < %(tick)s::timestamptz)
-    for update of known skip locked
-), won as (
-    update :SCHEMA._private_known_crontabs as known
-    set last_execution = %(tick)s::timestamptz
-    from free
-    where known.identifier = free.identifier
-    returning known.identifier
-), {_ADD_JOBS}
-select job.identifier, added.id from added join job using (place) order by added.place"""
-
-# Fires a stretch of ticks of one item, if nobody has fired any since last_execution was read.
-BACKFILL = f"""/* gw:cron:backfill */
-with {_CLOCK}, {_JOBS}, free as materialized (
-    select known.identifier
-    from :SCHEMA._private_known_crontabs as known
-    where known.identifier = %(identifier)s
-        and known.last_execution is not distinct from %(seen)s::timestamptz
-        and %(last_tick)s::timestamptz <= (select clock.now from clock)
-    for update of known skip locked
-), won as (
-    update :SCHEMA._private_known_crontabs as known
-    set last_execution = %(last_tick)s::timestamptz
-    from free
-    where known.identifier = free.identifier
-    returning known.identifier
-), {_ADD_JOBS}
-select id from added order by place"""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownCrontab:
-    """What the database remembers of an item."""
+class KnownCrontab(Frozen):
+    """The row of an item."""
 
     identifier: str
     known_since: datetime
-    # Beyond the years of Python when the item is paused.
+    # The last day that Python has when the item is paused: its row says that it has fired for ever.
     last_execution: datetime | None
     is_paused: bool = False
 
 
-class Scheduled(NamedTuple):
-    """What became of a tick. One that is not due yet by the database's clock must be tried again."""
-
-    is_due: bool
-    job_ids: Mapping[str, int]
-    # The items whose rows somebody else holds: whether their tick was fired will be known when that session is done.
-    undecided: frozenset[str]
-
-
-class _Open(NamedTuple):
-    """The items of which a tick is still to be fired."""
-
-    is_due: bool
-    names: frozenset[str]
-    forgotten: list[str]
-
-
 def database_now(cursor: Any, *, now: datetime | None = None) -> datetime:
-    """The database's clock, as it is now and not as it was when a transaction began."""
+    """Return the time of the database's clock now, not that of the beginning of the transaction."""
     cursor.execute(qualified(CLOCK), {"now": now})
     return moment_of(cursor.fetchone()[0])
 
 
 def known_crontabs(cursor: Any, identifiers: Iterable[str] | None = None, *, schema: str) -> dict[str, KnownCrontab]:
-    """The known items, by identifier: those named, or all."""
+    """Return the known items with these identifiers, or all, by identifier."""
     if identifiers is None:
         cursor.execute(statement(KNOWN, schema), {})
     else:
         cursor.execute(statement(KNOWN_NAMED, schema), {"identifiers": list(identifiers)})
     return {
-        name: KnownCrontab(name, moment_of(since), None if last is None else moment_of(last), is_paused)
+        name: KnownCrontab(
+            identifier=name,
+            known_since=moment_of(since),
+            last_execution=None if last is None else moment_of(last),
+            is_paused=is_paused,
+        )
         for name, since, last, is_paused in cursor.fetchall()
     }
 
 
 def register(cursor: Any, identifiers: Iterable[str], *, schema: str, since: datetime | None = None) -> None:
-    """Make items known from now on, or since a time; those that are known already stay as they are.
+    """Make items known from now on, or since a time; items that are known already stay as they are.
 
-    Raises LockNotAvailable when another session is adding one of them and takes its time. One name at a time can
-    always be tried again: then nothing is held meanwhile that the other session could wait for.
+    Raise LockNotAvailable when another session is adding one of the items and has not committed in time. The caller can
+    then try one name at a time, as often as it takes: such a call holds nothing that the other session could wait for.
     """
     cursor.execute(statement(REGISTER, schema), {"identifiers": list(identifiers), "since": since})
 
 
-def schedule(
-    cursor: Any,
-    items: Iterable[CronItem],
-    tick: datetime,
-    *,
-    schema: str,
-    notify: bool = True,
-    now: datetime | None = None,
-) -> Scheduled:
-    """Fire one tick of several items: add the job of each item that nobody has fired for it.
-
-    Raises LockNotAvailable when something that the jobs need stays locked by another session; nothing is fired then.
-    """
-    chosen = list(items)
-    found = _open(cursor, [item.name for item in chosen], tick, schema=schema, now=now)
-    if not found.is_due or not found.names:
-        return Scheduled(found.is_due, {}, frozenset())
-    if found.forgotten:
-        register(cursor, found.forgotten, schema=schema, since=tick)
-    jobs = [item for item in chosen if item.name in found.names]
-    parameters = {"jobs": _jobs(jobs, [tick], tick), "tick": tick, "notify": notify, "now": now}
-    cursor.execute(statement(SCHEDULE, schema), parameters)
-    job_ids = dict(cursor.fetchall())
-    left = found.names - job_ids.keys()
-    if left:
-        left = _open(cursor, sorted(left), tick, schema=schema, now=now).names
-    return Scheduled(True, job_ids, left)
-
-
-def _open(cursor: Any, names: list[str], tick: datetime, *, schema: str, now: datetime | None) -> _Open:
-    cursor.execute(statement(OPEN, schema), {"identifiers": names, "tick": tick, "now": now})
-    rows = cursor.fetchall()
-    return _Open(
-        rows[0][0],
-        frozenset(name for _, name, _ in rows if name is not None),
-        [name for _, name, is_forgotten in rows if is_forgotten],
-    )
-
-
-def backfill(
-    cursor: Any,
-    item: CronItem,
-    ticks: Sequence[datetime],
-    *,
-    seen: datetime | None,
-    late_before: datetime,
-    schema: str,
-    notify: bool = True,
-    now: datetime | None = None,
-) -> bool:
-    """Fire a stretch of ticks of one item at once.
-
-    False, and nothing is added, when the item's ``last_execution`` is no longer
-    the one that was ``seen``: somebody else has fired it. Ticks earlier than
-    ``late_before`` are told apart as backfilled.
-    """
-    parameters = {
-        "jobs": _jobs([item], ticks, late_before),
-        "identifier": item.name,
-        "seen": seen,
-        "last_tick": ticks[-1],
-        "notify": notify,
-        "now": now,
-    }
-    cursor.execute(statement(BACKFILL, schema), parameters)
-    return bool(cursor.fetchall())
-
-
 def moment_of(microseconds: int) -> datetime:
+    """Return the time of a number that ``microseconds_of`` made."""
     return EPOCH + timedelta(microseconds=microseconds)
-
-
-def _jobs(items: Sequence[CronItem], ticks: Sequence[datetime], late_before: datetime) -> str:
-    """The jobs of each item at each tick, as JSON."""
-    stamps = [(tick.strftime("%Y-%m-%dT%H:%M:%S.000Z"), tick < late_before) for tick in ticks]
-    jobs = [_job(item, stamp, is_late) for item in items for stamp, is_late in stamps]
-    return json.dumps([{"place": place, **job} for place, job in enumerate(jobs)])
-
-
-def _job(item: CronItem, stamp: str, is_late: bool) -> dict[str, Any]:
-    return {
-        "identifier": item.name,
-        "task": item.task,
-        "payload": {**(item.payload or {}), "_cron": {"ts": stamp, "backfilled": is_late}},
-        "queue_name": item.queue_name,
-        "run_at": stamp,
-        "max_attempts": item.max_attempts,
-        "job_key": item.job_key,
-        "mode": "replace" if item.job_key is None else item.job_key_mode or "replace",
-        "priority": item.priority,
-        "flags": None if item.flags is None else list(item.flags),
-    }

@@ -1,4 +1,4 @@
-"""What the database says, in the words of this package."""
+"""Translation of database errors into exceptions of this package, whose messages state the way out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobErr
 INVALID_JOB = {"22003", "22008", "23514"}
 # invalid_schema_name, undefined_table, undefined_object
 NOT_INSTALLED = {"3F000", "42P01", "42704"}
-# undefined_function, ambiguous_function: nothing is installed, or another program has put its functions there
+# undefined_function, ambiguous_function: nothing is installed, or another program has replaced the functions
 FOREIGN_FUNCTIONS = {"42883", "42725"}
 INSUFFICIENT_PRIVILEGE = "42501"
 PROGRAM_LIMIT_EXCEEDED = "54000"
 
 
 def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWorkerError | None:
-    """Our error for a database error, or None when it is not about jobs or their schema."""
+    """Return the exception for a database error, or None when the error is not about jobs or their schema."""
     code = sqlstate(error)
     if code is None:
         return None
@@ -35,7 +35,7 @@ def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWork
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """The SQLSTATE of a database error, through Django's wrapping or without it."""
+    """Return the SQLSTATE of a database error, wrapped by Django or not."""
     code = getattr(error.__cause__, "sqlstate", None) or getattr(error, "sqlstate", None)
     return str(code) if code else None
 
@@ -69,7 +69,7 @@ def not_permitted(alias: str, schema: str, got: str) -> str:
 def notify_queue_is_full(alias: str) -> str:
     return (
         f"Expected room in the NOTIFY queue of the server of the database {alias!r}, got none: nothing was committed. "
-        "A session that listens has not ended its transaction for long: find it with pg_stat_activity and end it. "
+        "A session that listens has a transaction open for long: find it with pg_stat_activity and end it. "
         "add_job() sends no notification from 90% on; a NOTIFY of the site's own in the same transaction still fails."
     )
 

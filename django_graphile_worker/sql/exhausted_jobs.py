@@ -1,4 +1,4 @@
-"""Jobs that a recovery ended: their worker died under them once too often, and no attempt is left."""
+"""Jobs that a recovery has ended: their workers died too often, and no attempt is left."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from django_graphile_worker.exceptions import WorkerDiedError
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.sql.codecs import with_naive_times
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
-from django_graphile_worker.sql.naive import with_naive_times
 from django_graphile_worker.sql.schema import statement
 
 EXHAUSTED_JOBS = f"""/* gw:exhausted */
@@ -20,15 +21,15 @@ select {JOB_COLUMNS} from :SCHEMA._private_jobs as job where job.id = any (%(ids
 
 
 class Hold(NamedTuple):
-    """Who held a job, from when, and for how many seconds."""
+    """The worker that held a job, since when, and for how many seconds; columns of a recovery."""
 
     locked_by: str
     locked_at: datetime
     seconds: float
 
 
-class Exhausted(NamedTuple):
-    """A job that will not be tried again, and how long the dead worker had it."""
+class Exhausted(Frozen):
+    """A job that has no attempt left, and for how many seconds the dead worker held it."""
 
     job: Job
     seconds: float
@@ -39,7 +40,7 @@ class Exhausted(NamedTuple):
 
 
 def exhausted_jobs(cursor: Any, holds: Mapping[int, Hold], *, schema: str) -> tuple[Exhausted, ...]:
-    """The jobs behind these ids, as they were held; reads nothing when there are none."""
+    """Return the jobs with these ids as they were when they were held; send no statement when there are none."""
     if not holds:
         return ()
     cursor.execute(statement(EXHAUSTED_JOBS, schema), {"ids": list(holds)})
@@ -49,4 +50,4 @@ def exhausted_jobs(cursor: Any, holds: Mapping[int, Hold], *, schema: str) -> tu
 
 def _exhausted(job: Job, hold: Hold) -> Exhausted:
     held = dataclasses.replace(job, locked_by=hold.locked_by, locked_at=hold.locked_at)
-    return Exhausted(held if settings.USE_TZ else with_naive_times(held), max(hold.seconds, 0.0))
+    return Exhausted(job=held if settings.USE_TZ else with_naive_times(held), seconds=max(hold.seconds, 0.0))

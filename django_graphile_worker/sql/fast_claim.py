@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django_graphile_worker.sql.arrays import text_array
 from django_graphile_worker.sql.claims import Claim, in_order
+from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a role of the database needs, as a script that an owner of the tables can run, and run again."""
+"""Scripts that grant a database role what it needs. The owner of the tables can run them any number of times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from django_graphile_worker.sql.schema import ddl, literal, quoted
 
-# By what the role is for.
+# The files of ddl by the purpose of the role.
 FILES = MappingProxyType(
     {
         "adder": ("grants_adder.sql",),
@@ -16,14 +16,14 @@ FILES = MappingProxyType(
         "viewer": ("grants_viewer.sql",),
     }
 )
-# A longer name would be cut by PostgreSQL, and might then be another policy's.
+# PostgreSQL cuts longer names, and the cut name could be that of another policy.
 LONGEST_NAME = 63
 _EVERY_ROW = re.compile(r":EVERY_ROW\((?P<verb>\w+), (?P<command>\w+)\)\n")
 _TOKEN = re.compile(r":(?P<quote>'?)(?:(?P<role>ROLE)|POLICY\((?P<policy>\w+)\))(?P=quote)")
 
 
 def script(kind: str, role: str, *, schema: str) -> str:
-    """The statements that let the role do what this kind of role does."""
+    """Return the statements that grant a role what this kind of role needs."""
 
     def name(found: re.Match[str]) -> str:
         text = role if found["role"] else _policy(role, found["policy"])
@@ -38,7 +38,7 @@ def script(kind: str, role: str, *, schema: str) -> str:
 
 
 def _dollars(role: str) -> str:
-    """A quote that no name can end."""
+    """Return a dollar quote that does not occur in the name of the role, so that the name cannot end it."""
     quote = "$$"
     while quote in role:
         quote = f"$grants{'_' * len(quote)}$"
@@ -46,6 +46,6 @@ def _dollars(role: str) -> str:
 
 
 def _policy(role: str, what: str) -> str:
-    """Named after the role, so that each role has its own."""
+    """Return the name of a policy of this role alone."""
     room = LONGEST_NAME - len(what) - 1
     return f"{role.encode()[:room].decode(errors='ignore')}_{what}"

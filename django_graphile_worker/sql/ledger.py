@@ -1,4 +1,4 @@
-"""graphile-worker's own table of migrations: how far it has come, and whether that is too far for us."""
+"""The ledger, graphile-worker's own table of migrations: refuse a schema whose version this package does not know."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.jobs import Cursor
+    from django_graphile_worker.sql.cursor import Cursor
 
-# The last migration of graphile-worker that this version knows.
+# The last migration of graphile-worker that this version of the package knows.
 LEDGER = 20
 
 LATEST_BREAKING = """/* gw:breaking-migration */
@@ -33,7 +33,10 @@ def breaking_migration(cursor: Cursor, *, schema: str) -> BreakingMigrationError
 
 
 def refuse_breaking_migration(cursor: Cursor, *, schema: str) -> None:
-    """Raise when the schema has a breaking migration that this version does not know; a role may be blind to it."""
+    """Raise when the schema has a breaking migration that this version does not know.
+
+    Do nothing where the role may not read the ledger: it cannot know.
+    """
     cursor.execute(MAY_READ, [schema])
     if cursor.fetchone()[0]:
         error = breaking_migration(cursor, schema=schema)

@@ -1,4 +1,4 @@
-"""Recurring tasks that are paused: the item's row says that it has run for ever, so nobody fires it."""
+"""Pause and resume crontab items. A paused item has infinity as its last execution, so no worker fires it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ update only :SCHEMA._private_known_crontabs as paused set last_execution = 'infi
 from known where paused.identifier = known.identifier
 returning paused.identifier"""
 
-# Known from now on: what was missed during the pause is not made up.
+# The item is known from now on: ticks of the time in which it was paused are not backfilled.
 RESUME = """/* gw:cron:resume */
 with kept as (
     delete from only :SCHEMA._private_paused_crontabs where identifier = %(identifier)s returning last_execution
@@ -39,24 +39,24 @@ select identifier, {microseconds_of(within_python_years("last_execution"))} from
 
 
 def pause(cursor: Any, identifier: str, *, schema: str) -> bool:
-    """Pause an item; False when it is paused already, or unknown to the database."""
+    """Pause an item; return False when it is paused already, or unknown to the database."""
     cursor.execute(statement(PAUSE, schema), {"identifier": identifier})
     return cursor.fetchone() is not None
 
 
 def resume(cursor: Any, identifier: str, *, schema: str) -> bool:
-    """Have an item fired again from now on; False when it is not paused, or unknown to the database."""
+    """Resume an item from now on; return False when it is not paused, or unknown to the database."""
     cursor.execute(statement(RESUME, schema), {"identifier": identifier})
     return cursor.fetchone() is not None
 
 
 def known_items(cursor: Any, *, schema: str) -> dict[str, KnownCrontab]:
-    """All items that the database knows; of those that are paused, when they last ran, if that is known."""
+    """Return all known items; ``last_execution`` of a paused item is that from before the pause, None if unknown."""
     known = known_crontabs(cursor, schema=schema)
     if any(each.is_paused for each in known.values()):
         cursor.execute(statement(PAUSED, schema))
-        last_runs = {name: None if last is None else moment_of(last) for name, last in cursor.fetchall()}
+        last_executions = {name: None if last is None else moment_of(last) for name, last in cursor.fetchall()}
         for name, each in known.items():
             if each.is_paused:
-                known[name] = replace(each, last_execution=last_runs.get(name))
+                known[name] = replace(each, last_execution=last_executions.get(name))
     return known

@@ -1,4 +1,4 @@
-"""What is done for dead workers: their jobs and queues are freed."""
+"""Recovery: find dead workers, remove them from the register, and release their jobs and queues."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import is_lease_over
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
 
-# What the original allows a worker that tells nothing of itself.
+# After so many seconds the lock of a worker that is not registered is stale, as in graphile-worker itself.
 STALE_LOCK_SECONDS = 4 * 3600
-# From this many deaths of its workers on, a job's attempt counts.
+# From this number of worker deaths on, the attempt of the job counts.
 POISON_LIMIT = 3
-# How many jobs one recovery frees, if it is not told otherwise: the others follow at once.
+# How many jobs one call recovers by default; the caller calls again for the rest.
 MOST_RECOVERED = 2000
-# What a worker promises that promised nothing and is judged by somebody without a setting of its own.
+# The interval of heartbeats that is assumed where neither the worker's row nor the caller gives it.
 DEFAULT_HEARTBEAT = 10.0
 
 LOOK_AT_FLEET = """/* gw:look-at-fleet */
@@ -29,7 +30,7 @@ from :SCHEMA._private_late_workers_v2(
 cross join :SCHEMA._private_orphans_v2(
     %(timeout)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz, %(go_on_at)s::pg_catalog.float8) as orphans"""
 
-BURY_WORKERS = """/* gw:bury-workers */
+REMOVE_DEAD_WORKERS = """/* gw:bury-workers */
 select worker_id
 from :SCHEMA._private_bury_workers_v2(
     %(worker_ids)s::pg_catalog.text[], %(beats)s::pg_catalog.float8[]) as worker_id"""
@@ -59,50 +60,50 @@ select pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
 
 
 class LateWorker(NamedTuple):
-    """A worker that has not beaten for half of what it promised; times are seconds, by the database's clock."""
+    """A worker without a heartbeat for half of its timeout; times are seconds, by the database's clock."""
 
     id: str
     beaten_at: float
-    # Negative where the beat lies in the future.
+    # Negative where the heartbeat lies in the future.
     silent_seconds: float
     timeout_seconds: float
     heartbeat_seconds: float
 
     @property
     def is_silent(self) -> bool:
-        """Whether it has been silent for as long as it promised to be dead after."""
+        """Whether its last heartbeat is older than its timeout."""
         return self.is_overdue_by(0)
 
     def is_overdue_by(self, beats: int) -> bool:
-        """Return whether it has been silent for that long and for this many of its heartbeat intervals more."""
+        """Return whether its last heartbeat is older than its timeout and this many of its heartbeat intervals."""
         return is_lease_over(self.silent_seconds, self.timeout_seconds + beats * self.heartbeat_seconds)
 
 
-class Fleet(NamedTuple):
-    """How many workers are registered, which of them are late, and who holds locks and is not registered."""
+class Fleet(Frozen):
+    """The number of registered workers, the late ones among them, and the holders of locks that are not registered."""
 
     size: int
     late: list[LateWorker]
-    # Workers of ours that are not registered, so dead; found among some of the locks.
+    # The ids of workers of this package that are not registered, so dead; found among some of the locks.
     orphans: list[str]
-    # Where the next look at the locks goes on; None after the last.
+    # Where the next call continues to read the locks (``go_on_at``); None after the last lock.
     reached: float | None
 
 
-class Recovered(NamedTuple):
-    """What a recovery freed."""
+class Recovered(Frozen):
+    """The dead workers, jobs and queues of one recovery."""
 
-    dead_worker_ids: tuple[str, ...]
-    job_ids: tuple[int, ...]
-    queue_ids: tuple[int, ...]
+    dead_worker_ids: tuple[str, ...] = ()
+    job_ids: tuple[int, ...] = ()
+    queue_ids: tuple[int, ...] = ()
     # There may be more jobs of the same workers: recover again at once.
-    is_partial: bool
-    # Those of the jobs that will not be tried again.
+    is_partial: bool = False
+    # The jobs that have no attempt left.
     exhausted: tuple[Exhausted, ...] = ()
 
 
-class Unlocked(NamedTuple):
-    """How many stale locks are gone, and which of the jobs will not be tried again."""
+class Unlocked(Frozen):
+    """The number of stale locks that were released, and the jobs among them that have no attempt left."""
 
     jobs: int
     queues: int
@@ -118,28 +119,29 @@ def look_at_fleet(
     now: datetime | None = None,
     go_on_at: float | None = None,
 ) -> Fleet:
-    """Read who is late, and who holds locks that are older than ``timeout`` without being registered.
+    """Read which workers are late, and which hold locks older than ``timeout`` without being registered.
 
-    Workers that promised nothing are judged by ``timeout`` and ``heartbeat``. ``now`` is the time of the jobs; beats
-    go by the database's own.
+    ``timeout`` and ``heartbeat`` count for workers whose rows do not state their own. ``now`` is the time of the jobs;
+    heartbeats go by the database's clock.
     """
     parameters = {"timeout": timeout, "heartbeat": heartbeat, "moment": None, "now": now, "go_on_at": go_on_at}
     cursor.execute(statement(LOOK_AT_FLEET, schema), parameters)
     rows = cursor.fetchall()
     size, orphans, reached = rows[0][5:]
-    return Fleet(size, [LateWorker(*row[:5]) for row in rows if row[0] is not None], orphans or [], reached)
+    late = [LateWorker(*row[:5]) for row in rows if row[0] is not None]
+    return Fleet(size=size, late=late, orphans=orphans or [], reached=reached)
 
 
-def bury(cursor: Any, dead: Sequence[LateWorker], *, schema: str) -> list[str]:
-    """Remove dead workers from the register; return the ids of those that have not beaten since they were read."""
+def remove_dead_workers(cursor: Any, dead: Sequence[LateWorker], *, schema: str) -> list[str]:
+    """Remove dead workers from the register; return the ids of workers without a heartbeat since they were read."""
     if not dead:
         return []
     parameters = {"worker_ids": [worker.id for worker in dead], "beats": [worker.beaten_at for worker in dead]}
-    cursor.execute(statement(BURY_WORKERS, schema), parameters)
+    cursor.execute(statement(REMOVE_DEAD_WORKERS, schema), parameters)
     return [row[0] for row in cursor.fetchall()]
 
 
-def free(
+def recover_claims(
     cursor: Any,
     worker_ids: Sequence[str],
     *,
@@ -147,9 +149,9 @@ def free(
     limit: int = MOST_RECOVERED,
     now: datetime | None = None,
 ) -> Recovered:
-    """Free what workers held that are not registered any more."""
+    """Release the jobs and queues of workers that are no longer registered."""
     if not worker_ids:
-        return Recovered((), (), (), is_partial=False)
+        return Recovered()
     dead = list(worker_ids)
     cursor.execute(
         statement(RECOVER_JOBS, schema),
@@ -159,9 +161,9 @@ def free(
     cursor.execute(statement(RECOVER_QUEUES, schema), {"worker_ids": dead})
     queue_ids = tuple(row[0] for row in cursor.fetchall())
     return Recovered(
-        tuple(dead),
-        tuple(row[0] for row in rows),
-        queue_ids,
+        dead_worker_ids=tuple(dead),
+        job_ids=tuple(row[0] for row in rows),
+        queue_ids=queue_ids,
         is_partial=len(rows) >= limit,
         exhausted=_exhausted(cursor, rows, schema=schema),
     )
@@ -176,20 +178,21 @@ def recover(
     limit: int = MOST_RECOVERED,
     now: datetime | None = None,
 ) -> Recovered:
-    """Free what these workers held; without any given, every worker that is silent at this moment."""
+    """Remove these workers and recover their claims; by default, of every worker that is silent now."""
     fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now)
-    worker_ids = bury(cursor, [late for late in fleet.late if late.is_silent] if dead is None else dead, schema=schema)
+    silent = [late for late in fleet.late if late.is_silent] if dead is None else dead
+    worker_ids = remove_dead_workers(cursor, silent, schema=schema)
     while True:
         worker_ids += [worker_id for worker_id in fleet.orphans if worker_id not in worker_ids]
         if fleet.reached is None:
-            return free(cursor, worker_ids, schema=schema, limit=limit, now=now)
+            return recover_claims(cursor, worker_ids, schema=schema, limit=limit, now=now)
         fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now, go_on_at=fleet.reached)
 
 
 def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tuple[Exhausted, ...]:
     if not any(row[1] for row in rows):
         return ()
-    # Here, as it is rare, and would be 2 ms of every start.
+    # Late import: rare, and 2 ms of every worker's start.
     from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
 
     holds = {job_id: Hold(*hold) for job_id, is_exhausted, *hold in rows if is_exhausted}
@@ -199,18 +202,19 @@ def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tu
 def release_stale_locks(
     cursor: Any, *, schema: str, stale: float = STALE_LOCK_SECONDS, now: datetime | None = None
 ) -> Unlocked:
-    """Free what unregistered workers have held for four hours."""
+    """Release the jobs and queues that unregistered workers have held for four hours."""
     cursor.execute(statement(RELEASE_STALE_JOBS, schema), {"stale": stale, "now": now})
     jobs = cursor.fetchall()
     cursor.execute(statement(RELEASE_STALE_QUEUES, schema), {"stale": stale, "now": now})
     queues = len(cursor.fetchall())
-    return Unlocked(len(jobs), queues, _exhausted(cursor, jobs, schema=schema))
+    return Unlocked(jobs=len(jobs), queues=queues, exhausted=_exhausted(cursor, jobs, schema=schema))
 
 
 def forget_ended(cursor: Any, *, schema: str) -> None:
-    """Drop the deaths of jobs that are gone, and the cancellations of claims that have ended."""
+    """Delete the worker deaths of jobs that are gone, and the markers of cancelled claims that have ended."""
     cursor.execute(statement(FORGET_ENDED, schema))
 
 
 def wake_workers(cursor: Any, count: int, *, schema: str) -> None:
+    """Notify workers of so many new jobs."""
     cursor.execute(statement(WAKE_WORKERS, schema), {"count": count})

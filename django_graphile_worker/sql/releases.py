@@ -1,4 +1,4 @@
-"""How claims end: jobs that are done, have failed or are given back, and the named queues taken with them.
+"""The end of claims: jobs that succeeded, failed or are returned unrun, and the named queues claimed with them.
 
 Every statement states the claim that it ends, by the job's id and the whole ``locked_by``. A ``locked_by`` names the
 worker and its claim statement and never repeats, so a statement that arrives late changes no other claim.
@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.arrays import int_array, text_array
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.workers import locked_by_worker
 
 COMPLETE_JOBS = """/* gw:complete */
 select id from :SCHEMA._private_complete_claims_v2(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
@@ -26,20 +27,26 @@ select failed_id, seconds_until_next from :SCHEMA._private_fail_claims_v2(
 RETURN_JOBS = """/* gw:return */
 select id from :SCHEMA._private_return_claims_v2(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
 
+# The job runs on with what is left of an array payload. It gets its attempt back, like every job whose run the worker
+# itself ended early.
+RETURN_REMAINING = """/* gw:return-remains */
+select id from :SCHEMA._private_return_claims_v2(
+    %(ids)s::bigint[], %(tokens)s::text[], %(payloads)s::text[]) as id"""
+
 STILL_CLAIMED = """/* gw:still-claimed */
 select job.id
 from rows from (pg_catalog.unnest(%(ids)s::bigint[]), pg_catalog.unnest(%(tokens)s::text[])) as ended(id, holder)
 join only :SCHEMA._private_jobs as job on job.id = ended.id
 where job.locked_by = ended.holder"""
 
-CLAIMS_OF = """/* gw:claims-of */
-select id, locked_by, job_queue_id from only :SCHEMA._private_jobs
-where locked_at is not null and :SCHEMA._private_worker_of(locked_by) = %(worker_id)s"""
+CLAIMS_OF = f"""/* gw:claims-of */
+select job.id, job.locked_by, job.job_queue_id from only :SCHEMA._private_jobs as job
+where {locked_by_worker("job", "= %(worker_id)s")}"""
 
 RELEASE_QUEUES = """/* gw:release-queues */
 select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens)s::text[]) as id"""
 
-# The notification wakes other workers, whose tasks the waiting jobs may be.
+# The notification wakes other workers: the waiting jobs may be of tasks that only they run.
 WAITING_QUEUES = """/* gw:waiting-queues */
 select id, case when %(notify)s then pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
     'r', pg_catalog.random(), 'count', 1)::text) end
@@ -53,7 +60,7 @@ where id operator(pg_catalog.=) %(id)s::pg_catalog.int8
 
 
 class Failure(Frozen):
-    """How a claim failed: the text to keep, and when to try again (None: the usual back-off)."""
+    """How a claim failed: the error text to store, and the seconds until the next attempt (None: the back-off)."""
 
     claim: Claim
     error: str
@@ -63,7 +70,7 @@ class Failure(Frozen):
 
 
 class HeldJob(NamedTuple):
-    """A job that the database says a worker has."""
+    """A job that a worker holds, by what the database says."""
 
     id: int
     token: str
@@ -71,14 +78,14 @@ class HeldJob(NamedTuple):
 
 
 class HeldQueue(NamedTuple):
-    """A named queue that was taken by a claim."""
+    """A named queue that a claim holds."""
 
     id: int
     token: str
 
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
-    """Delete finished jobs; return the ids of those that were still claimed."""
+    """Delete finished jobs; return the ids of the jobs that were still claimed."""
     cursor.execute(statement(COMPLETE_JOBS, schema), _ended(claims))
     return {row[0] for row in cursor.fetchall()}
 
@@ -98,20 +105,28 @@ def fail_jobs(
 
 
 def return_jobs(cursor: Any, claims: Sequence[Claim | HeldJob], *, schema: str) -> set[int]:
-    """Give jobs back as if they had never been claimed; return the ids of those that were still claimed."""
+    """Return jobs as if they had never been claimed; the result has the ids of the jobs that were still claimed."""
     cursor.execute(statement(RETURN_JOBS, schema), _ended(claims))
     return {row[0] for row in cursor.fetchall()}
 
 
+def return_remaining(cursor: Any, remaining: Sequence[tuple[Claim, str]], *, schema: str) -> set[int]:
+    """Return jobs with the given texts as payloads; the result has the ids of the jobs that were still claimed."""
+    parameters = _ended([claim for claim, _ in remaining])
+    parameters["payloads"] = [payload_text for _, payload_text in remaining]
+    cursor.execute(statement(RETURN_REMAINING, schema), parameters)
+    return {row[0] for row in cursor.fetchall()}
+
+
 def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
-    """Tell which of these claims stand: the others were lost."""
+    """Return the ids of the jobs whose claims still stand; the other claims were lost."""
     cursor.execute(statement(STILL_CLAIMED, schema), _ended(claims))
     return {row[0] for row in cursor.fetchall()}
 
 
 def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> set[int]:
-    """Let go of queues; return the ids of those that were still held. Call ``waiting_queues`` after the commit."""
-    # Others that lock several queues do so in this order too.
+    """Release queues; return the ids of the queues that were still held. Call ``waiting_queues`` after the commit."""
+    # All statements that lock several queues do so in this order, so that they cannot deadlock.
     ordered = sorted(queues)
     cursor.execute(statement(RELEASE_QUEUES, schema), {"queue_ids": _ids(ordered), "tokens": _tokens(ordered)})
     return {row[0] for row in cursor.fetchall()}
@@ -120,10 +135,10 @@ def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> 
 def waiting_queues(
     cursor: Any, queue_ids: Iterable[int], *, schema: str, notify: bool, now: datetime | None = None
 ) -> set[int]:
-    """Tell which of these queues are free and have something to run, and notify other workers of them.
+    """Return the ids of the queues that are free and have a job to run, and notify other workers of them.
 
-    In a transaction after the one that released them: a job that was added before that one's commit notified workers
-    that could not take it yet, and is visible only now.
+    The caller's transaction must begin after the one that released the queues has committed: a job that was added
+    before that commit notified workers that could not claim it yet, and is visible only now.
     """
     parameters = {"queue_ids": int_array(queue_ids), "notify": notify, "now": now}
     cursor.execute(statement(WAITING_QUEUES, schema), parameters)
@@ -131,7 +146,7 @@ def waiting_queues(
 
 
 def claims_of(cursor: Any, *, schema: str, worker_id: str) -> list[HeldJob]:
-    """Return everything that this worker has claimed, by any of its claims."""
+    """Return all jobs that this worker holds, by any of its claims."""
     cursor.execute(statement(CLAIMS_OF, schema), {"worker_id": worker_id})
     return [HeldJob(*row) for row in cursor.fetchall()]
 

@@ -1,17 +1,17 @@
-"""Whether the current role can see the worker's tables."""
+"""Row-level security: whether it hides the worker's tables from the current role."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.search_path import qualified
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.jobs import Cursor
+    from django_graphile_worker.sql.cursor import Cursor
 
-# Row-level security is on for these tables and there are no policies, unless somebody made some: to a role
-# it applies to, and none of them lets read, they look empty, which is worse than an error.
+# Row-level security is on for these tables, and there are no policies unless an owner made some. The tables look empty
+# to a role that it applies to and that no policy lets read, which is worse than an error.
 HIDDEN_TABLES = """/* gw:hidden_tables */
     select current_user, array_agg(class.relname::text order by class.relname)
     from pg_catalog.pg_class as class
@@ -31,8 +31,8 @@ HIDDEN_TABLES = """/* gw:hidden_tables */
                 )
         )"""
 
-# Whether there is anything to be seen, and whether the first question need be asked: without a look at a table,
-# which a new session would have to get ready for. The first job waits for it.
+# Whether the tables exist, and whether HIDDEN_TABLES need be sent. The statement reads no table, because a new session
+# would have to prepare for that, and the first job waits for the answer.
 WORKER_TABLES = """/* gw:worker_tables */
     select pg_catalog.to_regclass(':SCHEMA._private_workers') is not null, coalesce(
         pg_catalog.row_security_active(pg_catalog.to_regclass(':SCHEMA._private_jobs'))
@@ -41,14 +41,14 @@ WORKER_TABLES = """/* gw:worker_tables */
 
 
 def hidden_tables(cursor: Cursor, *, schema: str) -> tuple[str, tuple[str, ...]]:
-    """The current role, and the tables whose rows row-level security hides from it."""
+    """Return the current role, and the tables whose rows row-level security hides from it."""
     cursor.execute(qualified(HIDDEN_TABLES), [schema])
     role, tables = cursor.fetchone()
     return str(role), tuple(tables or ())
 
 
 def worker_tables(cursor: Cursor, *, schema: str) -> tuple[bool, bool]:
-    """Whether a worker's tables are there, and whether row-level security applies to the current role."""
+    """Return whether a worker's tables exist, and whether row-level security applies to the current role."""
     cursor.execute(statement(WORKER_TABLES, schema))
     are_installed, are_secured = cursor.fetchone()
     return bool(are_installed), bool(are_secured)

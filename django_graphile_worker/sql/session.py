@@ -1,4 +1,4 @@
-"""What a database session carries from one transaction to the next."""
+"""The state of a database session: read what a task left behind, and set up the sessions of the worker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.qualification import qualified
+from django_graphile_worker.sql.search_path import qualified
 
-# Settings that no extension has declared (app.tenant) are in no catalogue: they are asked for by name.
-# Asked outside any transaction, so every advisory lock in sight is the session's.
-# Names of statements that libpq prepared are the driver's business, those of PREPARE are not.
+# No catalogue lists settings that no extension has declared (app.tenant), so they are read by name.
+# The statement runs outside any transaction, so every advisory lock that it finds is the session's.
+# Statements that libpq prepared belong to the driver; statements of PREPARE do not.
 SESSION_STATE = """/* gw:session */
 select 'setting', name, setting from pg_catalog.pg_settings
     where source operator(pg_catalog.=) 'session' and name not in ('application_name', 'transaction_isolation',
@@ -40,7 +40,7 @@ select 'prepared statement', name, null from pg_catalog.pg_prepared_statements w
 union all
 select 'open cursor', name, null from pg_catalog.pg_cursors where is_holdable and name operator(pg_catalog.<>) ''"""
 
-# Functions that people wrote, with their text; those of PostgreSQL and of extensions keep to their transaction.
+# The functions of the site itself, with their text. Those of PostgreSQL and of extensions leave nothing in the session.
 _FUNCTIONS_OF_THE_SITE = """
 select function.proname::pg_catalog.text, language.lanname::pg_catalog.text, function.prosrc
 from pg_catalog.pg_proc as function
@@ -62,12 +62,11 @@ TRIGGERS_OF_THE_SITE = "/* gw:session-triggers */" + _FUNCTIONS_OF_THE_SITE.form
     wanted="function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)"
 )
 
-# A role's or a database's own time limits are made for other statements than the
-# queue's. A session behind a pooler is not ours to change: its number is not the one
-# that the client was told. There it is only asked whether the limits are too short.
-# Objects that others can create are not on the path: a function of theirs, called by a
-# statement of the worker, would have the worker's rights. And statements that wait for a
-# row look at it again afterwards, which they do only at READ COMMITTED.
+# Time limits that are set for a role or a database are meant for other statements than the queue's. The worker must not
+# change a session behind a pooler, whose process id differs from that which the client got; there the statement only
+# reads whether the limits are too short. The search_path holds no schema in which other roles can create objects: their
+# functions, called by a statement of the worker, would have the worker's rights. The isolation level is READ COMMITTED,
+# because only there a statement that has waited for a row reads it again.
 SET_UP_SESSION = """/* gw:set-up-session */
 select pg_catalog.pg_backend_pid() = %(backend_pid)s, case
     when pg_catalog.pg_backend_pid() = %(backend_pid)s then pg_catalog.set_config(name, wanted, false) is null
@@ -81,7 +80,7 @@ from (values
     ('search_path', 'pg_catalog, pg_temp', false)) as settings (name, wanted, is_limit)
 where pg_catalog.current_setting(name, true) is not null"""
 
-# The isolation level of a transaction that has begun cannot be changed any more by a statement that reads.
+# Without the isolation level: a statement that reads cannot change that of a transaction that has begun.
 LIMIT_TRANSACTION = """/* gw:limit-transaction */
 select pg_catalog.set_config(name, wanted, true)
 from (values
@@ -98,13 +97,13 @@ SessionState = frozenset[tuple[str, str, str | None]]
 
 
 def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionState:
-    """Everything of this session that a new one would not have, and what its own setting-up left."""
+    """Return the state of this session that a new session would not have, and what was set when it was opened."""
     cursor.execute(qualified(SESSION_STATE), {"custom_settings": list(custom_settings)})
     return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
 
 
 class SiteFunction(NamedTuple):
-    """A function that somebody wrote in this database."""
+    """A function that the site has created in this database."""
 
     name: str
     language: str
@@ -112,44 +111,44 @@ class SiteFunction(NamedTuple):
 
 
 def functions_of_the_site(cursor: Any, names: Iterable[str]) -> list[SiteFunction]:
-    """Those of these names that people wrote."""
+    """Return the functions of the site that have these names."""
     cursor.execute(FUNCTIONS_OF_THE_SITE, {"names": list(names)})
     return [SiteFunction._make(row) for row in cursor.fetchall()]
 
 
 def triggers_of_the_site(cursor: Any) -> list[SiteFunction]:
-    """The functions of all triggers that people made."""
+    """Return the functions of all triggers of the site."""
     cursor.execute(TRIGGERS_OF_THE_SITE)
     return [SiteFunction._make(row) for row in cursor.fetchall()]
 
 
 class SessionLimits(Frozen):
-    """Is the session ours, and so are its limits now? If not, are its own too short?"""
+    """Whether the session is the worker's own and its limits are set; if not, whether its limits are too short."""
 
     are_ours: bool
     are_too_short: bool
 
 
 def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
-    """Let statements of this session take so long, and find no objects of others, whatever its role's defaults say.
+    """Limit the statements of this session to so many seconds, and its search_path to PostgreSQL's own objects.
 
-    Behind a pooler that must be done for each transaction instead, and only costs
-    something where the defaults are shorter.
+    Behind a pooler the session is left as it is: ``limit_transaction`` limits each transaction, where the session's own
+    limits are too short.
     """
     parameters = {**_limits(seconds), "seconds": seconds, "backend_pid": backend_pid}
-    # Unprepared: the next statement of the same name may meet another server behind the pooler.
+    # Not prepared: behind a pooler, the next statement of the same name may reach another server process.
     cursor.execute(SET_UP_SESSION, parameters, prepare=False)
     ours, too_short = zip(*cursor.fetchall(), strict=True)
     return SessionLimits(are_ours=all(ours), are_too_short=any(too_short))
 
 
 def limit_transaction(cursor: Any, seconds: float) -> None:
-    """The same for the transaction that has just begun."""
+    """Limit the statements of the transaction that has just begun to so many seconds, and its search_path."""
     cursor.execute(LIMIT_TRANSACTION, _limits(seconds), prepare=False)
 
 
 def configure_session(cursor: Any, settings: Mapping[str, str]) -> None:
-    """Settings that last as long as the session, which must be the caller's own."""
+    """Change settings until the session ends; the session must be the caller's own."""
     cursor.execute(CONFIGURE_SESSION, {"settings": json.dumps(dict(settings))}, prepare=False)
 
 

@@ -1,4 +1,4 @@
-"""The dashboard's memory: what workers have done, in four resolutions, each task's and all together."""
+"""Statistics for the dashboard: counts of finished jobs in four resolutions, for each task and for all together."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.schema import statement
 
-# Half octaves from half a millisecond to more than an hour.
+# The buckets of a histogram of durations: half octaves from half a millisecond to more than an hour.
 BUCKETS = 48
 MINUTE, TEN_MINUTES, HOUR, DAY = 60, 600, 3600, 86400
-# The identifier of rows that hold all tasks together: a chart of everything reads one row for each point.
+# The identifier of rows that count all tasks together: a chart of all tasks reads one row for each point.
 ALL_TASKS = ""
-# How long the finer resolutions are kept: as long as a chart looks back, and a little.
+# For how long the finer resolutions are kept: a little longer than the charts show.
 KEPT_SECONDS = {MINUTE: 2 * 3600, TEN_MINUTES: 26 * 3600}
 
 APPEND = """/* gw:append-statistics */
@@ -23,10 +23,10 @@ insert into :SCHEMA._private_statistics_pending (counted) values (%s::json)"""
 
 FOLD = """/* gw:fold-statistics */
 select :SCHEMA._private_fold_statistics_v1(%(seconds)s::float8 * interval '1 second', %(most)s::int)"""
-# Rows that are added to the statistics by one statement: a fraction of a second.
+# How many pending rows one statement adds to the statistics: a fraction of a second.
 MOST_FOLDED = 200
 
-# By the primary key, one range for each resolution: others are read for charts all the while.
+# One range of the primary key for each resolution: charts read the table at the same time.
 PRUNE = """/* gw:prune-statistics */
 delete from only :SCHEMA._private_statistics as known
 using (values (60, %(minutes)s::float8), (600, %(ten_minutes)s), (3600, %(older_than)s), (86400, %(older_than)s))
@@ -59,7 +59,7 @@ from :SCHEMA._private_statistics
 where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
 group by task_identifier"""
 
-# One probe for each stretch of each task: the primary key has all tasks of a stretch side by side.
+# One probe for each period of each task: the primary key has all tasks of a period side by side.
 READ_RUNS = """/* gw:read-runs */
 select task.identifier, pg_catalog.array_agg(extract(epoch from stretch.started_at)::bigint),
     pg_catalog.array_agg(known.succeeded + known.failed + known.permanently_failed),
@@ -81,7 +81,7 @@ where period_seconds = %(period)s and started_at >= %(since)s and task_identifie
 
 
 class Row(NamedTuple):
-    """What became of one task's jobs in one stretch of time; `started_at` is in seconds since 1970."""
+    """The counts of one task in one period; ``started_at`` is in seconds since 1970."""
 
     started_at: int
     task_identifier: str
@@ -96,19 +96,22 @@ class Row(NamedTuple):
 
 
 class TaskRuns(NamedTuple):
-    """How often a task ran in each stretch, by when it began, and how many of all these runs failed."""
+    """The number of runs of a task in each period, by the period's start, and how many of all these runs failed."""
 
     runs: Mapping[int, int]
     failures: int
 
 
 def append(cursor: Any, rows: Iterable[Row], *, schema: str) -> None:
-    """Leave the counts of some minutes for the next fold(): one row, for which nobody waits."""
+    """Store the counts of some minutes for the next fold(): one new row, which no other session waits for."""
     cursor.execute(statement(APPEND, schema), [json.dumps([_document(row) for row in rows], separators=(",", ":"))])
 
 
 def fold(cursor: Any, *, schema: str, at_least_after: float = 0.0) -> bool:
-    """Add what was appended to the statistics, unless that was done so few seconds ago; may there be more?"""
+    """Add what was appended to the statistics, unless that was done less than so many seconds ago.
+
+    Return whether there may be more to add.
+    """
     cursor.execute(statement(FOLD, schema), {"seconds": at_least_after, "most": MOST_FOLDED})
     return bool(cursor.fetchone()[0] >= MOST_FOLDED - 1)
 
@@ -122,27 +125,27 @@ def record(cursor: Any, rows: Sequence[Row], *, schema: str) -> None:
 
 
 def prune(cursor: Any, *, schema: str, older_than: float) -> int:
-    """Forget what is older than so many seconds, and the finer resolutions before that; how many rows went."""
+    """Delete rows that are older than so many seconds, finer resolutions sooner; return how many were deleted."""
     kept = {"older_than": older_than, "minutes": KEPT_SECONDS[MINUTE], "ten_minutes": KEPT_SECONDS[TEN_MINUTES]}
     cursor.execute(statement(PRUNE, schema), kept)
     return max(int(cursor.rowcount), 0)
 
 
 def read(cursor: Any, *, schema: str, period: int, since: datetime, task: str = ALL_TASKS) -> list[Row]:
-    """The rows of one task, or of all together, since a time, oldest first."""
+    """Return the rows of one task, or of all together, since a time, the oldest first."""
     cursor.execute(statement(READ, schema), {"period": period, "since": since, "task": task})
     return [Row._make(row) for row in cursor.fetchall()]
 
 
 def busiest_tasks(cursor: Any, *, schema: str, period: int, since: datetime, limit: int) -> list[str]:
-    """The tasks with the most runs since a time, the busiest first."""
+    """Return the tasks with the most runs since a time, the busiest first."""
     parameters = {"period": period, "since": since, "all": ALL_TASKS, "limit": limit}
     cursor.execute(statement(BUSIEST, schema), parameters)
     return [name for (name,) in cursor.fetchall()]
 
 
 def read_totals(cursor: Any, *, schema: str, period: int, since: datetime) -> list[Row]:
-    """What became of each task's jobs since a time, in one row for each; without histograms."""
+    """Return the counts of each task since a time, in one row for each task; without histograms."""
     cursor.execute(statement(READ_TOTALS, schema), {"period": period, "since": since, "all": ALL_TASKS})
     return [Row._make(row) for row in cursor.fetchall()]
 
@@ -150,7 +153,7 @@ def read_totals(cursor: Any, *, schema: str, period: int, since: datetime) -> li
 def read_runs(
     cursor: Any, tasks: Sequence[str], *, schema: str, period: int, starts: Sequence[int]
 ) -> dict[str, TaskRuns]:
-    """How often each of these tasks ran in each of these stretches."""
+    """Return how often each of these tasks ran in each of the periods that begin at ``starts``."""
     parameters = {"tasks": list(tasks), "period": period, "starts": list(starts)}
     cursor.execute(statement(READ_RUNS, schema), parameters)
     return {
@@ -162,7 +165,7 @@ def read_runs(
 def read_durations(
     cursor: Any, tasks: Sequence[str], *, schema: str, period: int, since: datetime
 ) -> dict[str, Sequence[int]]:
-    """How long the runs of each of these tasks took since a time, as a histogram."""
+    """Return the histogram of durations of each of these tasks since a time."""
     cursor.execute(statement(READ_DURATIONS, schema), {"tasks": list(tasks), "period": period, "since": since})
     found: dict[str, list[Sequence[int]]] = {}
     for name, durations in cursor.fetchall():
@@ -171,7 +174,7 @@ def read_durations(
 
 
 def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> Row:
-    """One row for several."""
+    """Return the sum of several rows."""
     return Row(
         started_at=started_at,
         task_identifier=task_identifier,
@@ -187,7 +190,7 @@ def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> R
 
 
 def _document(row: Row) -> dict[str, Any]:
-    """Without what is zero, which is most of a histogram."""
+    """Return the row for JSON, without the empty buckets of its histograms, which are most of them."""
     ran = [bucket for bucket, number in enumerate(row.durations) if number]
     waited = [bucket for bucket, number in enumerate(row.waits) if number]
     return {

@@ -1,15 +1,15 @@
-"""Task names and their ids."""
+"""Task identifiers and the ids of their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from django_graphile_worker.sql.arrays import text_array
+from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.schema import statement
 
-# In name order, and only what is missing: two workers that start together do not
-# wait for each other in a circle, and no identity is burnt.
+# In the order of names, and only what is missing: two workers that start together cannot deadlock, and no value of the
+# sequence is used up.
 REGISTER_TASKS = """/* gw:register-tasks */
 insert into :SCHEMA._private_tasks (identifier)
 select name.identifier
@@ -25,7 +25,7 @@ where task.identifier = any (%(identifiers)s::text[])"""
 
 
 def register_tasks(cursor: Any, identifiers: Sequence[str], *, schema: str) -> dict[int, str]:
-    """Make sure that these names exist; return them by their ids."""
+    """Insert the identifiers that are missing; return all of them by id."""
     known = task_ids(cursor, identifiers, schema=schema)
     if len(known) < len(set(identifiers)):
         cursor.execute(statement(REGISTER_TASKS, schema), {"identifiers": text_array(sorted(set(identifiers)))})
@@ -34,6 +34,6 @@ def register_tasks(cursor: Any, identifiers: Sequence[str], *, schema: str) -> d
 
 
 def task_ids(cursor: Any, identifiers: Sequence[str], *, schema: str) -> dict[int, str]:
-    """The names that exist, by their ids."""
+    """Return the identifiers that exist, by id."""
     cursor.execute(statement(TASK_IDS, schema), {"identifiers": text_array(identifiers)})
     return dict(cursor.fetchall())

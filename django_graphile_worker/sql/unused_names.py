@@ -1,32 +1,34 @@
-"""Deleting names of queues and tasks that no job uses, while jobs are being added.
+"""Delete the names of queues and tasks that no job uses, while jobs are being added.
 
-A transaction that adds a job holds a lock, shared, from before it looks up its names until it ends: it reads the table
-`_private_names_lock`. To lock that table exclusively is to wait for every such transaction; who adds a job meanwhile
-waits too. So the lock is held for short moments only:
+A transaction that adds a job holds a shared lock from before it looks up its names until it ends: it reads the table
+`_private_names_lock`. A session that locks that table exclusively waits for every such transaction, and transactions
+that add a job meanwhile wait too. So the exclusive lock is held for short moments only:
 
 1. Under the lock, take the `Watermark`: every job that is added later has a higher id.
-2. Without the lock, look for names that no job uses. This reads all jobs and takes as long as it takes.
-3. Under the lock, delete some of the names that were found, but for those that jobs above the watermark use.
+2. Without the lock, look for names that no job uses. This reads all jobs and may take long.
+3. Under the lock, delete some of the names that were found, except those that jobs above the watermark use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from django_graphile_worker.sql.arrays import int_array
-from django_graphile_worker.sql.jobs import Cursor
-from django_graphile_worker.sql.qualification import qualified
+from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.search_path import qualified
 
-# How long an adder may have to wait behind a session that waits for the lock.
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.cursor import Cursor
+
+# For how long a transaction that adds a job may wait behind a session that waits for the lock.
 LOCK_TIMEOUT = "50ms"
-# How many names are looked for at once, and how many are deleted while the lock is held.
+# How many names one search finds, and how many are deleted while the lock is held.
 MOST_FOUND = 100_000
 MOST_DELETED = 2_000
 
-# The plans under the lock read a few rows by an index, whatever the statistics say.
+# Under the lock every plan must read a few rows by an index, whatever the statistics say.
 SETTINGS = {"lock_timeout": LOCK_TIMEOUT, "enable_seqscan": "off"}
 
 ISOLATION = "/* gw:isolation */ select current_setting('transaction_isolation')"
@@ -34,13 +36,16 @@ READ_COMMITTED = "/* gw:isolation */ set transaction isolation level read commit
 
 
 def sees_commits(cursor: Cursor) -> bool:
-    """Whether this transaction sees what others commit; with one snapshot for all, used names look unused."""
+    """Return whether this transaction sees later commits.
+
+    With one snapshot for all its statements, a name that is used by now would look unused.
+    """
     cursor.execute(qualified(ISOLATION))
     return bool(cursor.fetchone()[0] == "read committed")
 
 
 def begin_read_committed(cursor: Cursor) -> None:
-    """The first statement of a transaction of one's own, whatever the session's isolation level is."""
+    """Set the isolation level; must be the first statement of the caller's own transaction."""
     cursor.execute(READ_COMMITTED)
 
 
@@ -48,12 +53,12 @@ LOCK_NAMES = "/* gw:names_lock */ lock table :SCHEMA._private_names_lock in acce
 
 
 def lock_names(cursor: Cursor, *, schema: str) -> None:
-    """Wait for everybody who is adding jobs, and keep others from it until the transaction ends."""
+    """Wait for all transactions that are adding jobs, and let no other add jobs until this transaction ends."""
     cursor.execute(statement(LOCK_NAMES, schema))
 
 
-# Transactions that called the add_job of an earlier version hold an advisory lock instead. Any role can take that, so
-# it counts only where the same session has written jobs.
+# Transactions that called the add_job of an earlier version hold an advisory lock instead. Any role can take such a
+# lock, so it counts only where the same session has written jobs.
 OLD_ADDERS = """/* gw:old_adders */
 select exists (
     select from pg_locks as names
@@ -67,7 +72,7 @@ select exists (
 
 
 def has_old_adders(cursor: Cursor, *, schema: str) -> bool:
-    """Whether somebody is adding jobs who began before the migration that brought the table to lock."""
+    """Return whether a transaction is adding jobs that began before the migration which made the table to lock."""
     cursor.execute(statement(OLD_ADDERS, schema))
     return bool(cursor.fetchone()[0])
 
@@ -86,7 +91,7 @@ select coalesce(pg_sequence_last_value(':SCHEMA.jobs_id_seq1'::regclass), 0),
 
 
 def watermark(cursor: Cursor, *, schema: str) -> Watermark:
-    """Where to look for jobs that came later; the caller holds the lock."""
+    """Return the watermark: jobs that are added later have a higher id. The caller holds the lock."""
     cursor.execute(statement(WATERMARK, schema))
     return Watermark._make(cursor.fetchone())
 
@@ -105,13 +110,13 @@ order by id limit %(most)s::int"""
 
 
 def find_unused_queues(cursor: Cursor, *, schema: str, after: int) -> list[int]:
-    """The next queues without jobs, by id."""
+    """Return the ids of the next queues without jobs, in order."""
     cursor.execute(statement(UNUSED_QUEUES, schema), {"after": after, "most": MOST_FOUND})
     return [row[0] for row in cursor.fetchall()]
 
 
 def find_unused_tasks(cursor: Cursor, *, schema: str, after: int, keep: Sequence[str]) -> list[int]:
-    """The next task names, by id, that no job and none of `keep` has."""
+    """Return the ids of the next task names that no job has and that are not in ``keep``, in order."""
     cursor.execute(statement(UNUSED_TASKS, schema), {"after": after, "most": MOST_FOUND, "keep": list(keep)})
     return [row[0] for row in cursor.fetchall()]
 
@@ -123,7 +128,8 @@ delete from only :SCHEMA._private_job_queues as queue
 where queue.id = any (%(ids)s::int[]) and queue.locked_at is null
     and not exists (select from later where later.job_queue_id = queue.id)"""
 
-# A worker knows the tasks it runs by id. It registers their names first and itself a moment later.
+# A worker knows the tasks that it runs by id. It registers their names first and itself a moment later, so the names of
+# workers that started a moment ago are kept.
 DELETE_TASKS = """/* gw:delete_tasks */
 with later as materialized (
     select distinct task_id from :SCHEMA._private_jobs where id > %(job_id)s::bigint)
@@ -137,13 +143,13 @@ where task.id = any (%(ids)s::int[])
 
 
 def delete_queues(cursor: Cursor, ids: Iterable[int], since: Watermark, *, schema: str) -> int:
-    """Delete those of the queues that still have no job; the caller holds the lock."""
+    """Delete the queues that still have no job; return how many. The caller holds the lock."""
     cursor.execute(statement(DELETE_QUEUES, schema), {"ids": int_array(ids), "job_id": since.job_id})
     return max(cursor.rowcount, 0)
 
 
 def delete_tasks(cursor: Cursor, ids: Iterable[int], since: Watermark, *, schema: str) -> int:
-    """Delete those of the task names that still have no job and no new worker; the caller holds the lock."""
+    """Delete the task names that still have no job and no new worker; return how many. The caller holds the lock."""
     parameters = {"ids": int_array(ids), "job_id": since.job_id, "at": since.at}
     cursor.execute(statement(DELETE_TASKS, schema), parameters)
     return max(cursor.rowcount, 0)
@@ -155,6 +161,6 @@ select exists (
 
 
 def has_silent_workers(cursor: Cursor, *, schema: str) -> bool:
-    """Whether there is a worker that does not tell which tasks it runs."""
+    """Return whether there is a worker that does not state which tasks it runs."""
     cursor.execute(statement(SILENT_WORKERS, schema))
     return bool(cursor.fetchone()[0])

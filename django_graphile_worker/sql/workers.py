@@ -9,15 +9,15 @@ from typing import Any
 
 from django_graphile_worker.sql.schema import quoted, statement
 
-# Every worker of ours has an id that begins like this, so a claim that commits after its worker was removed from the
-# register is still known for what it is.
+# The id of every worker of this package begins with this prefix. So a claim that commits after its worker was removed
+# from the register is still recognised as that of a dead worker.
 WORKER_PREFIX = "django-worker-"
-# A lock this old is renewed while its worker lives, long before a worker of Node.js calls it stale.
+# The age in seconds at which the lock of a live worker is renewed, long before a worker of Node.js calls it stale.
 RENEWAL_SECONDS = 3600
 
-# Nobody waits for the disk: a claim's own commit comes later in the same log, so where a claim is to be found after a
-# crash of the server, its worker is too.
-# An id is random: a row with it is this worker's own, of a try whose answer was lost.
+# The commit does not wait for the disk: the commit of a claim comes later in the same log, so if a claim survives a
+# crash of the server, its worker's row does too.
+# An id is random: an existing row with it is this worker's own, from a try whose answer was lost.
 REGISTER_WORKER = """/* gw:register-worker */
 insert into :SCHEMA._private_workers
     (id, metadata, started_at, last_heartbeat_at, timeout_seconds, heartbeat_seconds)
@@ -32,26 +32,34 @@ set last_heartbeat_at = coalesce(%(now)s::timestamptz, pg_catalog.now()), metada
 where id = %(worker_id)s
 returning true"""
 
-# Apart from the beat: where the server's queue of notifications is full, this fails, and the beat must not.
+# A statement apart from the heartbeat: it fails when the server's queue of notifications is full; a heartbeat must not.
 SEND_PROOF = "/* gw:proof */ select pg_catalog.pg_notify(%(channel)s::text, '')"
 
 RENEW_CLAIMS = """/* gw:renew */
 select :SCHEMA._private_renew_claims_v2(%(worker_id)s::text, %(older_than)s::float8, %(spared)s::bigint[])"""
 
-DEREGISTER_WORKER = """/* gw:deregister-worker */
+
+def locked_by_worker(row: str, comparison: str) -> str:
+    """Return the condition that a worker holds the row, a job or a queue, and its id compares so.
+
+    The indexes of locked rows are partial: they serve only statements that say ``locked_at is not null``.
+    """
+    return f"{row}.locked_at is not null and :SCHEMA._private_worker_of({row}.locked_by) {comparison}"
+
+
+DEREGISTER_WORKER = f"""/* gw:deregister-worker */
 delete from :SCHEMA._private_workers as worker
 where worker.id = %(worker_id)s and not exists (
     select from only :SCHEMA._private_jobs as job
-    where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = worker.id)"""
+    where {locked_by_worker("job", "= worker.id")})"""
 
 LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
 
-
-# The file that makes what this module uses.
+# The file of ddl that makes the functions and columns of this module.
 PART = "leases_v2.sql"
 
-# Over a connection of Django's, so every name is qualified.
+# Sent over a connection of Django, so every name is qualified.
 PROMISED_TIMEOUTS = """/* gw:promised-timeouts */
 select distinct worker.timeout_seconds
 from :SCHEMA._private_workers as worker
@@ -61,7 +69,7 @@ order by 1"""
 
 
 def promised_timeouts(cursor: Any, *, schema: str) -> list[float]:
-    """The different timeouts that live workers have promised, in seconds, shortest first."""
+    """Return the different timeouts of live workers, in seconds, the shortest first."""
     cursor.execute(statement(PROMISED_TIMEOUTS, schema))
     return [row[0] for row in cursor.fetchall()]
 
@@ -76,12 +84,12 @@ def is_lease_over(silent_seconds: float, timeout_seconds: float) -> bool:
 
 
 def worker_of(locked_by: str) -> str:
-    """The worker of a lock: a worker of ours writes its id, a slash and the number of its claim into locked_by."""
+    """Return the worker's id of a lock: a worker of this package writes its id, a slash and its claim's number."""
     return locked_by.partition("/")[0] if locked_by.startswith(WORKER_PREFIX) else locked_by
 
 
 def worker_of_column(column: str, *, schema: str) -> str:
-    """The same, as an expression over a column, for statements whose text somebody else makes."""
+    """Return ``worker_of`` as an expression over a column, for statements that Django composes."""
     return f"{quoted(schema)}._private_worker_of({column})"
 
 
@@ -95,38 +103,38 @@ def register_worker(
     heartbeat: float | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Enter the register with what the worker promises: how often it beats, and after which silence it is dead."""
-    promise = {"timeout": timeout, "heartbeat": heartbeat}
-    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **promise}
+    """Register the worker, with the interval of its heartbeats and the silence after which it counts as dead."""
+    lease = {"timeout": timeout, "heartbeat": heartbeat}
+    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **lease}
     cursor.execute(statement(REGISTER_WORKER, schema), parameters)
 
 
 def beat(cursor: Any, worker_id: str, metadata: Mapping[str, Any], *, schema: str, now: datetime | None = None) -> bool:
-    """Say that the worker lives; return False when the register no longer knows it."""
+    """Write a heartbeat; return False when the worker is no longer registered."""
     parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now}
     cursor.execute(statement(BEAT, schema), parameters)
     return cursor.fetchone() is not None
 
 
 def send_proof(cursor: Any, channel: str, *, schema: str) -> None:
-    """Notify the worker's own channel, which proves that its listener hears what others send."""
+    """Notify the worker's own channel, which proves that its listener receives what other sessions send."""
     cursor.execute(statement(SEND_PROOF, schema), {"channel": channel})
 
 
 def renew_claims(
     cursor: Any, worker_id: str, *, schema: str, older_than: float = RENEWAL_SECONDS, spared: Sequence[int] = ()
 ) -> None:
-    """Make old locks of a living worker young again, but for the jobs that are to be spared."""
+    """Renew the old locks of a live worker, except the locks of jobs in ``spared``."""
     parameters = {"worker_id": worker_id, "older_than": older_than, "spared": list(spared)}
     cursor.execute(statement(RENEW_CLAIMS, schema), parameters)
 
 
 def deregister_worker(cursor: Any, worker_id: str, *, schema: str) -> None:
-    """Leave the register, unless jobs are still held: then a recovery must find this worker."""
+    """Delete the worker's row, unless it still holds jobs: then a recovery must find this worker."""
     cursor.execute(statement(DEREGISTER_WORKER, schema), {"worker_id": worker_id})
 
 
 def live_task_identifiers(cursor: Any, *, schema: str) -> set[str]:
-    """The tasks that registered workers say they run."""
+    """Return the identifiers of the tasks that registered workers run."""
     cursor.execute(statement(LIVE_TASKS, schema))
     return {row[0] for row in cursor.fetchall()}

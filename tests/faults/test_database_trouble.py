@@ -66,7 +66,7 @@ def test_silent_listener__is_found_out_and_said(world: World, proxied_fleet: Fle
     world.add("quick")
     # By polling, meanwhile.
     world.wait_until_empty()
-    worker.wait_for("stopped listening, tries again in .*Expected a notification within")
+    worker.wait_for("stopped listening, next try in .*Expected a notification within")
     listening_before = worker.output().count("is listening")
     proxy.is_deaf = False
     world.wait_until(lambda: worker.output().count("is listening") > listening_before)
@@ -79,7 +79,7 @@ def test_link_that_died_quietly__is_found_out_by_its_silence(world: World, proxi
     worker.wait_for("is listening")
     proxy.blackhole("fetcher")
     world.add("quick")
-    worker.wait_for("stopped listening, tries again in .*Expected a notification within", timeout=30)
+    worker.wait_for("stopped listening, next try in .*Expected a notification within", timeout=30)
     proxy.lift_blackhole()
     world.wait_until_empty(timeout=30)
     assert worker.stop() == 0

@@ -156,10 +156,10 @@ def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_not
     world.wait_for("start", 2)
     assert world.holder_of(job_id) in heir.worker_ids()
     sleeper.signal(signal.SIGCONT)
-    sleeper.wait_for("lost its lease and goes on as")
+    sleeper.wait_for("lost its lease and continues as")
     assert world.holder_of(job_id) in heir.worker_ids()
     world.go(f"go {sleeper.pid}")
-    sleeper.wait_for(rf"until #{job_id} was no longer ours when it ended")
+    sleeper.wait_for(rf"until #{job_id} was no longer claimed by this worker when it ended")
     assert world.holder_of(job_id) in heir.worker_ids(), "the late end changed nothing"
     world.go("go")
     world.wait_until_empty()
@@ -167,7 +167,7 @@ def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_not
     wait_until(lambda: sleeper.worker_ids()[-1] in world.workers())
     runs = world.executions()
     assert [run.outcome for run in runs] == ["end", "end"]
-    assert len(sleeper.output().split("was no longer ours")) == 2, "told once"
+    assert len(sleeper.output().split("was no longer claimed by this worker")) == 2, "told once"
     # And it goes on working under its new name.
     world.kill(heir)
     world.add("quick")
@@ -188,7 +188,7 @@ def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, f
     heir = fleet.start("-j", "4", settings=SHORT_LEASE)
     wait_until(lambda: {run.job_id for run in world.executions() if run.outcome == "end"} >= set(rest))
     sleeper.signal(signal.SIGCONT)
-    sleeper.wait_for("lost its lease and goes on as")
+    sleeper.wait_for("lost its lease and continues as")
     world.go("go")
     world.wait_until_empty()
     assert [run.job_id for run in world.executions() if run.pid == sleeper.pid] == [first]
@@ -236,5 +236,5 @@ def test_atomic_task__a_lost_claim_rolls_its_effects_back(
     world.wait_until_empty()
     world.go("go")
     world.wait_for("end", 2)
-    slow.wait_for(rf"exactly_once #{job_id} was no longer ours")
+    slow.wait_for(rf"exactly_once #{job_id} was no longer claimed by this worker")
     assert [row.job_id for row in world.query("select job_id from fault_history.effect")] == [job_id]

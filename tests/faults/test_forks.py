@@ -43,7 +43,7 @@ def test_forked_process_that_does_not_end_itself__never_becomes_a_worker(
     assert world.times("start") == world.times("end") == 40
     assert worker.says_times("forked by a job of process") == 4
     assert worker.stop() == 0
-    assert not worker.says("SSL error|lost synchronization|Traceback|was no longer ours")
+    assert not worker.says("SSL error|lost synchronization|Traceback|was no longer claimed by this worker")
     world.check_nothing_is_held()
 
 

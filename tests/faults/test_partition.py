@@ -134,8 +134,8 @@ def test_partition__past_the_lease__another_takes_over_and_the_first_comes_back(
     if is_known:
         cut_off.wait_for("failed, next try in")
     link.mend()
-    cut_off.wait_for("lost its lease and goes on as")
-    cut_off.wait_for(rf"until #{job_id} was no longer ours when it ended")
+    cut_off.wait_for("lost its lease and continues as")
+    cut_off.wait_for(rf"until #{job_id} was no longer claimed by this worker when it ended")
     assert world.job(job_id).locked_by == held, "the late end changed nothing"
     assert behind not in {run.job_id for run in world.executions()}, "the queue is still held"
     world.go("go")

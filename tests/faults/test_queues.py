@@ -171,7 +171,7 @@ def test_recovery_in_parts__keeps_a_queue_until_its_last_job_is_free(world: Worl
         assert held == jobs
         for _ in range(3):
             assert world.value("select locked_by from {schema}._private_job_queues") is not None
-            recovery.free(connection.cursor(), ["django-worker-dead"], schema=world.schema, limit=11)
+            recovery.recover_claims(connection.cursor(), ["django-worker-dead"], schema=world.schema, limit=11)
     assert world.value("select locked_by from {schema}._private_job_queues") is None
     assert world.locked() == 0
 

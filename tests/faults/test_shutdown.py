@@ -147,7 +147,7 @@ def test_row_that_cannot_be_deleted__keeps_no_process_from_ending(world: World, 
         worker = fleet.start()
         worker.wait_for("releaser failed, .*this row stays")
         assert worker.stop(timeout=20) == 128 + signal.SIGTERM
-        assert worker.says(rf"stops without the results of the jobs {job_id}, which the database refuses to take")
+        assert worker.says(rf"stops without the results of the jobs {job_id}, which the database refuses to store")
         assert worker.says("worker .* stopped: SIGTERM")
     finally:
         world.query("drop function {schema}.refuse() cascade")

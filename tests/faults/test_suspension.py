@@ -82,7 +82,7 @@ def check_awakening(world: World, proxy: Proxy, sleeper: WorkerProcess, job_ids:
     world.wait_until(lambda: any(run.pid == sleeper.pid and run.outcome == "end" for run in world.executions()))
     world.wait_until(lambda: proxy.seen["return"] > 0)
     beat.release()
-    sleeper.wait_for("lost its lease and goes on as")
+    sleeper.wait_for("lost its lease and continues as")
     world.add("quick")
     world.wait_until_empty()
     assert [run.job_id for run in world.executions() if run.pid == sleeper.pid and run.job_id in job_ids] == []

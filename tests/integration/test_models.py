@@ -41,7 +41,7 @@ def test_a_job_has_every_column_of_its_row() -> None:
     assert str(job) == f"send_email #{job_id}"
 
 
-def test_columns_are_those_of_the_tables() -> None:
+def test_columns_equal_the_tables() -> None:
     for model in (Job, JobQueue, KnownCrontab, Task):
         with connection.cursor() as cursor:
             cursor.execute(f"select * from {model._meta.db_table} limit 0")
@@ -137,8 +137,8 @@ def test_writing_to_jobs_names_the_functions_that_do() -> None:
         Job().save()
 
     assert str(caught.value) == (
-        "Job rows are read-only, as a write behind the workers' back would break their locks. Use add_job(), "
-        "add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs() or reschedule_jobs()."
+        "Job rows are read-only: a write past the functions of the schema would break the workers' locks. Use "
+        "add_job(), add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs() or reschedule_jobs()."
     )
 
 

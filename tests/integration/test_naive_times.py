@@ -65,7 +65,7 @@ def heard() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("heard")
-def test_everybody_sees_the_times_that_add_job_gave() -> None:
+def test_every_reader_sees_the_times_that_add_job_returned() -> None:
     with own_tasks(looks):
         added = add_job("looks")
         assert run_once(middleware=[f"{__name__}.middleware"]) == 0
@@ -77,7 +77,7 @@ def test_everybody_sees_the_times_that_add_job_gave() -> None:
         assert timedelta(minutes=-1) < job.locked_at - added.run_at < timedelta(hours=1)
 
 
-def test_a_job_that_killed_its_worker_is_told_with_naive_times(
+def test_a_job_that_killed_its_worker_is_reported_with_naive_times(
     raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
     job_id = make_job("looks")
@@ -88,7 +88,7 @@ def test_a_job_that_killed_its_worker_is_told_with_naive_times(
     assert told.job.run_at.tzinfo is told.job.created_at.tzinfo is told.job.updated_at.tzinfo is None
 
 
-def test_ticks_are_told_as_the_sites_clock_shows_them(raw_connection: Callable[..., Any], worker_schema: str) -> None:
+def test_ticks_are_reported_in_the_sites_zone(raw_connection: Callable[..., Any], worker_schema: str) -> None:
     world = CronWorld(raw_connection, worker_schema, NOON)
     cron, _ = world.worker([CronItem("filled", "* * * * *", backfill_period="1d")])
     for minutes in (0, 1, 3):

@@ -82,7 +82,7 @@ class _Explaining:
 
 def _rows_read(read: Read) -> float:
     with connection.cursor() as cursor:
-        limits.guard(cursor, timeout=30)
+        limits.limit_statements(cursor, timeout=30)
         explaining = _Explaining(cursor)
         read(explaining, settings.GRAPHILE_WORKER["SCHEMA"])
         return explaining.rows

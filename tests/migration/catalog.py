@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says of a worker schema, as text: one line for each fact."""
+"""The facts in PostgreSQL's catalog about a worker schema, as text: one line for each fact."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-# What is graphile-worker's own; everything else in the schema is ours, and may come and go.
+# The objects of graphile-worker itself; all other objects in the schema are this package's, and may change.
 RELATIONS = [
     "_private_job_queues",
     "_private_jobs",
@@ -105,9 +105,9 @@ LEDGER = "select format('ledger %s breaking=%s', id, breaking) from {schema}.mig
 
 
 def catalog(connection: psycopg.Connection[Any], schema: str, *, with_not_null: bool = False) -> str:
-    """Every fact about what is graphile-worker's own; the schema is called SCHEMA in it.
+    """Return every fact about graphile-worker's own objects, with SCHEMA for the name of the schema.
 
-    PostgreSQL 18 gives each NOT NULL a name; older ones do not, so a stored text must do without.
+    PostgreSQL 18 gives each NOT NULL a name; older versions do not, so the text leaves the names out.
     """
     text = _facts(connection, schema, everything=False, with_not_null=with_not_null)
     return text.replace(f'"{schema}"', "SCHEMA").replace(schema, "SCHEMA")

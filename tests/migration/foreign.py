@@ -1,4 +1,4 @@
-"""A schema that somebody else made: graphile-worker's objects, and functions with other texts."""
+"""A schema that another program made: graphile-worker's objects, and functions with other texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ create function {schema}.force_unlock_workers(worker_ids text[])
 
 
 def make_foreign_schema(worker: WorkerSql) -> None:
-    """The schema as somebody else left it, with one task."""
+    """Make the schema as another program leaves it, with one task."""
     worker.query("create schema {schema}")
     worker.connection.execute(ddl("worker_schema.sql", worker.schema).encode())
     worker.query(FUNCTIONS)

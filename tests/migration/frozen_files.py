@@ -25,7 +25,7 @@ def recorded() -> dict[str, str]:
 
 
 def add_new_files() -> list[str]:
-    """Record the files that are not in the record yet; never those that have changed."""
+    """Record the files that are not in the record yet; never a file that has changed."""
     known, found = recorded(), digests()
     new = [name for name in found if name not in known]
     lines = [f"{digest}  {name}\n" for name, digest in sorted((known | {name: found[name] for name in new}).items())]

@@ -1,4 +1,4 @@
-"""A schema that somebody else made: graphile-worker's objects, and functions with other texts.
+"""A schema that another program made: graphile-worker's objects, and functions with other texts.
 
 Against a schema that the real graphile-worker made, see tests/node.
 """
@@ -18,7 +18,7 @@ from tests.support.worker_sql import WorkerSql
 
 @pytest.fixture
 def foreign(worker: WorkerSql) -> WorkerSql:
-    """The schema as somebody else left it, with a job waiting and one running."""
+    """The schema as another program leaves it, with a waiting job and a running job."""
     make_foreign_schema(worker)
     for name in ("waiting", "running"):
         worker.query("insert into {schema}._private_jobs (task_id, key, payload) values (1, %s, '[1]')", name)
@@ -53,7 +53,7 @@ def test_back_to_zero_leaves_it_as_it_was_found(site: Site, foreign: WorkerSql) 
     assert foreign.value("select obj_description(%s::regproc)", f'"{site.schema}".add_jobs') == "Somebody wrote this."
 
 
-def test_back_to_zero_leaves_functions_that_somebody_has_replaced_since(site: Site, foreign: WorkerSql) -> None:
+def test_back_to_zero_leaves_functions_that_were_replaced_since(site: Site, foreign: WorkerSql) -> None:
     site.migrate()
     foreign.query(
         "create or replace function {schema}.complete_jobs(job_ids bigint[]) returns setof {schema}._private_jobs"
@@ -118,13 +118,13 @@ def test_says_how_to_upgrade_an_older_one(site: Site, foreign: WorkerSql) -> Non
 def test_goes_on_with_a_warning_when_the_ledger_is_newer_but_breaks_nothing(site: Site, foreign: WorkerSql) -> None:
     foreign.query("insert into {schema}.migrations (id) values (21)")
 
-    with pytest.warns(RuntimeWarning, match=r"at migration 21 of graphile-worker; .* knows those up to 20\."):
+    with pytest.warns(RuntimeWarning, match=r"at migration 21 of graphile-worker; .* knows migrations up to 20\."):
         site.migrate()
 
     assert foreign.add_job(job_key="waiting")["revision"] == 1
 
 
-def test_a_role_that_does_not_own_it_is_told_so(site: Site, foreign: WorkerSql) -> None:
+def test_a_role_that_does_not_own_it_gets_an_error(site: Site, foreign: WorkerSql) -> None:
     role = f"gw_stranger_{foreign.connection.info.backend_pid}"
     foreign.query(f"create role {role} login")
     try:

@@ -54,7 +54,7 @@ def test_two_migrates_at_once_both_succeed(site: Site, worker: WorkerSql) -> Non
     assert {part["is_adopted"] for part in parts} == {False}
 
 
-def test_a_migrate_that_starts_while_another_ends_is_not_told_that_the_schema_is_gone(
+def test_a_migrate_that_starts_while_another_ends_does_not_find_the_schema_gone(
     site: Site, worker: WorkerSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looked for tables before they were committed, and for migrations after they were recorded."""

@@ -1,4 +1,4 @@
-"""What a migration did once, it does the same way for everybody, for ever."""
+"""A migration does the same for every database, however late it runs."""
 
 from __future__ import annotations
 

@@ -70,9 +70,7 @@ def test_models_and_migrations_agree_under_any_schema_name(schema: str, site: Si
     assert made.returncode == 0, made.stdout + made.stderr
 
 
-def test_goes_into_an_empty_schema_that_somebody_made_before__and_leaves_it_there(
-    site: Site, worker: WorkerSql
-) -> None:
+def test_uses_an_empty_schema_that_exists_already__and_leaves_it_there(site: Site, worker: WorkerSql) -> None:
     worker.query("create schema {schema}")
 
     site.migrate()
@@ -82,7 +80,7 @@ def test_goes_into_an_empty_schema_that_somebody_made_before__and_leaves_it_ther
     assert worker.value("select count(*) from pg_class where relnamespace = %s::regnamespace", f'"{site.schema}"') == 0
 
 
-def test_refuses_a_schema_with_tables_of_somebody_else(site: Site, worker: WorkerSql) -> None:
+def test_refuses_a_schema_with_tables_of_another_program(site: Site, worker: WorkerSql) -> None:
     worker.query("create schema {schema}")
     worker.query("create table {schema}.jobs (id integer)")
 
@@ -132,7 +130,7 @@ def test_back_to_zero_refuses_to_lose_jobs(site: Site, worker: WorkerSql, state:
     assert worker.value("select count(*) from pg_namespace where nspname = %s", site.schema) == 0
 
 
-def test_back_to_zero_keeps_what_somebody_else_put_there(site: Site, worker: WorkerSql) -> None:
+def test_back_to_zero_keeps_objects_of_the_site(site: Site, worker: WorkerSql) -> None:
     site.migrate()
     worker.query("create table {schema}.mine (id integer)")
 

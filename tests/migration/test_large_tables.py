@@ -1,4 +1,4 @@
-"""A queue that is adopted with very many jobs in it: indexes are built while everybody goes on."""
+"""A queue that is adopted with very many jobs: indexes are built while other sessions add and run jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Wait = Callable[..., None]
 
 @pytest.fixture
 def adopted(worker: WorkerSql) -> WorkerSql:
-    """A schema that somebody else made."""
+    """A schema that another program made."""
     make_foreign_schema(worker)
     worker.query("insert into {schema}._private_jobs (task_id) values (1)")
     return worker
@@ -38,7 +38,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def somebody_adding(site: Site) -> Iterator[psycopg.Connection[Any]]:
-    """A session that has added a job and not committed yet: nobody gets a stronger lock on the table."""
+    """A session that has added a job and not committed yet: no session gets a stronger lock on the table."""
     with site.connect(autocommit=False) as connection:
         WorkerSql(connection, site.schema).query("insert into {schema}._private_jobs (task_id) values (1)")
         yield connection
@@ -77,7 +77,7 @@ def lacking(site: Site) -> indexes.Lack:
 
 @pytest.mark.usefixtures("large")
 def test_indexes__are_built_while_jobs_are_added(site: Site, adopted: WorkerSql, wait_until: Wait) -> None:
-    """An index that is built the usual way would wait for the one who adds, and everybody else would wait behind it."""
+    """An index that is built the usual way would wait for the session that adds, and other sessions for the index."""
     with migrating(site) as migrate, somebody_adding(site) as adding:
         under_way = migrate()
         wait_until(lambda: blocked_by(adopted, adding) or under_way.done(), timeout=60)
@@ -151,7 +151,7 @@ def test_index_that_was_lost__is_built_by_repair(site: Site, worker: WorkerSql) 
 
 def test_index_that_was_made_by_hand__is_taken_as_it_is(site: Site, adopted: WorkerSql) -> None:
     by_hand = indexes.indexes_of(["workers.sql"], schema=site.schema)[0]
-    adopted.query(by_hand.unhurried_statement)
+    adopted.query(by_hand.concurrent_statement)
     oid = adopted.value("select %s::regclass::oid", f'"{site.schema}".{by_hand.name}')
     site.migrate()
     assert adopted.value("select %s::regclass::oid", f'"{site.schema}".{by_hand.name}') == oid
@@ -170,7 +170,7 @@ def test_inside_a_transaction__they_are_built_all_the_same(site: Site, adopted: 
 
 
 def test_every_index_of_the_files__is_recognised(site: Site) -> None:
-    """One that is written otherwise would be built in the transaction, however large the table."""
+    """An index that is written otherwise would be built in the transaction, however large the table."""
     for filename in indexes.FILES:
         text = ddl(filename, site.schema)
         names = [index.name for index in indexes.indexes_of([filename], schema=site.schema)]

@@ -47,7 +47,7 @@ TOUCH = {
 
 @pytest.fixture
 def foreign(worker: WorkerSql) -> WorkerSql:
-    """A schema that somebody else made, with jobs in queues and without."""
+    """A schema that another program made, with jobs in queues and without."""
     make_foreign_schema(worker)
     worker.query(
         "insert into {schema}._private_job_queues (queue_name) select 'q' || n from generate_series(1, 20) as n"
@@ -99,7 +99,7 @@ def test_no_transaction_holds_one_table_and_waits_for_the_other(
 
 
 class NodeLike:
-    """A worker that takes jobs and completes them, one after the other."""
+    """A worker that claims jobs and completes them, one after the other."""
 
     def __init__(self, site: Site, stop: threading.Event) -> None:
         self.site = site

@@ -1,4 +1,4 @@
-"""What everybody may do with the schema: nothing, after each way in which it comes to be."""
+"""The rights of PUBLIC in the schema: none, however the schema was made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ where c.relnamespace = %s::regnamespace and c.relkind in ('r', 'v', 'S')
         or c.relkind = 'S' and has_sequence_privilege(%s, c.oid, 'usage, select, update'))"""
 
 
-# Behind the schema's name, and without a row: whoever may add jobs locks the one and advances the other.
+# Within the schema, and without a row: a role that may add jobs locks the table and advances the sequence.
 OPEN = {"_private_names_lock", "_private_moved_jobs"}
 
 
@@ -68,12 +68,12 @@ def test_role_without_rights__can_neither_call_nor_read_anything(
     functions = worker.query(FUNCTIONS, stranger, schema)
     assert len(functions) > 20
     may_use = worker.value("select has_schema_privilege(%s, %s, 'usage, create')", stranger, site.schema)
-    assert not may_use, "the schema's name is the gate before every function in it"
+    assert not may_use, "without this right, no function in the schema can be called"
     readable = {
         str(relation["name"]).split(".")[-1] for relation in worker.query(RELATIONS, schema, stranger, stranger)
     }
     assert readable <= OPEN
-    # Behind the gate: what has its owner's rights is closed by itself, whoever is let in for something else.
+    # Even for a role that may use the schema: functions with their owner's rights need a grant of their own.
     open_to_all = [function["name"] for function in functions if function["is_definer"] and function["may"]]
     assert open_to_all == []
 
@@ -100,7 +100,7 @@ def test_role_without_rights__is_refused_by_each_function(site: Site, worker: Wo
 def test_worker_role__cannot_write_what_migrating_to_zero_runs(
     site: Site, worker: WorkerSql, stranger: str, more: str, change: str
 ) -> None:
-    """The texts of found functions run with the rights of whoever migrates; the second grant is a site's own."""
+    """The texts of found functions run with the rights of the migrating role; the second grant is a site's own."""
     site.migrate()
     before = worker.query("select * from {schema}._private_installation order by part")
     names = {"schema": f'"{site.schema}"', "role": stranger}

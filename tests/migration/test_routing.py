@@ -70,7 +70,7 @@ def test_a_side_database_that_is_not_postgresql_is_left_alone(sqlite: str) -> No
 
 
 def test_skipping_all_migrations_installs_the_schema_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `pytest --nomigrations` does: Django then makes tables from models, and ours are unmanaged."""
+    """As with `pytest --nomigrations`: Django then makes tables from models, but these models are unmanaged."""
     site.migrate()
     expected = site.dump()
     site.migrate("zero")

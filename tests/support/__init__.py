@@ -8,7 +8,10 @@ Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_
 directly).
 
 The worker: ``slot`` (one job run by an executor, without a worker), ``stepped_worker`` (a worker whose parts the test
-steps), ``cron_world`` (the crontab on a clock that the test owns), ``operating`` (the operator command).
+steps), ``log_lines`` (signals as a worker sends them), ``operating`` (the operator command).
+
+Crontabs: ``cron_world`` (the crontab on a clock that the test owns), ``crontabs`` (Hypothesis strategies, and the rules
+of patterns implemented a second time).
 
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).

@@ -43,7 +43,7 @@ class SteppedRunner(Runner):
 
 def build(registry: Registry, **overrides: Any) -> SteppedRunner:
     settings = conf.current().replace(**({"log_success": False} | overrides))
-    return SteppedRunner(Place("default", conf.DEFAULT, settings), registry=registry)
+    return SteppedRunner(Place(using="default", installation=conf.DEFAULT, settings=settings), registry=registry)
 
 
 class Build:

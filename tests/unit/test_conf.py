@@ -140,7 +140,7 @@ def test_a_worker_timeout_of_less_than_three_heartbeats_is_refused() -> None:
         Settings.from_mapping({"WORKER_TIMEOUT": 29, "HEARTBEAT_INTERVAL": 10})
     assert str(refused.value) == (
         'GRAPHILE_WORKER["WORKER_TIMEOUT"]: expected at least three times HEARTBEAT_INTERVAL (30 seconds), '
-        "got 29: a worker that misses one beat would lose its jobs."
+        "got 29: a worker that misses one heartbeat would lose its jobs."
     )
     assert Settings.from_mapping({"WORKER_TIMEOUT": 30, "HEARTBEAT_INTERVAL": 10}).worker_timeout == 30
 

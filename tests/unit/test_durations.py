@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_graphile_worker.durations import spoken
+from django_graphile_worker.durations import readable_duration
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ from django_graphile_worker.durations import spoken
         (273_600, "3 d 4 h"),
     ],
 )
-def test_spoken__is_as_people_say_it(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text
+def test_readable_duration__is_as_people_say_it(seconds: float, text: str) -> None:
+    assert readable_duration(seconds) == text

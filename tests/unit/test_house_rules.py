@@ -1,27 +1,207 @@
-"""Rules of the house that no linter knows."""
+"""Rules of the repository that neither ruff, mypy nor import-linter checks."""
 
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = sorted((CHECKOUT / "django_graphile_worker").rglob("*.py"))
 TESTS = sorted((CHECKOUT / "tests").rglob("*.py"))
 
+LATE_IMPORT = "# Late import:"
+MOST_LINES_OF_A_MODULE = 300
+MOST_LINES_OF_A_FUNCTION = 45
+
+# TO BE EMPTIED. What broke a rule when the rule was written. No entry may be added, and an entry that is no longer
+# needed fails test_exceptions__are_all_needed: delete it in the commit that mends the file.
+EXCEPTIONS: dict[str, set[str]] = {
+    "late imports": {
+        "django_graphile_worker/api/add.py",
+        "django_graphile_worker/apps.py",
+        "django_graphile_worker/checks/databases.py",
+        "django_graphile_worker/management/commands/runworker.py",
+        "django_graphile_worker/management/launch.py",
+        "django_graphile_worker/management/operator/arguments.py",
+        "django_graphile_worker/management/terminal.py",
+        "django_graphile_worker/worker/connections/lifecycle.py",
+        "django_graphile_worker/worker/entrypoints.py",
+        "django_graphile_worker/worker/execution/binding.py",
+        "django_graphile_worker/worker/execution/event_loop.py",
+        "django_graphile_worker/worker/execution/executor.py",
+        "django_graphile_worker/worker/execution/invoker.py",
+        "django_graphile_worker/worker/execution/task_helpers.py",
+        "django_graphile_worker/worker/process/process.py",
+    },
+    "long modules": {
+        "django_graphile_worker/checks/databases.py",
+    },
+    "long functions": set(),
+    "folders without a docstring": {
+        "django_graphile_worker/management/__init__.py",
+        "django_graphile_worker/management/commands/__init__.py",
+        "django_graphile_worker/worker/connections/__init__.py",
+        "django_graphile_worker/worker/execution/__init__.py",
+        "django_graphile_worker/worker/process/__init__.py",
+        "django_graphile_worker/worker/typed_payloads/__init__.py",
+    },
+}
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+@cache
+def _source(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(_source(path))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(CHECKOUT).as_posix()
+
 
 def _calls(path: Path) -> Iterator[tuple[str, int]]:
-    """Every call in a file, as written, and its line."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Yield every call in a file, as it is written, with its line."""
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node.lineno
 
 
 def _where(paths: list[Path], *forbidden: str) -> set[str]:
-    return {
-        f"{path.relative_to(CHECKOUT)}:{line}" for path in paths for name, line in _calls(path) if name in forbidden
+    return {f"{_name(path)}:{line}" for path in paths for name, line in _calls(path) if name in forbidden}
+
+
+def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield every function below a node with its qualified name, nested functions included."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            name = f"{prefix}{child.name}"
+            if isinstance(child, FUNCTIONS):
+                yield name, child
+            yield from _functions(child, f"{name}.")
+        else:
+            yield from _functions(child, prefix)
+
+
+def _comments(source: str) -> dict[int, str]:
+    """Return the comment of each line that has one."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
+
+
+def unexplained_late_imports(source: str) -> list[int]:
+    """Return the lines of imports inside functions that no ``# Late import:`` comment explains."""
+    imports = {
+        node.lineno: node.end_lineno or node.lineno
+        for _, function in _functions(ast.parse(source))
+        for node in ast.walk(function)
+        if isinstance(node, IMPORTS)
     }
+    covered = {line for first, last in imports.items() for line in range(first, last + 1)}
+    comments, lines = _comments(source), source.splitlines()
+
+    def is_explained(first: int) -> bool:
+        if comments.get(first, "").startswith(LATE_IMPORT) or comments.get(imports[first], "").startswith(LATE_IMPORT):
+            return True
+        line = first - 1
+        # A block of consecutive late imports shares the comment above its first.
+        while line in covered:
+            line -= 1
+        while lines[line - 1].lstrip().startswith("#"):
+            if comments[line].startswith(LATE_IMPORT):
+                return True
+            line -= 1
+        return False
+
+    return [first for first in sorted(imports) if not is_explained(first)]
+
+
+def _late_imports() -> set[str]:
+    return {_name(path) for path in PACKAGE if unexplained_late_imports(_source(path))}
+
+
+def _long_modules() -> set[str]:
+    return {_name(path) for path in PACKAGE if len(_source(path).splitlines()) > MOST_LINES_OF_A_MODULE}
+
+
+def _long_functions() -> set[str]:
+    return {
+        f"{_name(path)}:{name}"
+        for path in PACKAGE
+        for name, function in _functions(_tree(path))
+        if (function.end_lineno or 0) - function.lineno >= MOST_LINES_OF_A_FUNCTION
+    }
+
+
+def _folders_without_docstring() -> set[str]:
+    return {_name(path) for path in PACKAGE if path.name == "__init__.py" and not ast.get_docstring(_tree(path))}
+
+
+RULES = {
+    "late imports": _late_imports,
+    "long modules": _long_modules,
+    "long functions": _long_functions,
+    "folders without a docstring": _folders_without_docstring,
+}
+
+
+def test_late_imports__say_what_they_save() -> None:
+    assert _late_imports() - EXCEPTIONS["late imports"] == set()
+
+
+def test_modules__have_at_most_300_lines() -> None:
+    assert _long_modules() - EXCEPTIONS["long modules"] == set()
+
+
+def test_functions__have_at_most_45_lines() -> None:
+    assert _long_functions() - EXCEPTIONS["long functions"] == set()
+
+
+def test_folders__say_what_they_hold() -> None:
+    assert _folders_without_docstring() - EXCEPTIONS["folders without a docstring"] == set()
+
+
+def test_exceptions__are_all_needed() -> None:
+    assert {rule: EXCEPTIONS[rule] - broken() for rule, broken in RULES.items()} == {rule: set() for rule in RULES}
+
+
+def test_unexplained_late_imports__finds_the_imports_inside_functions() -> None:
+    source = '''
+import top
+
+def function():
+    import unexplained
+
+    # Late import: saves 3 ms of the start.
+    import explained
+    from package import (
+        shares_the_comment,
+    )
+
+    import separated_by_a_blank_line
+    # Something else.
+    # Late import: explained in
+    # more than one line.
+    import after_a_longer_comment
+    import at_the_end_of_its_line  # Late import: an optional package.
+
+    class Inner:
+        async def method(self):
+            """# Late import: text is no comment."""
+            import inside_a_method
+'''
+    unexplained = ["unexplained", "separated_by_a_blank_line", "inside_a_method"]
+    lines = source.splitlines()
+    assert [lines[line - 1].split()[-1] for line in unexplained_late_imports(source)] == unexplained
 
 
 def test_tests__wait_for_conditions_and_never_sleep() -> None:
@@ -38,7 +218,7 @@ def test_settings__are_read_in_one_place() -> None:
     readers = {
         path.name
         for path in PACKAGE
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_tree(path))
         if (isinstance(node, ast.Attribute) and node.attr == "GRAPHILE_WORKER")
         or (isinstance(node, ast.Constant) and node.value == "GRAPHILE_WORKER")
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.jobs import JobDefaults, JobKeyMode, JobSpec, storable_text
+from django_graphile_worker.jobs import JobDefaults, JobKeyMode, JobSpec
 
 NUMBERS = "a whole number from"
 TASK_EXPECTED = "identifier: expected a task identifier (str) or a function decorated with @task"
@@ -185,11 +185,3 @@ def test_a_job_key_made_from_the_payload_is_checked_too() -> None:
     defaults = JobDefaults(job_key=lambda payload: payload["user"])
     with pytest.raises(InvalidTypeError, match=r"^job_key: expected a string, got 5 \(int\)\.$"):
         JobSpec(FakeTask("sync", defaults), {"user": 5})
-
-
-@pytest.mark.parametrize(
-    ("text", "stored"),
-    [("plain", "plain"), ("a\x00b", "a\\x00b"), ("é\ud800", "é\\ud800"), ("🎉", "🎉")],
-)
-def test_storable_text_shows_what_postgresql_cannot_hold(text: str, stored: str) -> None:
-    assert storable_text(text) == stored

@@ -1,4 +1,4 @@
-"""What is shipped: the wheel holds everything the product reads, and nothing that only its makers need."""
+"""The wheel contains every file that the package reads, and no file that only its development needs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_wheel__contains_nothing_else(wheel: zipfile.ZipFile) -> None:
     assert tops == {"django_graphile_worker", f"django_graphile_worker-{version}.dist-info"}
 
 
-def test_wheel__needs_three_packages_and_no_more(metadata: Message) -> None:
+def test_wheel__needs_django_and_psycopg_only(metadata: Message) -> None:
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(needed) == ["django>=5.2", "psycopg>=3.2.10"]
 
@@ -81,17 +81,34 @@ def test_wheel__says_where_the_project_is(metadata: Message) -> None:
     assert all(url.startswith(urls["Repository"]) for url in urls.values())
 
 
-def test_readme__has_links_that_work_anywhere(metadata: Message) -> None:
-    """A package index shows it without the files beside it."""
+def test_description__has_no_relative_link(metadata: Message) -> None:
+    """A package index shows the description without the files beside it."""
+    targets = _link_targets(str(metadata.get_payload()))
+    assert len(targets) > 10
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+def test_description__links_to_files_that_exist(metadata: Message) -> None:
     urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
     raw = urls["Repository"].replace("github.com", "raw.githubusercontent.com")
-    targets = re.findall(r"\]\(([^)]*)\)", (CHECKOUT / "README.md").read_text(encoding="utf-8"))
-    assert targets
-    for target in targets:
-        assert target.startswith("https://"), target
-        for base in (f"{urls['Repository']}/blob/main/", f"{raw}/main/"):
-            if target.startswith(base):
-                assert (CHECKOUT / target.removeprefix(base)).exists(), target
+    bases = (f"{urls['Repository']}/blob/main/", f"{raw}/main/")
+    files = [
+        target.removeprefix(base).partition("#")[0]
+        for target in [*_link_targets(str(metadata.get_payload())), *urls.values()]
+        for base in bases
+        if target.startswith(base)
+    ]
+    assert files
+    assert [file for file in files if not (CHECKOUT / file).is_file()] == []
+
+
+def _link_targets(markdown: str) -> list[str]:
+    """Return the targets of inline links and images, of link definitions, and of HTML."""
+    text = re.sub(r"```.*?```", "", markdown, flags=re.DOTALL)
+    inline = re.findall(r"\]\(<?([^)\s>]*)", text)
+    definitions = re.findall(r"^ {0,3}\[[^\]]+\]: *<?([^\s>]+)", text, flags=re.MULTILINE)
+    html = re.findall(r"(?:href|src)=[\"']([^\"']*)", text)
+    return inline + definitions + html
 
 
 def test_hints_of_checks__name_no_file_that_an_installed_user_does_not_have() -> None:
@@ -106,7 +123,7 @@ def test_wheel__carries_its_license(wheel: zipfile.ZipFile, metadata: Message) -
 
 
 def test_installation__runs_no_code_of_ours(wheel: zipfile.ZipFile) -> None:
-    """No scripts, nothing that Python runs at each start, and pure Python: what is unpacked only lies there."""
+    """The wheel has no scripts, no file that Python runs at each start, and no compiled code."""
     names = wheel.namelist()
     assert [name for name in names if name.endswith((".pth", ".so", ".pyd")) or ".data/" in name] == []
     (text,) = (wheel.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL"))

@@ -10,7 +10,7 @@ from django.test import override_settings
 from django_graphile_worker import conf, registry, schedule
 from django_graphile_worker.checks.tasks import check_crontab
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.crontab.errors import Notebook
+from django_graphile_worker.crontab.errors import MistakeCollector
 from django_graphile_worker.crontab.parser import PlacedItem, read_crontab
 from django_graphile_worker.exceptions import ConfigurationError, CrontabError
 
@@ -123,9 +123,9 @@ def test_a_crontab_is_read_once_however_often_it_is_asked_for(tmp_path: Path, mo
     path.write_text("\n".join(f"* * * * * report ?id=item{number}" for number in range(100)))
     reads: list[str] = []
 
-    def counted(text: str, notebook: Notebook) -> list[PlacedItem]:
+    def counted(text: str, collector: MistakeCollector) -> list[PlacedItem]:
         reads.extend([text] if text else [])
-        return read_crontab(text, notebook)
+        return read_crontab(text, collector)
 
     monkeypatch.setattr("django_graphile_worker.crontab.draft.read_crontab", counted)
     mine = settings(CRONTAB_FILE=path)
@@ -148,3 +148,36 @@ def test_mistakes_that_one_caller_adds_are_not_told_to_the_next() -> None:
     for _ in range(2):
         with pytest.raises(CrontabError, match="1 mistake in the crontab"):
             schedule.collect(mine)
+
+
+def test_a_crontab_is_read_once_for_each_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+
+    def counted(text: str, collector: MistakeCollector) -> list[PlacedItem]:
+        reads.extend([text] if text else [])
+        return read_crontab(text, collector)
+
+    monkeypatch.setattr("django_graphile_worker.crontab.draft.read_crontab", counted)
+    path = tmp_path / "crontab"
+    path.write_text("0 1 * * * report ?id=file")
+    installations = [
+        settings(CRONTAB="* * * * * report"),
+        settings(CRONTAB="0 2 * * * report"),
+        settings(CRONTAB=[CronItem("report", "0 3 * * *", flags=["slow"])]),
+        settings(CRONTAB_FILE=path),
+    ]
+    first = [schedule.collect(each) for each in installations]
+    assert [schedule.collect(each) for each in installations] == first
+    assert len(reads) == 3
+
+    path.write_text("0 1 * * * report ?id=changed")
+    assert [item.name for item in schedule.collect(installations[-1])] == ["changed"]
+    kept = [sources.content for sources, _ in schedule._cache if sources.filename == str(path)]
+    assert kept == [path.read_bytes()], "what a file no longer holds is forgotten"
+
+
+def test_the_cache_of_crontabs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "MOST_CACHED", 3)
+    for minute in range(5):
+        schedule.collect(settings(CRONTAB=f"{minute} * * * * report"))
+    assert [sources.crontab for sources, _ in schedule._cache] == [f"{minute} * * * * report" for minute in (2, 3, 4)]

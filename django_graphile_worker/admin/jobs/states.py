@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from django.utils.translation import gettext as _
 
+from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 
 
@@ -36,9 +35,7 @@ def hint_of(state: State) -> str:
 
 
 def flags_of(text: str | None) -> list[str]:
-    """The names in a flags column, whatever is in it."""
-    try:
-        flags = json.loads(text) if text else {}
-    except ValueError:
-        return [str(text)]
-    return sorted(map(str, flags)) if isinstance(flags, dict | list) else [str(flags)]
+    """Return the flags in a column, sorted; a column that holds something else is shown as it is."""
+    if not text or text in ("{}", "[]"):
+        return []
+    return sorted(flags_from(text)) or [text]

@@ -16,13 +16,13 @@ from django.db import OperationalError, transaction
 
 from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.logs.receivers import escaped
+from django_graphile_worker.escaping import escaped
 from django_graphile_worker.management.operator import tables, times
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits
-from django_graphile_worker.sql.jobs import Cursor
 
 QUERY_CANCELED = "57014"
 
@@ -93,9 +93,9 @@ class Console:
             queue.refuse_blindness()
             try:
                 with transaction.atomic(using=queue.alias):
-                    before = limits.guard(queue.cursor, timeout=seconds)
+                    before = limits.limit_statements(queue.cursor, timeout=seconds)
                     yield Reading(queue.cursor, queue.schema, crontabs.database_now(queue.cursor))
-                    limits.change(queue.cursor, before)
+                    limits.change_settings(queue.cursor, before)
             except OperationalError as error:
                 if sqlstate(error) != QUERY_CANCELED:
                     raise

@@ -6,8 +6,8 @@ import dataclasses
 from datetime import datetime
 from typing import Any
 
+from django_graphile_worker.escaping import shown
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.logs.receivers import shown
 from django_graphile_worker.management.operator import times
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from django_graphile_worker.logs.receivers import shown
+from django_graphile_worker.escaping import shown
 
 GAP = "  "
 EMPTY = "-"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from django_graphile_worker.crontab.durations import EXPECTED_PHRASE, parse_phrase
+from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, parse_time_phrase
 
 # The largest unit that fits is told, and nothing below it: "3 h ago", not "3 h 12 m 5 s ago".
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -55,9 +55,9 @@ def iso(moment: datetime | None) -> str | None:
 def parse_period(text: str) -> timedelta:
     """A period like ``7d`` or ``1h30m``."""
     try:
-        return parse_phrase(text)
+        return parse_time_phrase(text)
     except ValueError:
-        raise ValueError(f"expected {EXPECTED_PHRASE}, got {text!r}") from None
+        raise ValueError(f"expected {EXPECTED_TIME_PHRASE}, got {text!r}") from None
 
 
 def parse_run_at(text: str) -> datetime | timedelta:
@@ -66,7 +66,7 @@ def parse_run_at(text: str) -> datetime | timedelta:
         return timedelta(0)
     try:
         if text.startswith("+"):
-            return parse_phrase(text[1:])
+            return parse_time_phrase(text[1:])
         moment = parse_datetime(f"{text}T00:00" if _DATE.fullmatch(text) else text)
     except ValueError:
         moment = None

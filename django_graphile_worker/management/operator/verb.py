@@ -10,9 +10,9 @@ from django.core.management.base import CommandParser
 
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
+from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.inspection import names
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.jobs import Cursor
 
 Options = dict[str, Any]
 

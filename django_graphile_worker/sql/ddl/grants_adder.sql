@@ -1,14 +1,14 @@
 grant usage on schema :SCHEMA to :ROLE;
 
--- add_job and add_jobs add the job through these, which have the rights of their owner. The role itself gets no right
--- to any table.
+-- add_job and add_jobs call these functions, which run with the rights of their owner and add the job. The role itself
+-- gets no right to any table.
 grant execute on function :SCHEMA._private_adder_add_job(text, json, text, timestamptz, integer, integer, text[]) to :ROLE;
 grant execute on function :SCHEMA._private_adder_add_jobs(:SCHEMA.job_spec[]) to :ROLE;
 
--- Which migrations graphile-worker has run: its client for Node.js asks before it adds a job.
+-- The client of graphile-worker for Node.js reads its table of migrations before it adds a job.
 grant select on :SCHEMA.migrations to :ROLE;
 
--- Takes away what this recipe gave in earlier versions: it let the role read some rows.
+-- Revokes what this recipe granted in earlier versions: it let the role read some rows.
 do $$
 declare
   has_other_rights boolean := exists (

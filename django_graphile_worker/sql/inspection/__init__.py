@@ -1,9 +1,12 @@
-"""Reading the queue for people: the admin and the operator's command look through here. Nothing is changed.
+"""Reading the queue for people, for the admin and the operator's commands. Nothing here changes a row.
 
-`criteria` say which jobs are meant, `walks` lead to them along the indexes, `search` finds a page of them and
-`counts` how many there are; `job_detail` is about one of them. The rest is what is around jobs: the queues, who
-holds what, errors that are alike, the backlog of each task and the health of the database. `guard` sees to it
-that looking never hurts the queue.
+``criteria`` say which jobs are meant, ``index_walks`` find them along the indexes, ``search`` returns a page of them,
+``counts`` how many there are, and ``job_detail`` one job with its details. The other modules read what is around jobs:
+queues (``queue_depths``), holders of locks (``lock_holders``), groups of errors (``error_groups``), the backlog of each
+task and the health of the database (``overview``). ``limits`` keeps these statements from slowing down the queue.
+
+Start reading at ``criteria`` and ``index_walks``. Imports from ``sql`` only. A new statement must stay fast with ten
+million jobs: walk along an index and end at a limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A job as the call that would add it."""
+"""Write a job as the call that would add it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_job_call(
     priority: int,
     flags: Sequence[str],
 ) -> str:
-    """A statement for psql, with what is not the default."""
+    """Return a statement for psql that adds the job, with the arguments that are not the default."""
     arguments = [literal(identifier).strip(), f"payload => {literal(payload_text).strip()}"]
     if queue_name is not None:
         arguments.append(f"queue_name => {literal(queue_name).strip()}")

@@ -1,31 +1,33 @@
-"""How many jobs are in which state: no further than a cap, so that a number costs the same with ten million."""
+"""How many jobs are in each state. Counting ends at a cap, so that it takes the same time with ten million jobs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.conditions import NOT_TRIED
 from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.criteria import NOT_TRIED, STATES, Criteria, State
+from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.index_walks import Walk, walk, walk_by_priority
 from django_graphile_worker.sql.schema import statement
 
-# "5,000+" tells as much as the exact number.
+# "5,000+" is as useful to a reader as the exact number.
 MOST_COUNTED = 5_000
 
 
-class Count(NamedTuple):
-    """A number of jobs, or the least that it is."""
+class Count(Frozen):
+    """A number of jobs; with ``is_more``, there are more jobs than that."""
 
     number: int
     is_more: bool
 
 
 def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MOST_COUNTED) -> dict[State, Count]:
-    """How many of the jobs are in which state, counting no further than `most`; in one statement.
+    """Return how many of the jobs are in each state, counted up to ``most``, with one statement.
 
-    A state is left out when each of its jobs would have to be looked at, as that has no bound.
+    A state is left out when the statement would have to read the row of each job, because that has no bound.
     """
     parts: dict[State, str] = {}
     parameters: dict[str, Any] = {"most": most + 1}
@@ -39,17 +41,17 @@ def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MO
         return {}
     cursor.execute(statement(f"/* gw:count-jobs */ select {', '.join(parts.values())}", schema), parameters)
     found = zip(parts, cursor.fetchone(), strict=True)
-    return {state: Count(min(number, most), examined > most) for state, (number, examined) in found}
+    return {state: Count(number=min(number, most), is_more=examined > most) for state, (number, examined) in found}
 
 
 def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
-    """The number of jobs, and of those that were looked at for it.
+    """Return an expression for the number of jobs, and the number of jobs that were read for it.
 
-    Who only counts can take the shorter way to the available jobs of all tasks.
+    To count the available jobs of all tasks, a shorter walk is enough: their order does not matter.
     """
     is_narrowed = criteria.tasks or criteria.queues or criteria.ids or criteria.keys
     if criteria.state is State.SCHEDULED and not is_narrowed:
-        # Which of them were tried before is in no index: on the way, the row is looked at.
+        # No index knows which of them were tried before, so the walk reads the rows.
         way = walk_by_priority(criteria, columns="job.id, job.attempts")
         return _counted(way, "job", f"count(*) filter (where {NOT_TRIED})"), way.parameters
     if criteria.state is State.SCHEDULED:
@@ -68,7 +70,7 @@ def _counted(way: Walk, source: str, number: str) -> str:
 
 
 class OldestReady(NamedTuple):
-    """The job that has been due for the longest time."""
+    """The available job that has been due for the longest time."""
 
     run_at: Any
     id: int
@@ -76,9 +78,9 @@ class OldestReady(NamedTuple):
 
 
 def oldest_ready(cursor: Any, *, schema: str, tasks: tuple[str, ...] = ()) -> OldestReady | None:
-    """The job that has been ready for the longest time, of all tasks or of these."""
+    """Return the job that has been ready for the longest time, of all tasks or of these."""
     criteria = Criteria(state=State.READY, tasks=tasks)
-    # The first of each range of an index is its oldest.
+    # The first job in each range of an index is the oldest of the range.
     way = walk(criteria) if tasks else walk_by_priority(criteria)
     text = f"""/* gw:oldest-ready */
     with recursive {way.ctes}
@@ -92,7 +94,7 @@ def oldest_ready(cursor: Any, *, schema: str, tasks: tuple[str, ...] = ()) -> Ol
 
 
 def earliest(cursor: Any, state: State, *, schema: str, tasks: tuple[str, ...] = ()) -> Any:
-    """The earliest time of the jobs in a state: when they were taken, when they failed for good, when they are due."""
+    """Return the earliest time of the jobs in a state: when they were locked, permanently failed, or are due."""
     if state is State.READY:
         oldest = oldest_ready(cursor, schema=schema, tasks=tasks)
         return oldest and oldest.run_at

@@ -1,16 +1,18 @@
-"""Which jobs somebody looks for, and the conditions that say so."""
+"""The criteria of a search for jobs, and the SQL conditions that express them."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql import conditions
+
 
 class State(StrEnum):
-    """Where a job is in its life. Each job is in exactly one of the first five."""
+    """The state of a job. Each job is in exactly one of the first five; the others combine them."""
 
     READY = "ready"
     SCHEDULED = "scheduled"
@@ -19,17 +21,17 @@ class State(StrEnum):
     FAILED = "failed"
     # Scheduled or retrying.
     WAITING = "waiting"
-    # Retrying or failed for good; what an error group is made of.
+    # Retrying or permanently failed; an error group consists of such jobs.
     FAILING = "failing"
     ANY = "all"
 
 
-# Each job is in one of these; in the order in which it goes through them, as far as it must.
+# Each job is in one of these states, which are in the order in which a list shows them.
 STATES = (State.RUNNING, State.READY, State.SCHEDULED, State.RETRYING, State.FAILED)
 
 
-class Placed(Protocol):
-    """What tells a job's state."""
+class HasState(Protocol):
+    """The attributes that determine a job's state."""
 
     @property
     def locked_at(self) -> Any: ...
@@ -41,8 +43,8 @@ class Placed(Protocol):
     def attempts(self) -> int: ...
 
 
-def state_of(job: Placed) -> State:
-    """The one state that a job is in."""
+def state_of(job: HasState) -> State:
+    """Return the one state that a job is in."""
     if job.locked_at is not None:
         return State.RUNNING
     if not job.is_available:
@@ -52,40 +54,34 @@ def state_of(job: Placed) -> State:
     return State.RETRYING if job.attempts else State.SCHEDULED
 
 
-NOT_TRIED = "job.attempts = 0"
-
-# `attempts > 0` and `locked_at is null` are said even where they follow from the rest: a partial index can
-# only be used by a statement that repeats its condition.
 CONDITIONS = {
-    State.READY: "job.is_available and job.run_at <= now()",
-    # That a scheduled job has not been tried yet is in no index: see where_looked_at.
-    State.SCHEDULED: "job.is_available and job.run_at > now()",
-    State.WAITING: "job.is_available and job.run_at > now()",
-    State.RUNNING: "job.locked_at is not null",
-    State.RETRYING: "job.locked_at is null and job.attempts > 0 and job.is_available and job.run_at > now()",
-    State.FAILED: "job.locked_at is null and job.attempts > 0 and not job.is_available",
-    State.FAILING: "job.locked_at is null and job.attempts > 0",
+    State.READY: conditions.IS_READY,
+    # No index knows that a scheduled job was not tried yet: where_looked_at adds that.
+    State.SCHEDULED: conditions.IS_WAITING,
+    State.WAITING: conditions.IS_WAITING,
+    State.RUNNING: conditions.IS_LOCKED,
+    State.RETRYING: conditions.IS_RETRYING,
+    State.FAILED: conditions.IS_PERMANENTLY_FAILED,
+    State.FAILING: conditions.HAS_FAILED,
     State.ANY: "true",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Subquery:
-    """A statement that selects the ids one may see, with its positional parameters."""
+class Subquery(Frozen):
+    """A statement that selects the ids of the jobs that a user may see, with its positional parameters."""
 
     text: str
     parameters: tuple[Any, ...]
 
     def named(self) -> tuple[str, dict[str, Any]]:
-        """The same with named parameters, so that it can stand anywhere in a larger statement."""
+        """Return the statement with named parameters, so that it fits anywhere into a larger statement."""
         names = (f"restriction_{number}" for number in range(len(self.parameters)))
         text = re.sub("%[%s]", lambda found: "%%" if found[0] == "%%" else f"%({next(names)})s", self.text)
         return text, {f"restriction_{number}": value for number, value in enumerate(self.parameters)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Criteria:
-    """What is looked for: everything that is said must hold, any of the values in a tuple will do."""
+class Criteria(Frozen):
+    """The criteria of a search: a job must meet all that are given, and match any of the values in a tuple."""
 
     state: State = State.ANY
     ids: tuple[int, ...] = ()
@@ -96,20 +92,21 @@ class Criteria:
     workers: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     error_names: tuple[str, ...] = ()
-    # Path and text of a value inside the payload.
+    # The paths and texts of values inside the payload.
     payload: tuple[tuple[tuple[str, ...], str], ...] = ()
-    # Whether a value may be an object or an array, whose text holds whatever is in it.
+    # Whether such a value may be an object or an array. Its text holds all that is in it, so a user who sees payloads
+    # redacted must not search for it.
     payload_branches: bool = True
     priority: tuple[int | None, int | None] = (None, None)
     run_at: tuple[datetime | None, datetime | None] = (None, None)
     created_at: tuple[datetime | None, datetime | None] = (None, None)
     unchanged_since: datetime | None = None
-    # What the user may see at all; None is everything.
-    within: Subquery | None = field(default=None)
+    # The jobs that the user may see; None means all.
+    within: Subquery | None = None
 
 
 class Clauses:
-    """Conditions and their parameters, collected."""
+    """A collection of conditions and their parameters."""
 
     def __init__(self) -> None:
         self.conditions: list[str] = []
@@ -130,8 +127,9 @@ class Clauses:
         return " and ".join(self.conditions) or "true"
 
 
-# PostgreSQL's json holds escapes that its operators refuse to read, with an error that would end the search: NUL, and
-# halves of surrogate pairs. First go escaped backslashes, which may stand before a harmless "u", and whole pairs.
+# PostgreSQL's json can hold escapes that its operators refuse with an error, which would end the search: NUL, and
+# halves of surrogate pairs. The expression removes escaped backslashes, which may stand before a harmless "u", and
+# whole pairs; then it looks for such escapes.
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _READABLE = rf"""case when pg_catalog.strpos(job.payload::text, '\u') = 0 then true
     else not pg_catalog.regexp_replace(
@@ -140,12 +138,12 @@ _READABLE = rf"""case when pg_catalog.strpos(job.payload::text, '\u') = 0 then t
 
 
 def _of_readable(condition: str) -> str:
-    """A condition on a payload that is only looked at where PostgreSQL can read it."""
+    """Return a condition on the payload that is evaluated only where PostgreSQL can read the payload."""
     return f"case when {_READABLE} then {condition} else false end"
 
 
 def where_in_order(criteria: Criteria) -> Clauses:
-    """Conditions that an index answers along the way, so that they cost nothing: they go into each walk."""
+    """Return the conditions on columns of the indexes: each walk includes them, at no cost."""
     clauses = Clauses()
     clauses.add_range("job.priority", "priority", "int", criteria.priority)
     clauses.add_range("job.run_at", "run_at", "timestamptz", criteria.run_at)
@@ -153,10 +151,10 @@ def where_in_order(criteria: Criteria) -> Clauses:
 
 
 def where_looked_at(criteria: Criteria) -> Clauses:
-    """Conditions for which each job has to be looked at."""
+    """Return the conditions for which the row of each job has to be read."""
     clauses = Clauses()
     if criteria.state is State.SCHEDULED:
-        clauses.add(NOT_TRIED)
+        clauses.add(conditions.NOT_TRIED)
     if criteria.flags:
         clauses.add("job.flags ?& %(flags)s::text[]", flags=list(criteria.flags))
     for number, text in enumerate(criteria.errors):
@@ -183,7 +181,7 @@ def where_looked_at(criteria: Criteria) -> Clauses:
 
 
 def where_named(criteria: Criteria) -> Clauses:
-    """Tasks, queues and error names: found by an index in most walks, looked at in the others."""
+    """Return the conditions on tasks, queues and error names: most walks find these by an index, others read rows."""
     clauses = Clauses()
     if criteria.tasks:
         clauses.add(

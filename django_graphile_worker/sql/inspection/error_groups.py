@@ -1,4 +1,4 @@
-"""Jobs that failed, by task and by what the error is called."""
+"""Groups of failed jobs: a group has the jobs of one task whose error has one name."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.conditions import HAS_FAILED
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State, Subquery
 from django_graphile_worker.sql.inspection.index_walks import order_of
 from django_graphile_worker.sql.schema import statement
 
 MOST_GROUPS = 100
-# So many jobs are counted altogether; the fewer groups, the further each is counted.
+# How many jobs are counted altogether; the fewer groups there are, the further each is counted.
 MOST_COUNTED = 30_000
 
-# The jobs of a group, of which the index has those to be retried and those that failed for good apart.
-_JOBS = """from :SCHEMA._private_jobs as job
-    where job.task_id = found.task_id and job.is_available = {half} and job.locked_at is null and job.attempts > 0
+# The jobs of a group. The index has jobs that will be retried and permanently failed jobs apart, in two halves.
+_JOBS = f"""from :SCHEMA._private_jobs as job
+    where job.task_id = found.task_id and job.is_available = {{half}} and {HAS_FAILED}
         and :SCHEMA._private_error_name(job.last_error) = found.name"""
 _LIMIT = "(select %(most)s / (2 * greatest(count(*), 1)) from found)"
 _NAME = ":SCHEMA._private_error_name(job.last_error)"
 
 
 def _half(name: str, half: str) -> str:
-    """The number of jobs in one half of a group, the first and the last time one failed, and the latest of them."""
+    """Return joins that count one half of a group, and find its first and last failure and its latest job."""
     jobs = _JOBS.format(half=half)
     return f"""
 cross join lateral (select count(*) as number from (select {jobs} limit {_LIMIT}) as job) as {name}
@@ -35,7 +36,7 @@ left join lateral (
     order by job.updated_at desc, job.id desc limit 1) as {name}_last on true"""
 
 
-# From one group to the next along the index, which has all jobs of a group side by side.
+# The walk goes from one group to the next along the index, which has all jobs of a group side by side.
 GROUPS = f"""/* gw:error-groups */
 with recursive task as materialized (
     select id, identifier, half.is_available from :SCHEMA._private_tasks
@@ -44,8 +45,8 @@ first_group (task_id, is_available, name) as (
     select task.id, task.is_available, first_job.name from task
     cross join lateral (
         select {_NAME} as name from :SCHEMA._private_jobs as job
-        where job.task_id = task.id and job.is_available = task.is_available and job.locked_at is null
-            and job.attempts > 0 and {_NAME} is not null
+        where job.task_id = task.id and job.is_available = task.is_available and {HAS_FAILED}
+            and {_NAME} is not null
         order by {_NAME} limit 1) as first_job),
 walk (task_id, is_available, name) as (
     select * from first_group
@@ -53,8 +54,8 @@ walk (task_id, is_available, name) as (
     select walk.task_id, walk.is_available, next_job.name from walk
     cross join lateral (
         select {_NAME} as name from :SCHEMA._private_jobs as job
-        where job.task_id = walk.task_id and job.is_available = walk.is_available and job.locked_at is null
-            and job.attempts > 0 and {_NAME} > walk.name
+        where job.task_id = walk.task_id and job.is_available = walk.is_available and {HAS_FAILED}
+            and {_NAME} > walk.name
         order by {_NAME} limit 1) as next_job),
 found as materialized (
     select task_id, name from (select * from walk limit 2 * %(most_groups)s) as walk
@@ -78,15 +79,15 @@ order by failed.number + retrying.number desc, latest.updated_at desc"""
 
 
 class ErrorGroup(NamedTuple):
-    """The jobs of one task that fail in one way."""
+    """The jobs of one task that failed with one name of the error."""
 
     task_identifier: str
     name: str
     number: int
     failed: int
-    # There are more than were counted.
+    # There are more jobs than were counted.
     is_more: bool
-    # A job tells when it failed last, or was changed after that: the earliest and the latest such time.
+    # The earliest and the latest time at which a job of the group last failed, or was changed after that.
     first_seen: Any
     last_seen: Any
     latest_id: int
@@ -100,19 +101,19 @@ class ErrorGroup(NamedTuple):
 def error_groups(
     cursor: Any, *, schema: str, most_groups: int = MOST_GROUPS, most: int = MOST_COUNTED
 ) -> Sequence[ErrorGroup]:
-    """Groups of failed jobs, the largest first."""
+    """Return the groups of failed jobs, the largest first."""
     cursor.execute(statement(GROUPS, schema), {"most_groups": most_groups, "most": most})
     return [ErrorGroup._make(row) for row in cursor.fetchall()]
 
 
-# Of whom may not see all jobs, so many of those that failed last are looked at.
+# For a user who may not see all jobs, so many of the jobs that failed last are read.
 MOST_LOOKED_AT = 1_000
 
 
 def error_groups_within(
     cursor: Any, within: Subquery, *, schema: str, most_groups: int = MOST_GROUPS, most: int = MOST_LOOKED_AT
 ) -> Sequence[ErrorGroup]:
-    """Groups of those failed jobs alone that one may see; of the `most` latest ones."""
+    """Return the groups of the failed jobs that a user may see, among the ``most`` latest failed jobs."""
     criteria = Criteria(state=State.FAILING, within=within)
     ctes, parameters = search.matching(criteria, order_of(criteria), most=most)
     text = f"""/* gw:error-groups-within */

@@ -1,4 +1,4 @@
-"""How jobs are found in their order without reading those that are not asked for.
+"""Walks along indexes: find jobs in the order of a page, without reading other jobs.
 
 A walk goes through the index that has the jobs in the order in which they are
 shown, from the place where the page begins, and ends after as many rows as the
@@ -9,26 +9,28 @@ So a page costs the same with a hundred jobs as with ten million.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
 
-# Three indexes hold the available jobs, each those of one kind, each led by the task.
+# Three indexes hold the available jobs, each index the jobs of one kind. The first column of each is the task.
 PARTS = {
     1: "job.is_available and job.job_queue_id is null and job.flags is null",
     2: "job.is_available and job.job_queue_id is null and job.flags is not null",
     3: "job.is_available and job.job_queue_id is not null",
 }
-# Of tasks and of priorities in use there are few. These limits only keep a table that somebody filled with
-# names of his own from making a page slow.
+# Few tasks and few priorities are in use. These limits only keep a page fast where a program has filled the tables with
+# names.
 MOST_TASKS = 2_000
 MOST_QUEUES = 200
 MOST_LEVELS = 5_000
 LIMITS = {"most_tasks": MOST_TASKS, "most_levels": MOST_LEVELS}
 
 
-class Order(NamedTuple):
-    """The columns that a state is sorted by; the last of them is always the id."""
+class Order(Frozen):
+    """The columns by which jobs of a state are sorted; the last column is always the id."""
 
     columns: tuple[str, ...]
     is_descending: bool = False
@@ -42,16 +44,16 @@ class Order(NamedTuple):
         return "<" if self.is_descending else ">"
 
     def reversed(self) -> Order:
-        return self._replace(is_descending=not self.is_descending)
+        return replace(self, is_descending=not self.is_descending)
 
     def after(self, source: str) -> str:
-        """The condition for what comes after the place where the last page ended."""
+        """Return the condition for jobs after the place where the last page ended."""
         left = ", ".join(f"{source}.{column}" for column in self.columns)
         right = ", ".join(f"%(after_{column})s::{TYPES[column]}" for column in self.columns)
         return f"({left}) {self.operator} ({right})"
 
     def token(self, source: str) -> str:
-        """The place of a row, as text."""
+        """Return an expression for the place of a row, as text."""
         return f"concat_ws('~', {', '.join(f'{source}.{column}::text' for column in self.columns)})"
 
 
@@ -64,28 +66,29 @@ TYPES = {
 }
 
 ORDERS = {
-    State.READY: Order(("priority", "run_at", "id")),
-    State.SCHEDULED: Order(("run_at", "id")),
-    State.WAITING: Order(("run_at", "id")),
-    State.RUNNING: Order(("locked_at", "id")),
-    State.RETRYING: Order(("run_at", "id")),
-    State.FAILED: Order(("updated_at", "id"), is_descending=True),
-    State.FAILING: Order(("run_at", "id"), is_descending=True),
-    State.ANY: Order(("id",), is_descending=True),
+    State.READY: Order(columns=("priority", "run_at", "id")),
+    State.SCHEDULED: Order(columns=("run_at", "id")),
+    State.WAITING: Order(columns=("run_at", "id")),
+    State.RUNNING: Order(columns=("locked_at", "id")),
+    State.RETRYING: Order(columns=("run_at", "id")),
+    State.FAILED: Order(columns=("updated_at", "id"), is_descending=True),
+    State.FAILING: Order(columns=("run_at", "id"), is_descending=True),
+    State.ANY: Order(columns=("id",), is_descending=True),
 }
-BY_FAILURE = Order(("updated_at", "id"), is_descending=True)
+BY_FAILURE = Order(columns=("updated_at", "id"), is_descending=True)
 
 
 def order_of(criteria: Criteria) -> Order:
-    """The order that people expect: that of the state, but of one kind of failures the latest first."""
+    """Return the order of the state; jobs of one error group are sorted by their latest failure instead."""
     is_kind = criteria.error_names and criteria.state in (State.RETRYING, State.FAILED, State.FAILING)
     return BY_FAILURE if is_kind else ORDERS[criteria.state]
 
 
-class Walk(NamedTuple):
-    """A statement for candidates: `with` clauses, a body with the columns of the order, and its parameters.
+class Walk(Frozen):
+    """The SQL of a walk: ``with`` clauses, a body that selects the columns of the order, and its parameters.
 
-    The body has the parameter `most`, and `covers_names` says that it has seen to tasks, queues and error names.
+    The body also has the parameter ``most``. ``covers_names`` says that it fulfils the criteria for tasks, queues and
+    error names.
     """
 
     ctes: str
@@ -105,7 +108,7 @@ QUEUES = f"""queue as materialized (
 
 
 def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False) -> Walk:
-    """The way to a state's jobs, in the state's own order or in its reverse."""
+    """Return the walk to the jobs of a state, in the state's own order or in the reverse."""
     order = order or order_of(criteria)
     clauses = where_in_order(criteria)
     conditions = [CONDITIONS[criteria.state], clauses.text()]
@@ -122,14 +125,14 @@ def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = Fa
     if criteria.state in (State.RETRYING, State.FAILED, State.FAILING):
         return _by_task(criteria, order, conditions, parameters)
     if criteria.state is State.RUNNING:
-        # Few: no more than the workers have slots and what they fetched ahead.
+        # There are few running jobs: no more than the workers have slots and have prefetched.
         named = where_named(criteria)
         return _plain(order, [*conditions, *named.conditions], clauses.parameters | named.parameters, True)
     return _plain(order, conditions, clauses.parameters, False)
 
 
 def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
-    """A walk by level begins inside the level where the last page ended, and at the beginning of the others."""
+    """Return the bounds of a walk by level: inside the level where the last page ended, the whole of later levels."""
     if criteria.state is not State.READY or criteria.ids or criteria.keys:
         return []
     beginning = "infinity" if order.is_descending else "-infinity"
@@ -143,7 +146,7 @@ def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
 
 
 def _select(order: Order, conditions: list[str]) -> str:
-    """A range, in its order: also when it is only counted, as the order leads the planner to the index."""
+    """Return the select of one range, always with its order: the order leads the planner to the index."""
     columns = ", ".join(f"job.{column}" for column in order.columns)
     return f"""
         select {columns} from :SCHEMA._private_jobs as job
@@ -151,7 +154,7 @@ def _select(order: Order, conditions: list[str]) -> str:
 
 
 def _straight(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
-    """By id or key: a lookup each, and not a walk along the primary key in the hope to meet them."""
+    """Look up each id or key; the planner could otherwise read along the primary key until it meets them."""
     ids = "job.id = any (%(ids)s::bigint[])"
     keys = "job.key = any (%(keys)s::text[])"
     named = [condition for condition, given in ((ids, criteria.ids), (keys, criteria.keys)) if given]
@@ -161,20 +164,20 @@ def _straight(criteria: Criteria, order: Order, conditions: list[str], parameter
     body = f"""
         select {columns} from ({looked_up}) as job
         where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s"""
-    return Walk("", body, parameters, covers_names=False)
+    return Walk(ctes="", body=body, parameters=parameters, covers_names=False)
 
 
 def _plain(order: Order, conditions: list[str], parameters: dict[str, Any], covers_names: bool) -> Walk:
-    """Along one index: the primary key, or that of the locked jobs."""
-    return Walk("", _select(order, conditions), parameters, covers_names)
+    """Walk along one index: the primary key, or the index of locked jobs."""
+    return Walk(ctes="", body=_select(order, conditions), parameters=parameters, covers_names=covers_names)
 
 
 def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
-    """Jobs that have failed are few enough to have an index of their own, led by the task."""
+    """Walk to failed jobs, which have an index of their own. Its first column is the task: one range for each task."""
     ranges = "task"
     conditions = ["job.task_id = task.id", *conditions]
     if criteria.state is State.FAILING:
-        # The index has the two halves apart; each is in order.
+        # The index has jobs to retry and permanently failed jobs apart; each half is in order.
         ranges += " cross join unnest(array[true, false]) as half(is_available)"
         conditions.append("job.is_available = half.is_available")
     if criteria.error_names:
@@ -184,11 +187,11 @@ def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters
     body = f"""
         select found.* from {ranges}
         cross join lateral ({_select(order, conditions)}) as found"""
-    return Walk(TASKS, body, parameters, covers_names=not criteria.queues)
+    return Walk(ctes=TASKS, body=body, parameters=parameters, covers_names=not criteria.queues)
 
 
 def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
-    """Available jobs: on each level of priority every task has its own range of an index."""
+    """Walk to available jobs: on each level of priority, every task has its own range of an index."""
     first = " union all ".join(
         f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in PARTS.items()
     )
@@ -210,17 +213,17 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
         for part, condition in PARTS.items()
     )
     covers_names = not criteria.error_names
-    return Walk(ctes, " union all ".join(bodies), parameters, covers_names)
+    return Walk(ctes=ctes, body=" union all ".join(bodies), parameters=parameters, covers_names=covers_names)
 
 
 def walk_by_priority(criteria: Criteria, *, columns: str = "job.id, job.run_at") -> Walk:
-    """The way to all ready or waiting jobs, whatever their task, for whoever only counts them.
+    """Return the walk to all ready or waiting jobs, whatever their task, for counting them.
 
-    It goes along the one index that has the available jobs of all tasks together. That does not know the ids, so
-    what is due at the same time comes in no order.
+    It goes along the one index that has the available jobs of all tasks together. The ids are not in that index, so
+    jobs that are due at the same time come in no order.
     """
     clauses = where_in_order(criteria)
-    order = Order(("run_at",))
+    order = Order(columns=("run_at",))
     conditions = ["job.priority = level.priority", CONDITIONS[criteria.state], clauses.text()]
     ctes = """level (priority) as (
         (select job.priority from :SCHEMA._private_jobs as job where job.is_available order by job.priority limit 1)
@@ -233,7 +236,7 @@ def walk_by_priority(criteria: Criteria, *, columns: str = "job.id, job.run_at")
     body = f"""select found.* from range as level cross join lateral (
         select {columns} from :SCHEMA._private_jobs as job
         where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s) as found"""
-    return Walk(ctes, body, clauses.parameters | LIMITS, covers_names=True)
+    return Walk(ctes=ctes, body=body, parameters=clauses.parameters | LIMITS, covers_names=True)
 
 
 def _next_level(condition: str, task_id: str, *, above: str | None = None, queue_id: str | None = None) -> str:
@@ -245,7 +248,7 @@ def _next_level(condition: str, task_id: str, *, above: str | None = None, queue
 
 
 def _by_queue(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
-    """Available jobs of some queues: each task has a range for each queue and level."""
+    """Walk to available jobs of some queues: each task has a range for each queue and level."""
     queued = PARTS[3]
     ctes = f"""{TASKS}, {QUEUES},
     level (task_id, queue_id, priority) as (
@@ -264,4 +267,4 @@ def _by_queue(criteria: Criteria, order: Order, conditions: list[str], parameter
     ]
     body = f"""select found.* from range
         cross join lateral ({_select(order, range_conditions)}) as found"""
-    return Walk(ctes, body, parameters, covers_names=not criteria.error_names)
+    return Walk(ctes=ctes, body=body, parameters=parameters, covers_names=not criteria.error_names)

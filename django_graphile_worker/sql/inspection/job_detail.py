@@ -1,4 +1,4 @@
-"""Everything about one job, and about what it waits for."""
+"""One job with all its details: its queue, its worker, and the jobs that it waits for."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.conditions import IS_ALIVE, IS_DUE
 from django_graphile_worker.sql.inspection.criteria import State, state_of
 from django_graphile_worker.sql.schema import statement
 
-# A larger payload is shown in part, and not taken apart.
+# A larger payload is read in part, so it cannot be decoded.
 LONGEST_PAYLOAD = 200_000
 MOST_AHEAD = 1_000
 
@@ -19,13 +20,12 @@ select job.id, task.identifier, queue.queue_name,
     job.priority, {readable("job.run_at")}, job.attempts, job.max_attempts, job.last_error,
     {readable("job.created_at")}, {readable("job.updated_at")}, job.key, {readable("job.locked_at")},
     :SCHEMA._private_worker_of(job.locked_by), job.revision, job.flags::text, job.is_available,
-    job.run_at <= now(), recovery.recoveries,
+    {IS_DUE}, recovery.recoveries,
     :SCHEMA._private_worker_of(queue.locked_by), {readable("queue.locked_at")}, running.id, running.identifier,
     ahead.number,
     {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8,
-    (select count(*) from :SCHEMA._private_workers as able
-        where able.metadata -> 'tasks' ? task.identifier
-            and able.last_heartbeat_at >= now() - interval '1 second' * %(timeout)s::float8)
+    (select count(*) from :SCHEMA._private_workers as worker
+        where worker.metadata -> 'tasks' ? task.identifier and {IS_ALIVE})
 from :SCHEMA._private_jobs as job
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
@@ -52,7 +52,7 @@ where job.id = %(id)s"""
 
 
 class JobDetail(NamedTuple):
-    """A job with its surroundings; the payload is text, perhaps not all of it."""
+    """A job with its details; the payload is text, and may be cut."""
 
     id: int
     task_identifier: str | None
@@ -81,7 +81,7 @@ class JobDetail(NamedTuple):
     ahead: int | None
     holder_last_heartbeat_at: Any
     holder_silent_seconds: float | None
-    # Workers that say they have the task, and have beaten lately.
+    # The number of live workers that run the task.
     live_workers: int
 
     @property
@@ -90,14 +90,14 @@ class JobDetail(NamedTuple):
 
     @property
     def attempts_made(self) -> int:
-        """How often it was really tried: a job that was given up counts as one that used up its attempts."""
+        """The number of real attempts: in the column, a job without further attempts has used up all of them."""
         return attempts_made(self.attempts, self.max_attempts, self.last_error)
 
 
 def job_detail(
     cursor: Any, job_id: int, *, schema: str, timeout: float, longest: int | None = LONGEST_PAYLOAD
 ) -> JobDetail | None:
-    """The job with this id; a worker that has not beaten for `timeout` seconds is not alive."""
+    """Return the job with this id; a worker without a heartbeat for ``timeout`` seconds does not count as alive."""
     parameters = {"id": job_id, "longest": longest, "most": MOST_AHEAD + 1, "timeout": timeout}
     cursor.execute(statement(DETAIL, schema), parameters)
     row = cursor.fetchone()

@@ -1,14 +1,15 @@
-"""Limits for statements that people cause by looking: the queue comes first."""
+"""Limits for statements that inspect the queue: they must not slow down the workers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django_graphile_worker.sql.qualification import qualified
+from django_graphile_worker.sql.search_path import qualified
 
-# Times are written and read back as text in page tokens. The planner's statistics are old right after jobs were
-# added by the thousand, and it must not be talked out of the one right plan then: each range is asked for in an
-# order that only its own index has, and sorting, reading whole tables and joining all with all are discouraged.
+# The date style is fixed because page tokens hold times as text. The planner's settings are fixed because its
+# statistics are outdated right after jobs were added by the thousand. Each range is selected in an order that only its
+# own index has, and sorting, reading whole tables and joining all rows with all are discouraged, so that one plan
+# remains.
 SETTINGS = {
     "statement_timeout": "",
     "datestyle": "ISO",
@@ -23,15 +24,15 @@ SETTINGS = {
 }
 
 
-def guard(cursor: Any, *, timeout: float) -> dict[str, str]:
-    """Limit the rest of this transaction; returns the settings as they were."""
+def limit_statements(cursor: Any, *, timeout: float) -> dict[str, str]:
+    """Limit the statements of this transaction from now on; return the settings as they were."""
     wanted = SETTINGS | {"statement_timeout": f"{max(int(timeout * 1000), 1)}ms"}
-    return change(cursor, wanted)
+    return change_settings(cursor, wanted)
 
 
-def change(cursor: Any, wanted: dict[str, str]) -> dict[str, str]:
-    """Change settings until the transaction ends; returns them as they were."""
+def change_settings(cursor: Any, wanted: dict[str, str]) -> dict[str, str]:
+    """Change settings until the transaction ends; return them as they were."""
     parameters = [value for name, setting in wanted.items() for value in (name, name, setting)]
-    ask = ", ".join("current_setting(%s), set_config(%s, %s, true)" for _ in wanted)
-    cursor.execute(qualified(f"/* gw:guard */ select {ask}"), parameters)
+    columns = ", ".join("current_setting(%s), set_config(%s, %s, true)" for _ in wanted)
+    cursor.execute(qualified(f"/* gw:guard */ select {columns}"), parameters)
     return dict(zip(wanted, cursor.fetchone()[::2], strict=True))

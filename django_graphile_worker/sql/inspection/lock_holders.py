@@ -1,4 +1,4 @@
-"""Who holds jobs and queues: registered workers, and those that never said who they are."""
+"""The holders of locks on jobs and queues: registered workers, and workers that are not registered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.workers import is_lease_over
+from django_graphile_worker.sql.workers import is_lease_over, locked_by_worker
 
 MOST_WORKERS = 500
 MOST_LOCKS = 20_000
@@ -44,7 +44,7 @@ limit {2 * MOST_WORKERS}"""
 
 
 class Holder(NamedTuple):
-    """A worker, or a name that locks are held under; without `started_at` it is only that."""
+    """A registered worker, or (without ``started_at``) a name in ``locked_by`` that no registered worker has."""
 
     id: str
     started_at: Any
@@ -55,7 +55,7 @@ class Holder(NamedTuple):
     queues: int
     oldest_lock: Any
     oldest_lock_seconds: float | None
-    # After which silence it promised to be dead; None where it promised nothing.
+    # The seconds without a heartbeat after which it counts as dead; None where it does not state them.
     timeout_seconds: float | None = None
 
     @property
@@ -64,20 +64,20 @@ class Holder(NamedTuple):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a worker says of itself. Anybody may have written it: whatever is not an object tells nothing."""
+        """What the worker states about itself; empty if the column holds no object, as any program can write it."""
         metadata = json.loads(self.metadata_text) if self.metadata_text else None
         return metadata if isinstance(metadata, dict) else {}
 
     def is_alive(self, timeout: float) -> bool:
-        """Has it beaten within what it promised, or within ``timeout`` seconds where it promised nothing?"""
-        promised = timeout if self.timeout_seconds is None else self.timeout_seconds
-        return self.silent_seconds is not None and not is_lease_over(self.silent_seconds, promised)
+        """Return whether its last heartbeat is younger than its own timeout, or ``timeout`` where it states none."""
+        limit = timeout if self.timeout_seconds is None else self.timeout_seconds
+        return self.silent_seconds is not None and not is_lease_over(self.silent_seconds, limit)
 
 
 def holders(
     cursor: Any, names: Sequence[str] | None = None, *, schema: str, most_locks: int = MOST_LOCKS
 ) -> list[Holder]:
-    """Everybody who is registered or holds something; or of these only the named."""
+    """Return all registered workers and holders of locks, or the holders with these names."""
     named = None if names is None else list(names)
     cursor.execute(statement(HOLDERS, schema), {"names": named, "most_locks": most_locks})
     return [Holder._make(row) for row in cursor.fetchall()]
@@ -86,16 +86,16 @@ def holders(
 HELD = f"""/* gw:held */
 select 'job', job.id::text, task.identifier, {readable("job.locked_at")}
 from :SCHEMA._private_jobs as job left join :SCHEMA._private_tasks as task on task.id = job.task_id
-where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = %(holder)s
+where {locked_by_worker("job", "= %(holder)s")}
 union all
 select 'queue', queue.id::text, queue.queue_name, {readable("queue.locked_at")}
 from :SCHEMA._private_job_queues as queue
-where queue.locked_at is not null and :SCHEMA._private_worker_of(queue.locked_by) = %(holder)s
+where {locked_by_worker("queue", "= %(holder)s")}
 limit %(most)s"""
 
 
 class Held(NamedTuple):
-    """A job (with its task) or a queue in somebody's hand."""
+    """A job (with the name of its task) or a queue that is locked."""
 
     kind: str
     id: str
@@ -104,6 +104,6 @@ class Held(NamedTuple):
 
 
 def held_by(cursor: Any, holder: str, *, schema: str, most: int = 200) -> list[Held]:
-    """What somebody holds."""
+    """Return the jobs and queues that a worker holds."""
     cursor.execute(statement(HELD, schema), {"holder": holder, "most": most})
     return [Held._make(row) for row in cursor.fetchall()]

@@ -1,4 +1,4 @@
-"""Names of tasks and queues, and what a word may be the name of."""
+"""Names of tasks and queues for suggestions, and what a word in a search is the name of."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ select exists (select from :SCHEMA._private_tasks where identifier = %(word)s),
 
 
 def known_tasks(cursor: Any, *, schema: str) -> list[str]:
-    """The identifiers that jobs have had, or workers know."""
+    """Return the task identifiers that jobs have had or workers run, up to a limit."""
     cursor.execute(statement(TASKS, schema), [MOST_NAMES])
     return [row[0] for row in cursor.fetchall()]
 
 
 def some_queues(cursor: Any, *, schema: str) -> list[str]:
-    """The newest names of queues; of those there may be any number."""
+    """Return the newest names of queues, up to a limit; there may be any number of queues."""
     cursor.execute(statement(QUEUES, schema), [MOST_NAMES])
     return [row[0] for row in cursor.fetchall()]
 
 
 def meaning(cursor: Any, word: str, *, schema: str) -> tuple[bool, bool, bool]:
-    """Whether a word is a task's identifier, a queue's name, a job's key."""
+    """Return whether a word is a task's identifier, a queue's name, a job's key."""
     cursor.execute(statement(MEANING, schema), {"word": word})
     is_task, is_queue, is_key = cursor.fetchone()
     return is_task, is_queue, is_key

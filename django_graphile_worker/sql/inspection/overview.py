@@ -1,20 +1,21 @@
-"""Is it healthy? The figures of the dashboard that are not in the statistics."""
+"""Figures of the dashboard that are not in the statistics: the backlog of each task, and the database's health."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.conditions import IS_DUE, IS_LOCKED, IS_PERMANENTLY_FAILED, IS_RETRYING
 from django_graphile_worker.sql.inspection.index_walks import MOST_LEVELS, MOST_TASKS, PARTS
-from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.search_path import qualified
 
-# Of each kind of jobs in each task.
+# How many jobs of each kind are counted for each task.
 MOST_COUNTED = 200
 
 
 def _per_level(condition: str) -> str:
-    """The due jobs of one kind: on each level of priority, a range that ends with the present."""
+    """Return the select of the due jobs of one kind: on each level of priority, a range that ends now."""
     return f"""
         select level.priority, job.run_at from (
             with recursive level (priority) as (
@@ -28,7 +29,7 @@ def _per_level(condition: str) -> str:
             select priority from level where priority is not null limit {MOST_LEVELS}) as level
         cross join lateral (
             select job.run_at from :SCHEMA._private_jobs as job
-            where job.task_id = task.id and {condition} and job.priority = level.priority and job.run_at <= now()
+            where job.task_id = task.id and {condition} and job.priority = level.priority and {IS_DUE}
             order by job.run_at, job.id limit %(most)s) as job"""
 
 
@@ -48,18 +49,17 @@ cross join lateral (
 cross join lateral (
     select count(*) filter (where is_available) as retrying, count(*) filter (where not is_available) as failed
     from ((select true as is_available from :SCHEMA._private_jobs as job
-        where job.task_id = task.id and job.locked_at is null and job.attempts > 0 and job.is_available
-            and job.run_at > now()
+        where job.task_id = task.id and {IS_RETRYING}
         order by job.run_at, job.id limit %(most)s)
         union all
         (select false from :SCHEMA._private_jobs as job
-        where job.task_id = task.id and job.locked_at is null and job.attempts > 0 and not job.is_available
+        where job.task_id = task.id and {IS_PERMANENTLY_FAILED}
         order by job.run_at, job.id limit %(most)s)) as job
 ) as failing"""
 
 
 class TaskBacklog(NamedTuple):
-    """What waits for one task; numbers are at most one more than is counted, and in a glance none is counted."""
+    """The backlog of one task. Numbers are at most one more than the limit; ``backlog_ages`` does not count."""
 
     task_identifier: str
     ready: int
@@ -68,13 +68,13 @@ class TaskBacklog(NamedTuple):
     failed: int
 
 
-def glance_at_backlogs(cursor: Any, *, schema: str, but: Iterable[str] = ()) -> list[TaskBacklog]:
-    """Which tasks, but for some, have something waiting, and since when: the first of each kind of jobs is read."""
+def backlog_ages(cursor: Any, *, schema: str, but: Iterable[str] = ()) -> list[TaskBacklog]:
+    """Return since when jobs of each task wait, except for the tasks in ``but``; reads one job of each kind."""
     return _backlogs(cursor, {"tasks": None, "others": list(but), "most": 1, "most_of_part": MOST_LEVELS}, schema)
 
 
 def task_backlogs(cursor: Any, tasks: Iterable[str] | None = None, *, schema: str) -> list[TaskBacklog]:
-    """How much waits for each of these tasks, or for each there is."""
+    """Return how many jobs wait for each of these tasks, or for each that exists."""
     chosen, most = None if tasks is None else list(tasks), MOST_COUNTED + 1
     return _backlogs(cursor, {"tasks": chosen, "others": [], "most": most, "most_of_part": most}, schema)
 
@@ -84,14 +84,15 @@ def _backlogs(cursor: Any, parameters: dict[str, Any], schema: str) -> list[Task
     return [TaskBacklog._make(row) for row in cursor.fetchall()]
 
 
-# Whoever may not see others' sessions sees their age all the same; reltuples is what the last vacuum counted.
-HEALTH = """/* gw:health */
+# A role that may not see the sessions of other roles sees their age all the same. reltuples is what the last vacuum
+# counted.
+HEALTH = f"""/* gw:health */
 select extract(epoch from now())::float8, pg_notification_queue_usage(),
     extract(epoch from now() - oldest_transaction.xact_start)::float8, oldest_transaction.pid,
     oldest_transaction.application_name, size.estimate, size.bytes, coalesce(dead.n_dead_tup, 0),
-    (select extract(epoch from now() - min(locked_at))::float8
-    from :SCHEMA._private_jobs where locked_at is not null and not exists (
-        select from :SCHEMA._private_workers as worker where worker.id = :SCHEMA._private_worker_of(locked_by)))
+    (select extract(epoch from now() - min(job.locked_at))::float8
+    from :SCHEMA._private_jobs as job where {IS_LOCKED} and not exists (
+        select from :SCHEMA._private_workers as worker where worker.id = :SCHEMA._private_worker_of(job.locked_by)))
 from (
     select greatest(reltuples, 0)::bigint as estimate, pg_total_relation_size(oid) as bytes, oid
     from pg_class where oid = ':SCHEMA._private_jobs'::regclass::oid) as size
@@ -107,13 +108,13 @@ NOTIFY_QUEUE_USAGE = "/* gw:notify_queue_usage */ select pg_notification_queue_u
 
 
 def notify_queue_usage(cursor: Any) -> float:
-    """How full the server's queue of notifications is, from 0 to 1."""
+    """Return how full the server's queue of notifications is, from 0 to 1."""
     cursor.execute(qualified(NOTIFY_QUEUE_USAGE))
     return float(cursor.fetchone()[0])
 
 
 class Health(NamedTuple):
-    """The database around the queue."""
+    """The health of the database: open transactions, the size of the table, notifications, unregistered locks."""
 
     now: float
     notify_queue_usage: float
@@ -123,10 +124,10 @@ class Health(NamedTuple):
     estimated_jobs: int
     table_bytes: int
     dead_rows: int
-    oldest_stranger_lock_seconds: float | None
+    oldest_unregistered_lock_seconds: float | None
 
 
 def health(cursor: Any, *, schema: str) -> Health:
-    """What goes on around the queue."""
+    """Return the health of the database."""
     cursor.execute(statement(HEALTH, schema))
     return Health._make(cursor.fetchone())

@@ -1,4 +1,4 @@
-"""Named queues: how much waits in them, since when, and who has them."""
+"""Named queues: how many jobs wait in each, since when, and which worker holds it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django_graphile_worker.sql.schema import statement
 MOST_COUNTED = 1_000
 MOST_TASKS = 2_000
 
-# A queue's jobs lie side by side in one index, whatever their tasks.
+# One index has the jobs of a queue side by side, whatever their tasks.
 _DEPTHS = f"""
 select queue.id, queue.queue_name, {readable("queue.locked_at")}, :SCHEMA._private_worker_of(queue.locked_by),
     depth.number,
@@ -31,7 +31,7 @@ left join lateral (
 
 
 def _page(bound: str, direction: str) -> str:
-    """The queues on one side of a name, those next to it first; by name they come in either case."""
+    """Return the statement for the queues on one side of a name, the nearest ones, sorted by name in both cases."""
     return f"""/* gw:queues */
 with chosen as materialized (
     select id, queue_name, locked_at, locked_by from :SCHEMA._private_job_queues
@@ -45,7 +45,7 @@ order by queue.queue_name"""
 PAGE = _page("> %(after)s", "asc")
 PAGE_BEFORE = _page("< %(before)s", "desc")
 
-# Held queues first: those are what one looks for.
+# Held queues come first: they are the ones to look into.
 HELD_FIRST = f"""/* gw:list-queues */
 with chosen as materialized (
     select * from (
@@ -60,7 +60,7 @@ with chosen as materialized (
 {_DEPTHS}
 order by queue.locked_at nulls last, queue.queue_name"""
 
-# The queues of the jobs that run next, and those that somebody has.
+# The queues of the jobs that run next, and held queues.
 BUSIEST = f"""/* gw:busiest-queues */
 with next_job as materialized (
     select job.job_queue_id from (select id from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
@@ -82,7 +82,7 @@ limit %(limit)s"""
 
 
 class QueueDepth(NamedTuple):
-    """A queue; the number of waiting jobs is at most one more than is counted."""
+    """A queue; the number of waiting jobs is at most one more than the limit."""
 
     id: int
     queue_name: str
@@ -105,7 +105,7 @@ def queues(
     search: str = "",
     only_held: bool = False,
 ) -> list[QueueDepth]:
-    """A page of queues, by name: the first ones after a name, or the last ones before one."""
+    """Return a page of queues, sorted by name: the first ones after a name, or the last ones before a name."""
     parameters = {
         "after": after,
         "before": before,
@@ -127,13 +127,13 @@ def held_first(
     only_held: bool = False,
     most: int = MOST_COUNTED,
 ) -> list[QueueDepth]:
-    """Queues, or the one with this name: those that somebody has come first."""
+    """Return queues, or the queue with this name; held queues come first."""
     parameters = {"limit": limit, "name": name, "only_held": only_held, "most": most + 1}
     cursor.execute(statement(HELD_FIRST, schema), parameters)
     return [QueueDepth._make(row) for row in cursor.fetchall()]
 
 
 def busiest_queues(cursor: Any, *, schema: str, limit: int = 10) -> list[QueueDepth]:
-    """Some of the queues that have most to do."""
+    """Return some of the queues with the most waiting jobs."""
     cursor.execute(statement(BUSIEST, schema), {"limit": limit, "most": MOST_COUNTED + 1})
     return [QueueDepth._make(row) for row in cursor.fetchall()]

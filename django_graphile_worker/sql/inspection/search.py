@@ -1,4 +1,4 @@
-"""Finding jobs for people: pages of any size of table, at one price."""
+"""Find jobs page by page. A page takes the same time whatever the size of the table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django_graphile_worker.attempts import attempts_made
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.conditions import IS_DUE, NOT_TRIED
 from django_graphile_worker.sql.inspection.criteria import (
-    NOT_TRIED,
     STATES,
     Clauses,
     Criteria,
@@ -22,25 +23,25 @@ from django_graphile_worker.sql.inspection.criteria import (
 from django_graphile_worker.sql.inspection.index_walks import TYPES, Order, order_of, walk
 from django_graphile_worker.sql.schema import statement
 
-# How many jobs a page looks at when each has to be looked at: of one range of an index, or of many at once.
+# How many rows a page reads when the criteria need the rows: of one range of an index, or of many at once.
 MOST_EXAMINED = 5_000
 MOST_EXAMINED_OF_MANY = 500
-# How often a list looks on by itself before it tells what it has found so far.
-MOST_LOOKS = 200
+# How many pages a list searches before it returns what it has found so far.
+MOST_PAGES = 200
 
-# Each candidate is looked up, and never the other way round; "offset 0" keeps the planner from turning it.
+# Each candidate is looked up in the table; "offset 0" keeps the planner from reading the table first.
 JOBS_OF_CANDIDATES = """cross join lateral (
     select * from :SCHEMA._private_jobs as job where job.id = candidate.id offset 0) as job"""
 
 TOKEN = re.compile(r"[-+0-9: .~a-zA-Z]{1,120}")
 
 
-class Found(NamedTuple):
-    """The ids of a page, and where the next one begins (None: this was the last)."""
+class Found(Frozen):
+    """The ids of a page, and where the next page begins (None: this was the last)."""
 
     ids: list[int]
     next_token: str | None
-    # Nothing more was found among this many jobs, but there are others; None when all were looked at.
+    # So many jobs were read without filling the page, and there are more; None when all were read.
     examined: int | None
     # Where the page itself begins.
     first_token: str | None = None
@@ -55,7 +56,7 @@ def find(
     after: str | None = None,
     is_backwards: bool = False,
 ) -> Found:
-    """The first jobs that meet the criteria, in their order or, backwards, the last ones in the reverse of it."""
+    """Return the first jobs that meet the criteria, in their order; backwards, the last jobs in the reverse order."""
     looked_at = looked_at_by(criteria)
     most = _budget(criteria, looked_at, limit)
     order = order_of(criteria)
@@ -65,18 +66,22 @@ def find(
     *matches, (_, examined, last_token) = cursor.fetchall()
     ids = [job_id for _, job_id, _ in matches]
     if len(ids) > limit:
-        return Found(ids[:limit], matches[limit - 1][2], None, matches[0][2])
+        return Found(ids=ids[:limit], next_token=matches[limit - 1][2], examined=None, first_token=matches[0][2])
     is_cut_off = bool(looked_at.conditions) and examined >= most
-    first_token = matches[0][2] if matches else None
-    return Found(ids, last_token if is_cut_off else None, examined if is_cut_off else None, first_token)
+    return Found(
+        ids=ids,
+        next_token=last_token if is_cut_off else None,
+        examined=examined if is_cut_off else None,
+        first_token=matches[0][2] if matches else None,
+    )
 
 
 def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
-    """How many jobs to look at. Where many ranges are merged, each has to be read that far."""
+    """Return how many jobs to read. Where many ranges are merged, each has to be read that far."""
     if not looked_at.conditions:
         return limit + 1
     if looked_at.conditions == [NOT_TRIED]:
-        # Few of the jobs that wait have been tried before.
+        # Few of the waiting jobs have been tried before.
         return 4 * limit
     is_one_range = criteria.tasks or criteria.queues or criteria.state in (State.ANY, State.RUNNING)
     return MOST_EXAMINED if is_one_range else MOST_EXAMINED_OF_MANY
@@ -85,12 +90,12 @@ def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
 def matching(
     criteria: Criteria, order: Order, *, most: int | None, after: str | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """The clauses `candidate` and `matched` for a larger statement: the next so many jobs, and which of them match."""
+    """Return the clauses ``candidate`` and ``matched`` of a larger statement: the next jobs, and the matching ones."""
     return _common(criteria, looked_at_by(criteria), order, most, place_of(order, after))
 
 
 def looked_at_by(criteria: Criteria) -> Clauses:
-    """Conditions that no walk sees to, so that each job has to be looked at."""
+    """Return the conditions that the walk does not fulfil, so that the row of each job has to be read."""
     clauses = where_looked_at(criteria)
     if not walk(criteria).covers_names:
         named = where_named(criteria)
@@ -127,7 +132,7 @@ def _statement(
 
 
 def place_of(order: Order, token: str | None) -> dict[str, str] | None:
-    """The values of a token, or None when it is none of ours."""
+    """Return the values of a page token, or None when the text is no token of this order."""
     columns = order.columns
     parts = token.split("~") if token and TOKEN.fullmatch(token) else []
     if len(parts) != len(columns):
@@ -148,7 +153,7 @@ _PLACES = {
 
 
 class JobRow(NamedTuple):
-    """A job as a list shows it: neither the payload nor the whole error is read."""
+    """A job as a list shows it: without its payload, and with the beginning of its error."""
 
     id: int
     task_identifier: str | None
@@ -173,12 +178,12 @@ class JobRow(NamedTuple):
 
     @property
     def attempts_made(self) -> int:
-        """How often it was really tried: a job that was given up counts as one that used up its attempts."""
+        """The number of real attempts: in the column, a job without further attempts has used up all of them."""
         return attempts_made(self.attempts, self.max_attempts, self.error)
 
     @property
     def moment(self) -> Any:
-        """The time that matters: since when it runs, when it failed for good, when it is due."""
+        """The time that matters in its state: when it was locked, when it permanently failed, or when it is due."""
         if self.state is State.RUNNING:
             return self.locked_at
         return self.updated_at if self.state is State.FAILED else self.run_at
@@ -188,7 +193,7 @@ ROWS = f"""/* gw:job-rows */
 select job.id, task.identifier, queue.queue_name, job.priority, {readable("job.run_at")}, job.attempts,
     job.max_attempts, {readable("job.created_at")}, {readable("job.updated_at")}, job.key,
     {readable("job.locked_at")}, :SCHEMA._private_worker_of(job.locked_by), left(job.flags::text, 1000),
-    left(job.last_error, 500), job.is_available, job.run_at <= now()
+    left(job.last_error, 500), job.is_available, {IS_DUE}
 from :SCHEMA._private_jobs as job
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
@@ -196,14 +201,14 @@ where job.id = any (%(ids)s::bigint[])"""
 
 
 def rows(cursor: Any, ids: Sequence[int], *, schema: str) -> list[JobRow]:
-    """What a list shows of these jobs, in this order; those that are gone are left out."""
+    """Return the rows of these jobs, in the order of the ids, without jobs that are gone."""
     cursor.execute(statement(ROWS, schema), {"ids": list(ids)})
     found = {row[0]: JobRow._make(row) for row in cursor.fetchall()}
     return [found[job_id] for job_id in ids if job_id in found]
 
 
-class Listed(NamedTuple):
-    """The first jobs of a list; whether there are more; and whether it was given up on before the end."""
+class Listed(Frozen):
+    """The first jobs of a list; whether there are more; and whether the search was ended before all were read."""
 
     rows: list[JobRow]
     has_more: bool
@@ -211,9 +216,9 @@ class Listed(NamedTuple):
 
 
 def list_jobs(cursor: Any, criteria: Criteria, *, schema: str, limit: int) -> Listed:
-    """The first jobs that meet the criteria, however many others lie between them.
+    """Return the first jobs that meet the criteria, however many other jobs lie between them.
 
-    All jobs of a task or a queue lie in no order together, so they come one state after the other.
+    No index has all jobs of a task or a queue in one order, so these come one state after the other.
     """
     is_mixed = criteria.state is State.ANY and not criteria.ids and not criteria.keys
     states = STATES if is_mixed and (criteria.tasks or criteria.queues) else (criteria.state,)
@@ -221,17 +226,18 @@ def list_jobs(cursor: Any, criteria: Criteria, *, schema: str, limit: int) -> Li
     is_cut_off = False
     for state in states:
         if len(ids) <= limit:
-            found, is_given_up = _find_on(cursor, replace(criteria, state=state), schema, limit + 1 - len(ids))
+            found, is_ended_early = _find_pages(cursor, replace(criteria, state=state), schema, limit + 1 - len(ids))
             ids += found
-            is_cut_off |= is_given_up
-    return Listed(rows(cursor, ids[:limit], schema=schema), len(ids) > limit, is_cut_off)
+            is_cut_off |= is_ended_early
+    shown = rows(cursor, ids[:limit], schema=schema)
+    return Listed(rows=shown, has_more=len(ids) > limit, is_cut_off=is_cut_off)
 
 
-def _find_on(cursor: Any, criteria: Criteria, schema: str, limit: int) -> tuple[list[int], bool]:
-    """So many ids, looking on as long as there is something to look at and hope."""
+def _find_pages(cursor: Any, criteria: Criteria, schema: str, limit: int) -> tuple[list[int], bool]:
+    """Return up to ``limit`` ids, from as many pages as it takes, and whether the search was ended early."""
     ids: list[int] = []
     token = None
-    for _ in range(MOST_LOOKS):
+    for _ in range(MOST_PAGES):
         found = find(cursor, criteria, schema=schema, limit=limit - len(ids), after=token)
         ids, token = ids + found.ids, found.next_token
         if len(ids) >= limit or token is None:

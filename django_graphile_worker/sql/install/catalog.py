@@ -1,4 +1,4 @@
-"""What of the worker schema is there, whose it is, and what stands in the way."""
+"""What the database holds of the worker schema: relations, functions and installed parts; whether it is usable."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql.qualification import qualified
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.row_security import hidden_tables
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.search_path import qualified
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.jobs import Cursor
+    from django_graphile_worker.sql.cursor import Cursor
 
 FUNCTIONS = (
     "add_job",
@@ -35,18 +36,18 @@ RELATIONS = frozenset(
         "migrations",
     }
 )
-# Every function of ours carries a tag comment; nobody else's does.
+# Every function of this package has a tag comment; functions of other programs have none.
 TAG = "/* gw:"
 
 
 class Run(Protocol):
-    """A schema editor's execute: it runs a statement, or writes it down for sqlmigrate."""
+    """A schema editor's execute: it runs a statement, or collects it for sqlmigrate."""
 
     def __call__(self, sql: str, params: Any, /) -> Any: ...
 
 
 class Ledger(NamedTuple):
-    """How far graphile-worker's own migrations have come."""
+    """The latest migrations in the ledger."""
 
     latest: int
     latest_breaking: int
@@ -71,7 +72,7 @@ _SCHEMA_EXISTS = "/* gw:schema_exists */ select exists (select from pg_catalog.p
 
 
 def schema_exists(cursor: Cursor, *, schema: str) -> bool:
-    """Tell whether there is such a schema, whatever is in it."""
+    """Return whether the schema exists, whatever is in it."""
     cursor.execute(qualified(_SCHEMA_EXISTS), (schema,))
     return bool(cursor.fetchone()[0])
 
@@ -84,13 +85,13 @@ from :SCHEMA.migrations as migrations
 
 
 def ledger(cursor: Cursor, *, schema: str) -> Ledger:
-    """Read graphile-worker's migration table; very old ones have no column `breaking`."""
+    """Read the ledger, graphile-worker's table of migrations; a very old table has no column ``breaking``."""
     cursor.execute(statement(_LEDGER, schema))
     return Ledger(*cursor.fetchone())
 
 
 class Function(NamedTuple):
-    """One of the public functions, as it is now."""
+    """A public function of the schema, as it is in the database."""
 
     name: str
     arguments: str
@@ -112,13 +113,13 @@ order by proc.proname, 2
 
 
 def functions(cursor: Cursor, *, schema: str) -> list[Function]:
-    """Return the public functions that are there."""
+    """Return the public functions that exist in the schema, of this package or of another program."""
     cursor.execute(qualified(_FUNCTIONS), (schema, list(FUNCTIONS)))
     return [Function(*row) for row in cursor.fetchall()]
 
 
-class Part(NamedTuple):
-    """Something of ours that is installed, and what was there before it."""
+class Part(Frozen):
+    """A part of the worker schema that a migration has installed, and what was in the database before."""
 
     name: str
     is_schema_made: bool = False
@@ -133,12 +134,14 @@ select part, is_schema_made, is_adopted, found_functions::text from :SCHEMA._pri
 
 
 def part(cursor: Cursor, name: str, *, schema: str) -> Part | None:
-    """Return the part if it is installed."""
+    """Return the part with this name if it is installed."""
     if "_private_installation" not in relations(cursor, schema=schema):
         return None
     cursor.execute(statement(_PART, schema), (name,))
     row = cursor.fetchone()
-    return row and Part(row[0], row[1], row[2], json.loads(row[3]))
+    if row is None:
+        return None
+    return Part(name=row[0], is_schema_made=row[1], is_adopted=row[2], found_functions=json.loads(row[3]))
 
 
 _RECORD_PART = """
@@ -149,7 +152,7 @@ values (%s, %s, %s, %s::jsonb);
 
 
 def record_part(run: Run, made: Part, *, schema: str) -> None:
-    """Remember that the part is installed."""
+    """Record that the part is installed."""
     parameters = (made.name, made.is_schema_made, made.is_adopted, json.dumps(dict(made.found_functions)))
     run(statement(_RECORD_PART, schema), parameters)
 
@@ -161,7 +164,7 @@ update :SCHEMA._private_installation set found_functions = found_functions || %s
 
 
 def add_found_functions(run: Run, name: str, found: Mapping[str, str], *, schema: str) -> None:
-    """Remember functions that were found later than the part was installed."""
+    """Record the texts of functions that were found after the part was installed."""
     run(statement(_ADD_FOUND_FUNCTIONS, schema), (json.dumps(dict(found)), name))
 
 
@@ -169,7 +172,7 @@ _FORGET_PART = "/* gw:forget_part */ delete from :SCHEMA._private_installation w
 
 
 def forget_part(run: Run, name: str, *, schema: str) -> None:
-    """Forget the part."""
+    """Delete the record of the part."""
     run(statement(_FORGET_PART, schema), (name,))
 
 
@@ -180,7 +183,7 @@ select count(*) from :SCHEMA._private_jobs where attempts < max_attempts or lock
 
 
 def count_waiting_jobs(cursor: Cursor, *, schema: str) -> int:
-    """Return how many jobs still have something to do."""
+    """Return how many jobs have attempts left or are running."""
     cursor.execute(statement(_COUNT_WAITING, schema))
     return int(cursor.fetchone()[0])
 
@@ -199,7 +202,7 @@ select not exists (
 
 
 def create_schema(run: Run, *, schema: str) -> None:
-    """Make the schema."""
+    """Create the schema."""
     run(statement(_CREATE_SCHEMA, schema), None)
 
 
@@ -209,13 +212,13 @@ def drop_schema(run: Run, *, schema: str) -> None:
 
 
 def is_schema_empty(cursor: Cursor, *, schema: str) -> bool:
-    """Tell whether nothing is left in the schema."""
+    """Return whether the schema is empty."""
     cursor.execute(qualified(_IS_EMPTY), (schema,))
     return bool(cursor.fetchone()[0])
 
 
 def check_usable(cursor: Cursor, *, schema: str) -> None:
-    """Refuse a schema that is not there, or whose rows the current role would not see."""
+    """Raise SchemaError for a schema that is missing or incomplete, or whose rows are hidden from the current role."""
     missing = {*RELATIONS, "_private_installation"} - relations(cursor, schema=schema)
     if missing:
         raise SchemaError(
@@ -226,6 +229,6 @@ def check_usable(cursor: Cursor, *, schema: str) -> None:
     if tables:
         raise SchemaError(
             f"Expected a role that sees the rows of {schema!r}, got {role!r}: row-level security hides "
-            f"{', '.join(tables)} from it, so every query would quietly find nothing. Connect as the owner of the "
-            f"tables, or make policies for this role (see the guide to database roles)."
+            f"{', '.join(tables)} from it, so every query would find nothing, without an error. Connect as the owner "
+            f"of the tables, or make policies for this role (see the guide to database roles)."
         )

@@ -1,35 +1,38 @@
-"""The indexes that our files add to tables which may be in use, and large.
+"""The indexes that the files of ddl add to tables which may be in use, and large.
 
-An index that is built inside a migration's transaction keeps everybody from adding
-jobs until the whole of it is done, and a transaction that holds the tables of jobs and
-of queues can deadlock with workers, which lock both. Where others may be working the
-indexes are therefore left out there, and built afterwards, one after the other: on a
-large table without a lock that anybody would notice.
+While an index is built inside a migration's transaction, no other session can add jobs until the transaction ends. A
+transaction that locks the tables of jobs and of queues can also deadlock with workers, which lock both. So where
+workers may be running, the indexes are left out of that transaction and built afterwards, one after the other: on a
+large table with a lock that does not keep other sessions waiting.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from django_graphile_worker.sql.install.catalog import Run
-from django_graphile_worker.sql.jobs import Cursor
-from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import ddl, quoted, statement
+from django_graphile_worker.sql.search_path import qualified
 
-# What is smaller than this is indexed before anybody has waited long: tens of milliseconds for each.
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.cursor import Cursor
+    from django_graphile_worker.sql.install.catalog import Run
+
+# The size in bytes from which a table is large. An index of a smaller table takes tens of milliseconds.
 LARGE = 16 * 1024 * 1024
 
-# The files whose indexes a finished migrate has built.
+# The files of ddl whose indexes exist after a complete migrate.
 FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql", "claim_looks_v2.sql")
 REMEDY = 'Run "manage.py graphile_worker repair". Jobs can be added and run meanwhile.'
 
-# A statement of its own, at the beginning of a line.
+# A whole statement that begins at the beginning of a line.
 _CREATE_INDEX = re.compile(r"^create index (?P<name>\w+) (?P<definition>on .*?);\n?", re.MULTILINE | re.DOTALL)
 
 
-class Index(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Index:
     """An index as a file of sql/ddl describes it."""
 
     name: str
@@ -40,19 +43,19 @@ class Index(NamedTuple):
         return f"create index if not exists {self.name} {self.definition};"
 
     @property
-    def unhurried_statement(self) -> str:
-        """Two scans of the table instead of one, and everybody goes on meanwhile."""
+    def concurrent_statement(self) -> str:
+        """The statement that scans the table twice instead of once, and lets other sessions write meanwhile."""
         return f"/* gw:install */ create index concurrently if not exists {self.name} {self.definition};"
 
 
 def indexes_of(filenames: Iterable[str], *, schema: str) -> list[Index]:
-    """The indexes that these files make."""
+    """Return the indexes that these files create."""
     found = (_CREATE_INDEX.finditer(ddl(filename, schema)) for filename in filenames)
     return [Index(match["name"], match["definition"]) for matches in found for match in matches]
 
 
 def without_indexes(text: str, names: Iterable[str]) -> str:
-    """A file's text, but for these indexes."""
+    """Return the text of a file without these indexes."""
     unwanted = set(names)
     return _CREATE_INDEX.sub(lambda match: "" if match["name"] in unwanted else match[0], text)
 
@@ -67,12 +70,12 @@ where namespace.nspname = %s and class.relname in ('_private_jobs', '_private_jo
 
 
 def is_any_table_large(cursor: Cursor, *, schema: str) -> bool:
-    """Tell whether building an index would keep others waiting."""
+    """Return whether to build an index would keep other sessions waiting for long."""
     return _largest(cursor, schema) >= LARGE
 
 
 def has_any_table_rows(cursor: Cursor, *, schema: str) -> bool:
-    """Tell whether jobs have been added, so that workers may be busy with them."""
+    """Return whether jobs have been added, so that workers may be running."""
     return _largest(cursor, schema) > 0
 
 
@@ -92,20 +95,20 @@ where namespace.nspname = %s
 
 
 def existing_indexes(cursor: Cursor, *, schema: str) -> dict[str, bool]:
-    """The names of the indexes that are there, and whether each is complete."""
+    """Return the names of the indexes that exist, with whether each is complete."""
     cursor.execute(qualified(_INDEXES), (schema,))
     return dict(cursor.fetchall())
 
 
 class Lack(NamedTuple):
-    """The indexes that are not there, and those that are not complete: they are being built, or nobody ended it."""
+    """The indexes that do not exist, and incomplete indexes: still being built, or interrupted."""
 
     missing: tuple[str, ...]
     incomplete: tuple[str, ...]
 
 
 def lacking_indexes(cursor: Cursor, *, schema: str) -> Lack:
-    """What is not as a finished migrate leaves it."""
+    """Return the indexes that are missing or incomplete; after a complete migrate there are none."""
     existing = existing_indexes(cursor, schema=schema)
     wanted = [index.name for index in indexes_of(FILES, schema=schema)]
     return Lack(
@@ -125,22 +128,23 @@ select exists (
 """
 
 
-def is_somebody_building(cursor: Cursor, *, schema: str) -> bool:
-    """Tell whether an index of the schema is just being built: another migrate, or a person."""
+def is_build_running(cursor: Cursor, *, schema: str) -> bool:
+    """Return whether a session is building an index of the schema now: another migrate, or an operator."""
     cursor.execute(qualified(_IS_BUILDING), (schema,))
     return bool(cursor.fetchone()[0])
 
 
-# Whoever builds an index holds this lock all the while.
-_LOCK_OUT_BUILDERS = """/* gw:lock_indexes */
+# A session that builds an index concurrently holds this lock until it has finished.
+_LOCK_OUT_BUILDS = """/* gw:lock_indexes */
 lock table :SCHEMA._private_jobs, :SCHEMA._private_job_queues in share update exclusive mode"""
 
 
-def lock_out_builders(cursor: Cursor, *, schema: str) -> None:
-    """Let nobody build an index until the transaction ends: one that is incomplete now is a leftover."""
-    cursor.execute(statement(_LOCK_OUT_BUILDERS, schema))
+def lock_out_builds(cursor: Cursor, *, schema: str) -> None:
+    """Let no session build an index until the transaction ends: an index that is incomplete now is a leftover."""
+    cursor.execute(statement(_LOCK_OUT_BUILDS, schema))
 
 
 def drop_indexes(run: Run, names: Iterable[str], *, schema: str) -> None:
+    """Drop the indexes that exist among these names."""
     for name in names:
         run(f"/* gw:uninstall */ drop index if exists {quoted(schema)}.{quoted(name)};", None)

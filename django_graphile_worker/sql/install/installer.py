@@ -1,22 +1,25 @@
-"""Make the worker schema, adopt one that graphile-worker made, and undo either."""
+"""Make the worker schema, adopt a schema that graphile-worker made, undo both; restore its public functions."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import catalog, locks
 from django_graphile_worker.sql.install.catalog import Function, Ledger, Part, Run
-from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.ledger import LEDGER, error_of
 from django_graphile_worker.sql.schema import ddl, quoted
 
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.cursor import Cursor
+
 WORKER_SCHEMA = "worker_schema.sql"
 FUNCTION_FILES = ("job_rules.sql", "add_job.sql", "add_jobs.sql", "job_management.sql")
-# The files that make the public functions, by the part that they are, oldest first: a migration that replaces the
-# functions adds its own, which hold nothing but functions. The last part that is installed is what repairs are made of.
+# The files that make the public functions, by the name of the part, the oldest first. A migration that replaces the
+# functions adds a part, whose files hold nothing but functions. A repair runs the files of the last installed part.
 FUNCTION_SETS = (
     (WORKER_SCHEMA, FUNCTION_FILES),
     ("functions_v2", ("job_rules_v2.sql", "add_job_v2.sql", "add_jobs_v2.sql", "job_management_v2.sql")),
@@ -25,16 +28,16 @@ _CREATE_FUNCTION = re.compile(r"^create function", re.MULTILINE)
 
 
 def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
-    """Make everything; the schema itself may be there already, empty."""
+    """Make the worker schema; without ``is_schema_made``, inside a schema that exists already and is empty."""
     if is_schema_made:
         catalog.create_schema(run, schema=schema)
     for filename in (WORKER_SCHEMA, *FUNCTION_FILES, "installation.sql"):
         run(ddl(filename, schema), None)
-    catalog.record_part(run, Part(WORKER_SCHEMA, is_schema_made=is_schema_made), schema=schema)
+    catalog.record_part(run, Part(name=WORKER_SCHEMA, is_schema_made=is_schema_made), schema=schema)
 
 
 def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
-    """Put our functions over those found, keep the texts of the old ones, and touch nothing else."""
+    """Replace the public functions with this package's, record the texts of the old ones, and change nothing else."""
     locks.lock_ledger(cursor, schema=schema)
     check_ledger(catalog.ledger(cursor, schema=schema), schema)
     missing = catalog.RELATIONS - catalog.relations(cursor, schema=schema)
@@ -48,36 +51,36 @@ def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
         run(ddl(filename, schema), None)
     _check_overloads(cursor, schema)
     definitions = {function.name: function.definition for function in found}
-    part = Part(WORKER_SCHEMA, is_adopted=True, found_functions=definitions)
+    part = Part(name=WORKER_SCHEMA, is_adopted=True, found_functions=definitions)
     catalog.record_part(run, part, schema=schema)
 
 
 def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
-    """The public functions that somebody else has put there, in the place of ours or beside them."""
+    """Return the public functions that another program has made, instead of this package's or beside them."""
     return [function for function in catalog.functions(cursor, schema=schema) if not function.is_ours]
 
 
 def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
-    """The names of the public functions of ours that are not there."""
-    ours = {function.name for function in catalog.functions(cursor, schema=schema) if function.is_ours}
-    return [name for name in catalog.FUNCTIONS if name not in ours]
+    """Return the names of the public functions that this package makes and that do not exist."""
+    existing = {function.name for function in catalog.functions(cursor, schema=schema) if function.is_ours}
+    return [name for name in catalog.FUNCTIONS if name not in existing]
 
 
 def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
-    """Put our public functions back. Fails with 42P13 where another's of the same arguments cannot be replaced."""
+    """Put back the public functions. Raise a database error 42P13 where a foreign function cannot be replaced."""
     installed = [files for part, files in FUNCTION_SETS if catalog.part(cursor, part, schema=schema) is not None]
     for filename in installed[-1] if installed else ():
         run(_CREATE_FUNCTION.sub("create or replace function", ddl(filename, schema)), None)
 
 
 def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> None:
-    """Drop these, unless something that somebody made depends on them."""
+    """Drop the functions; raise a database error where another object depends on them."""
     for function in functions:
         run(f"/* gw:uninstall */ drop function {quoted(schema)}.{quoted(function.name)}({function.arguments});", None)
 
 
-def give_back(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
-    """Leave an adopted schema as it was found, except for what a newer graphile-worker has replaced since."""
+def undo_adoption(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
+    """Leave an adopted schema as it was found, except for functions that graphile-worker has replaced since."""
     for function in catalog.functions(cursor, schema=schema):
         if function.is_ours:
             run(part.found_functions[function.name], None)
@@ -86,20 +89,20 @@ def give_back(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
 
 
 def keep_foreign_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
-    """Before ours replace them: keep their texts, so that giving the schema back puts them there again."""
+    """Record the texts of foreign functions before they are replaced, so that ``undo_adoption`` restores them."""
     found = {function.name: function.definition for function in foreign_functions(cursor, schema=schema)}
     if found:
         catalog.add_found_functions(run, WORKER_SCHEMA, found, schema=schema)
 
 
 def drop(run: Run, *, schema: str) -> None:
-    """Drop everything that make() made, but for the schema."""
+    """Drop everything that make() made, except the schema itself."""
     for filename in ("job_rules_drop.sql", "worker_schema_drop.sql", "installation_drop.sql"):
         run(ddl(filename, schema), None)
 
 
 def check_ledger(ledger: Ledger, schema: str) -> None:
-    """Refuse a schema of another time than ours."""
+    """Raise for a ledger that is older than this package, or breaking; warn of a newer ledger."""
     if ledger.latest < LEDGER:
         raise SchemaError(
             f"The schema {schema!r} was made by an older graphile-worker: expected its migration {LEDGER}, got "
@@ -111,8 +114,8 @@ def check_ledger(ledger: Ledger, schema: str) -> None:
     if ledger.latest > LEDGER:
         warnings.warn(
             f"The schema {schema!r} is at migration {ledger.latest} of graphile-worker; this version of "
-            f"django-graphile-worker knows those up to {LEDGER}. It goes on, as the newer ones are not marked as "
-            f"breaking.",
+            f"django-graphile-worker knows migrations up to {LEDGER}. The newer migrations are not marked as breaking, "
+            f"so the schema is used.",
             RuntimeWarning,
             stacklevel=2,
         )

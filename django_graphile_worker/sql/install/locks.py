@@ -1,15 +1,19 @@
-"""What keeps a migration waiting, and for how long it waits."""
+"""The locks of a migration: how long it waits for them, and which sessions hold them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql.jobs import Cursor
-from django_graphile_worker.sql.qualification import qualified
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.search_path import qualified
 
-# Waiting here blocks nobody, so a second migrate may wait for the first to finish.
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django_graphile_worker.sql.cursor import Cursor
+
+# A migrate that waits for another migrate blocks no other session, so it may wait until the other has finished.
 SECONDS_FOR_ANOTHER_MIGRATION = 60.0
 
 
@@ -32,14 +36,15 @@ class LockHolder:
 
 
 _SET_LOCK_TIMEOUT = "/* gw:lock_timeout */ select pg_catalog.set_config('lock_timeout', %s, true)"
-# Before there is a table to lock. Any role of the database can take an advisory lock, so it is not the usual way.
+# For the first installation, before there is a table to lock. Any role of the database can take an advisory lock and so
+# block a migrate; later migrations lock a table instead.
 _LOCK_FIRST_INSTALLATION = """
 /* gw:lock_installation */
 select pg_catalog.pg_advisory_xact_lock(
   pg_catalog.hashtext('graphile_worker.installation'), pg_catalog.hashtext(%s)
 )
 """
-# The table may be gone when the lock is free: another session has migrated back to zero.
+# The table may be gone when the lock is granted: another session has migrated back to zero.
 _LOCK_INSTALLATION = """
 /* gw:lock_installation */
 do $do$
@@ -54,7 +59,7 @@ _IS_INSTALLED = "/* gw:is_installed */ select pg_catalog.to_regclass(':SCHEMA._p
 
 
 def lock_installation(cursor: Cursor, *, schema: str, lock_timeout: float) -> None:
-    """Let one migrate at a time past this point, and from here wait for no lock longer than the timeout."""
+    """Let one migrate at a time pass this point, and from here on wait for no lock longer than the timeout."""
     set_lock_timeout(cursor, max(SECONDS_FOR_ANOTHER_MIGRATION, lock_timeout))
     if not _lock_table(cursor, schema):
         cursor.execute(_LOCK_FIRST_INSTALLATION, (schema,))
@@ -63,7 +68,7 @@ def lock_installation(cursor: Cursor, *, schema: str, lock_timeout: float) -> No
 
 
 def _lock_table(cursor: Cursor, schema: str) -> bool:
-    """Lock what says which parts are installed; False while nothing is."""
+    """Lock the record of installed parts; return False while there is none."""
     cursor.execute(statement(_LOCK_INSTALLATION, schema))
     cursor.execute(statement(_IS_INSTALLED, schema))
     return bool(cursor.fetchone()[0])
@@ -74,13 +79,13 @@ select pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_
 
 
 def set_search_path(cursor: Cursor, path: str) -> str:
-    """Change the search_path until the transaction ends; returns what it was."""
+    """Change the search_path until the transaction ends; return what it was."""
     cursor.execute(_SEARCH_PATH, (path,))
     return str(cursor.fetchone()[0])
 
 
 def set_lock_timeout(cursor: Cursor, seconds: float) -> None:
-    """Bound every wait for a lock until the transaction ends."""
+    """Limit every wait for a lock until the transaction ends."""
     cursor.execute(qualified(_SET_LOCK_TIMEOUT), (f"{max(1, round(seconds * 1000))}ms",))
 
 
@@ -88,7 +93,7 @@ _LOCK_LEDGER = "/* gw:lock_ledger */ lock table :SCHEMA.migrations in share row 
 
 
 def lock_ledger(cursor: Cursor, *, schema: str) -> None:
-    """Keep graphile-worker's own migrations out until the transaction ends."""
+    """Let no migration of graphile-worker run until the transaction ends."""
     cursor.execute(statement(_LOCK_LEDGER, schema))
 
 
@@ -96,7 +101,7 @@ _LOCK_JOBS = "/* gw:lock_jobs */ lock table :SCHEMA._private_jobs in access excl
 
 
 def lock_jobs(cursor: Cursor, *, schema: str) -> None:
-    """Keep everybody from adding, reading and running jobs until the transaction ends."""
+    """Let no other session add, read or run jobs until the transaction ends."""
     cursor.execute(statement(_LOCK_JOBS, schema))
 
 

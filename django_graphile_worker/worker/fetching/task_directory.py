@@ -9,7 +9,7 @@ from typing import Any
 
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import tasks as task_names
-from django_graphile_worker.sql.arrays import int_array
+from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.worker.database.connection import Database
 
 # Seconds until the names of the tasks are looked up again: a clean-up may have removed them from the database.

@@ -27,9 +27,9 @@ from django.conf import settings
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem, Timetable
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql import crontab_ticks, crontabs
+from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.crontabs import KnownCrontab
-from django_graphile_worker.sql.naive import naive
 from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, YIELD_WAIT, Backlog, Backlogs, Ticks
 from django_graphile_worker.worker.maintenance.cron_pending_ticks import UndecidedTicks
 from django_graphile_worker.worker.service import Service, Trouble, jittered
@@ -185,7 +185,7 @@ class Cron(Service):
     def _schedule(self, items: Sequence[CronItem], tick: datetime) -> bool:
         now = self._statement_now()
         with self._database.cursor() as cursor:
-            scheduled = crontabs.schedule(cursor, items, tick, schema=self._schema, notify=self._notify, now=now)
+            scheduled = crontab_ticks.schedule(cursor, items, tick, schema=self._schema, notify=self._notify, now=now)
         if scheduled.undecided:
             self._undecided.add(tick, [item for item in items if item.name in scheduled.undecided])
         if scheduled.job_ids:
@@ -206,7 +206,7 @@ class Cron(Service):
 
     def backfill(self, backlog: Backlog, ticks: Ticks, minute: datetime) -> bool:
         with self._database.cursor() as cursor:
-            return crontabs.backfill(
+            return crontab_ticks.backfill(
                 cursor,
                 backlog.item,
                 ticks,

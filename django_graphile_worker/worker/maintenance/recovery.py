@@ -137,7 +137,7 @@ class Recovery(Service):
         return self._detector.find_dead(fleet.late, in_contact_since=self._events.in_contact_since())
 
     def _look_at_fleet(self) -> recovery.Fleet:
-        # Late import, here and below: the first job need not wait for the statements of recovery.
+        # Late import: the first job need not wait for the statements of recovery.
         from django_graphile_worker.sql import recovery
 
         with self._database.cursor() as cursor:
@@ -157,12 +157,12 @@ class Recovery(Service):
         from django_graphile_worker.sql import recovery
 
         if not dead and not unregistered:
-            return recovery.Recovered((), (), (), is_partial=False)
+            return recovery.Recovered()
         schema = self._database.schema
         with self._database.cursor() as cursor:
-            removed = recovery.bury(cursor, dead, schema=schema)
+            removed = recovery.remove_dead_workers(cursor, dead, schema=schema)
             worker_ids = list(dict.fromkeys([*removed, *unregistered]))
-            recovered = recovery.free(cursor, worker_ids, schema=schema, now=self._events.now())
+            recovered = recovery.recover_claims(cursor, worker_ids, schema=schema, now=self._events.now())
         if recovered.dead_worker_ids:
             self._events.jobs_recovered(recovered)
         if self._notify and (recovered.job_ids or recovered.queue_ids):

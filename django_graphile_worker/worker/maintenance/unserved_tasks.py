@@ -44,7 +44,7 @@ class UnservedTasks(Service):
 
     def _find(self) -> list[str]:
         # Late import: nothing that the first job has to wait for.
-        from django_graphile_worker.sql.inspection.unserved import unserved_tasks
+        from django_graphile_worker.sql.inspection.unserved_tasks import unserved_tasks
 
         try:
             with self._database.cursor() as cursor:

@@ -37,12 +37,8 @@ class ReleaseStatements:
 
     def return_remaining(self, ended: Sequence[tuple[Claim, str]]) -> set[int]:
         """Return array jobs with the items that are left of their payloads."""
-        # Late import: rare, so the first job does not wait for it.
-        from django_graphile_worker.sql.remains import Remains, return_remains
-
-        remains = [Remains(*each) for each in ended]
         with self._database.cursor() as cursor:
-            return return_remains(cursor, remains, schema=self._schema)
+            return releases.return_remaining(cursor, ended, schema=self._schema)
 
     def still_claimed(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:

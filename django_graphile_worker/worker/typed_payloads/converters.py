@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 import json
 import types
@@ -14,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Union
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
+from django_graphile_worker.suggestions import did_you_mean
 from django_graphile_worker.worker.typed_payloads.dataclass_fields import ingredients
 from django_graphile_worker.worker.typed_payloads.models import Converter, converter_for_model, is_model
 from django_graphile_worker.worker.typed_payloads.scalars import PARSERS
@@ -256,8 +256,7 @@ def _shape(annotation: Any) -> _Shape:
 
 
 def _unknown_field(kind: type, path: str, name: str, known: list[str]) -> PayloadError:
-    close = difflib.get_close_matches(name, known, n=1)
-    way_out = f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(known) or 'no fields'}."
+    way_out = did_you_mean(name, known) or f"It has {', '.join(known) or 'no fields'}."
     return PayloadError(f"payload: expected a field of {kind.__name__}, got {path}. {way_out}", path=path)
 
 

@@ -21,7 +21,7 @@ def worker_connection(django_db_setup: None) -> Iterator[psycopg.Connection[Any]
 
 @pytest.fixture
 def worker(db: None, worker_connection: psycopg.Connection[Any], worker_schema: str) -> Iterator[WorkerSql]:
-    """The SQL functions in a transaction that is rolled back; an error in one call spares the others."""
+    """The SQL functions in a transaction that is rolled back; an error in one call does not affect later calls."""
     with worker_connection.transaction(force_rollback=True):
         yield WorkerSql(worker_connection, worker_schema)
 

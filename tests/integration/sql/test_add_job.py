@@ -74,7 +74,7 @@ def test_takes_its_arguments_by_position_in_the_originals_order(worker: WorkerSq
     assert (job["priority"], job["flags"]) == (7, {"flag": True})
 
 
-def test_tells_a_json_null_from_no_payload(worker: WorkerSql) -> None:
+def test_distinguishes_a_json_null_from_no_payload(worker: WorkerSql) -> None:
     assert worker.add_job("task", payload="null")["payload"] is None
     assert worker.value("select payload::text from {schema}._private_jobs") == "null"
 
@@ -198,7 +198,7 @@ class TestReplacingByKey:
         left = worker.job(running["id"])
         changed = {"key": None, "attempts": 25, "updated_at": left["updated_at"]}
         assert left == running | changed
-        # The fence of a release and the recovery tell a cancelled job by this.
+        # Workers of earlier versions recognise a cancelled job by this.
         assert left["updated_at"] > left["locked_at"]
 
     def test_marks_a_running_job_as_cancelled__even_when_it_was_locked_by_a_clock_ahead(

@@ -84,7 +84,7 @@ def test_replaces_waiting_jobs_and_keeps_the_order(worker: WorkerSql) -> None:
     assert (rows[1]["payload"], rows[1]["revision"]) == ({"new": True}, 1)
 
 
-def test_adds_beside_jobs_that_run_or_have_failed_for_good(worker: WorkerSql) -> None:
+def test_adds_beside_jobs_that_run_or_have_permanently_failed(worker: WorkerSql) -> None:
     running = worker.lock(worker.add_job(job_key="running", payload=[1])["id"])
     failed = worker.add_job(job_key="failed", payload=[1], max_attempts=1)
     worker.query("update {schema}._private_jobs set attempts = 1 where id = %s", failed["id"])
@@ -111,7 +111,7 @@ def test_keeps_run_at_only_when_asked_to(worker: WorkerSql, preserve: bool | Non
 
 
 class TestAKeyGivenTwice:
-    def test_means_that_the_last_one_wins(self, worker: WorkerSql) -> None:
+    def test_means_that_the_last_spec_wins(self, worker: WorkerSql) -> None:
         specs: list[Row] = [
             {"job_key": "key", "payload": {"n": 1}, "priority": 1, "flags": ["a"]},
             {"payload": {"n": 2}},

@@ -1,11 +1,17 @@
-"""What becomes of a job that is removed or replaced while a worker holds it, and of one that only waits."""
+"""What becomes of a job that is removed or replaced while a worker holds it, or while it waits."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from django.db import connection
 
+from django_graphile_worker.sql import bulk_actions, releases
+from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.jobs import Changes, reschedule_jobs
+from django_graphile_worker.sql.releases import HeldJob
+from tests.support.factories import cancel_claimed, make_job, minutes_ago
 from tests.support.worker_sql import WorkerSql
 
 HOLDER = "django-worker-0123456789abcdef01/7"
@@ -89,6 +95,42 @@ class TestAJobThatWaits:
         replace(worker)
 
         assert worker.query("select job_id from {schema}._private_job_recoveries") == [{"job_id": other["id"]}]
+
+
+def reschedule(job_ids: list[int], *, schema: str, notify: bool) -> list[int]:
+    with connection.cursor() as cursor:
+        jobs = reschedule_jobs(cursor, job_ids, Changes(None, None, 0, None), schema=schema, notify=notify)
+    return [job.id for job in jobs]
+
+
+def reschedule_in_bulk(job_ids: list[int], *, schema: str, notify: bool) -> list[int]:
+    call = bulk_actions.reschedule(Changes(None, None, 0, None), notify=notify)
+    with connection.cursor() as cursor:
+        parts = bulk_actions.parts(cursor, Criteria(ids=tuple(job_ids)), schema=schema)
+        step = bulk_actions.step(cursor, call, parts, None, schema=schema, since=None)
+    return list(step.ids)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("notify", [True, False], ids=["aloud", "silent"])
+@pytest.mark.parametrize("reschedule", [reschedule, reschedule_in_bulk])
+def test_a_cancelled_job_that_is_rescheduled_hours_later__is_not_deleted_when_its_claim_ends(
+    worker_schema: str, reschedule: Any, notify: bool
+) -> None:
+    held: dict[str, Any] = {"locked_by": HOLDER, "attempts": 1}
+    stale, running = (make_job(locked_at=minutes_ago(minutes), **held) for minutes in (300, 1))
+    for job_id in (stale, running):
+        cancel_claimed(job_id, "removed")
+
+    assert reschedule([stale, running], schema=worker_schema, notify=notify) == [stale]
+
+    with connection.cursor() as cursor:
+        cursor.execute(f'select job_id from "{worker_schema}"._private_cancellations')
+        assert cursor.fetchall() == [(running,)]
+        claims = [HeldJob(job_id, HOLDER, None) for job_id in (stale, running)]
+        releases.return_jobs(cursor, claims, schema=worker_schema)
+        cursor.execute(f'select id, attempts, is_available from "{worker_schema}"._private_jobs')
+        assert cursor.fetchall() == [(stale, 0, True)]
 
 
 class TestATableThatInherits:

@@ -20,7 +20,7 @@ FEW, MANY = 1_000, 16_000
 DUE, FUTURE = "now() - interval '1 hour'", "now() + interval '1 day'"
 FORBIDDEN = "jsonb_build_object('f' || n, true, 'heavy', true)"
 TASK, UNKNOWN = 1, 2
-# Queues 1 to 1,000 are free, the last one has a job to run; the next is held.
+# Queues 1 to 1,000 are free, the last of them has a job to run; the next is held.
 FREE, HELD = 1_000, 1_001
 # A scan that does not stop where it should reads some hundred buffers more of a large backlog.
 TOLERANCE = 40

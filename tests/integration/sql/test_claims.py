@@ -27,7 +27,7 @@ def cursor() -> Any:
 
 @pytest.fixture(params=["few jobs in all", "a crowd"])
 def claim(request: pytest.FixtureRequest, cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
-    """A claim sees all jobs at a glance, or finds its own in a crowd of others."""
+    """A claim reads all jobs, or finds its own among many others."""
     if request.param == "a crowd":
         cursor.execute(
             f"""insert into "{worker_schema}"._private_jobs (task_id, priority)"""
@@ -112,12 +112,12 @@ class TestWhatIsClaimed:
         assert set(ids(claimed)) == {allowed, plain}
         assert queued not in ids(claimed)
 
-    def test_a_queued_job_behind_a_forbidden_one_is_found(self, claim: Callable[..., Claimed]) -> None:
+    def test_a_queued_job_behind_a_forbidden_job_is_found(self, claim: Callable[..., Claimed]) -> None:
         make_job(flags={"heavy": True}, queue_name="q", run_at=minutes_ago(5))
         allowed = make_job(queue_name="q")
         assert ids(claim(forbidden_flags=["heavy"])) == [allowed]
 
-    def test_tells_when_the_next_job_falls_due(self, claim: Callable[..., Claimed]) -> None:
+    def test_returns_when_the_next_job_falls_due(self, claim: Callable[..., Claimed]) -> None:
         make_job(run_at=minutes_ago(-30))
         make_job(run_at=minutes_ago(-10), priority=7, queue_name="q")
         make_job("unknown", run_at=minutes_ago(-1))
@@ -125,7 +125,7 @@ class TestWhatIsClaimed:
         assert claimed.claims == []
         assert claimed.seconds_until_next == pytest.approx(600, abs=5)
 
-    def test_nothing_scheduled_is_told_as_such(self, claim: Callable[..., Claimed]) -> None:
+    def test_returns_none_when_nothing_is_scheduled(self, claim: Callable[..., Claimed]) -> None:
         assert claim() == Claimed(claims=[], seconds_until_next=None, has_more=False)
 
     def test_now_can_be_given(self, claim: Callable[..., Claimed]) -> None:
@@ -169,7 +169,7 @@ class TestPayloadSizes:
         assert claimed.has_more
         assert claimed.is_heavy
 
-    def test_large_ones_after_small_ones(self, claim: Callable[..., Claimed]) -> None:
+    def test_large_payloads_after_small_payloads(self, claim: Callable[..., Claimed]) -> None:
         jobs = [make_job(run_at=minutes_ago(60 - n)) for n in range(20)]
         jobs += [make_job(payload={"x": "y" * 6000}, run_at=minutes_ago(30 - n)) for n in range(10)]
         assert ids(claim(**self.LIMITS)) == jobs[:21]
@@ -203,14 +203,14 @@ class TestQueues:
         cursor.execute(f'select locked_by from "{worker_schema}"._private_job_queues')
         assert cursor.fetchone() == (WORKER,)
 
-    def test_nobody_else_gets_a_job_of_a_queue_in_hand(self, claim: Callable[..., Claimed]) -> None:
+    def test_no_other_worker_gets_a_job_of_a_held_queue(self, claim: Callable[..., Claimed]) -> None:
         for _ in range(5):
             make_job(queue_name="q")
         assert len(claim(max_per_queue=2).claims) == 2
         assert claim(token=OTHER).claims == []
         assert claim().claims == []
 
-    def test_a_queue_that_somebody_holds_is_left_alone(self, claim: Callable[..., Claimed]) -> None:
+    def test_a_queue_that_another_worker_holds_is_left_alone(self, claim: Callable[..., Claimed]) -> None:
         make_queue("busy", locked_by="pool-node")
         make_job(queue_name="busy", run_at=minutes_ago(5))
         free = make_job(queue_name="free")
@@ -222,7 +222,7 @@ class TestQueues:
         assert len(claim(max_queues=2).claims) == 2
         assert len(claim(max_queues=0).claims) == 0
 
-    def test_a_long_backlog_behind_a_busy_queue_hides_nobody(
+    def test_a_long_backlog_behind_a_busy_queue_hides_no_job(
         self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
     ) -> None:
         busy = make_queue("busy", locked_by="pool-node")
@@ -268,9 +268,7 @@ class TestQueues:
             found, walk, has_more = found + ids(claimed), claimed.walk, claimed.has_more
         assert found == hidden
 
-    def test_a_walk_among_less_urgent_jobs_does_not_keep_a_more_urgent_one_hidden(
-        self, claim: Callable[..., Claimed]
-    ) -> None:
+    def test_a_walk_among_less_urgent_jobs_does_not_hide_a_more_urgent_job(self, claim: Callable[..., Claimed]) -> None:
         """While claims are full, none comes to the place where that walk is to be continued."""
         for number in range(3):
             make_queue(f"held {number}", locked_by=OTHER)
@@ -324,7 +322,7 @@ class TestManyWorkersAtOnce:
 
         return claim
 
-    def test_what_somebody_is_taking_makes_room_for_the_next_in_line(
+    def test_jobs_that_another_claim_has_locked_make_room_for_the_next(
         self, claim_at_once: Callable[..., Iterator[Claimed]]
     ) -> None:
         jobs = [make_job() for _ in range(6)]
@@ -336,7 +334,7 @@ class TestManyWorkersAtOnce:
             make_job("a" if number % 2 else "b", queue_name=None if number % 3 else f"q{number % 5}")
         seen: list[int] = []
         for claimed in claim_at_once("a", "b", max_jobs=15, max_per_queue=3):
-            # Nobody has committed: the others step over what is being taken.
+            # No claim has committed: the other claims skip the rows that it has locked.
             assert len(claimed.claims) >= 15
             seen += ids(claimed)
         assert len(seen) == len(set(seen))

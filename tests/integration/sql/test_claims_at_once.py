@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.sql import claims, fast_claim
-from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claimed
+from django_graphile_worker.sql.codecs import int_array
 from tests.conftest import RawConnection
 from tests.support.factories import make_job, make_task, minutes_ago
 
@@ -67,7 +67,7 @@ def test_queues_that_another_claim_locks_and_does_not_take__are_looked_at_again_
 def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
     raw_connection: Connect, worker_schema: str
 ) -> None:
-    """Of many tasks a claim looks at those of the first due jobs, if these are enough."""
+    """With many tasks, a claim reads the tasks of the first due jobs only, if these are enough."""
     task_ids = [make_task(f"task {number}") for number in range(12)]
     for _ in range(130):
         make_job("task 0", run_at=minutes_ago(2))
@@ -100,7 +100,7 @@ def test_head_of_a_queue_that_is_locked__stops_the_queue(
     lock(site, first, worker_schema)
     claimed = claim(worker)
     assert ids(claimed) == [other]
-    # Nobody will tell that the transaction is over: the worker looks again soon.
+    # No notification says that the transaction has ended: the worker claims again soon.
     assert not claimed.has_more
     assert claimed.seconds_until_next is not None
     assert claimed.seconds_until_next <= 0.1
@@ -125,7 +125,7 @@ def test_head_of_a_queue_that_is_locked__costs_no_other_job_its_turn(
     assert not claimed.has_more
 
 
-def test_job_of_a_queue_that_is_locked__ends_the_stretch(
+def test_job_of_a_queue_that_is_locked__ends_the_claim_of_the_queue(
     claim: Claim, raw_connection: Connect, worker_schema: str
 ) -> None:
     jobs = [make_job(queue_name="q", run_at=minutes_ago(9 - number)) for number in range(5)]
@@ -134,7 +134,7 @@ def test_job_of_a_queue_that_is_locked__ends_the_stretch(
     assert ids(claim(worker)) == jobs[:2]
 
 
-def test_head_of_a_queue_that_is_put_off__lets_the_next_one_start(
+def test_head_of_a_queue_that_is_put_off__lets_the_next_job_start(
     claim: Claim, raw_connection: Connect, worker_schema: str
 ) -> None:
     first, second = make_job(queue_name="q", run_at=minutes_ago(2)), make_job(queue_name="q", run_at=minutes_ago(1))

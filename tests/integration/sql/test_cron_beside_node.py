@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql import crontab_ticks, crontabs
 from tests.conftest import RawConnection
 from tests.support.cron_world import MINUTE, SECOND, CronWorld
 from tests.support.interleaving import Stage
@@ -64,10 +64,10 @@ def test_a_tick_never_waits_for_one_row_while_it_holds_another(
     crontabs.register(world.connection.cursor(), ["a", "b"], schema=worker_schema, since=TICK - MINUTE)
     node, django = stage.session(), stage.session()
 
-    def fire(connection: Any) -> crontabs.Scheduled:
-        return crontabs.schedule(connection.cursor(), ours(["a", "b"]), TICK, schema=worker_schema, now=TICK)
+    def fire(connection: Any) -> crontab_ticks.Scheduled:
+        return crontab_ticks.schedule(connection.cursor(), ours(["a", "b"]), TICK, schema=worker_schema, now=TICK)
 
-    # The two halves of Node's statement, between which it may be when ours begins.
+    # The two halves of Node's statement, between which it may be when this package's statement begins.
     node.start(lambda connection: connection.execute("begin"))
     node.start(lambda connection: node_fires(connection, worker_schema, ["b"], TICK))
     first = django.start(fire)
@@ -115,7 +115,7 @@ class Rivals:
             self.errors.append(error)
 
 
-def test_forty_items_in_opposite_orders_deadlock_nobody_and_fire_once(
+def test_forty_items_in_opposite_orders_fire_once_without_a_deadlock(
     raw_connection: Callable[..., RawConnection], world: CronWorld, worker_schema: str
 ) -> None:
     names = [f"item{number:02}" for number in range(40)]
@@ -134,7 +134,7 @@ def test_forty_items_in_opposite_orders_deadlock_nobody_and_fire_once(
 
 
 @pytest.mark.parametrize("does_commit", [True, False])
-def test_a_tick_that_somebody_holds_is_looked_at_until_it_is_known_to_be_done(
+def test_a_tick_that_another_session_holds_is_tried_until_it_is_known_to_be_fired(
     raw_connection: Callable[..., RawConnection], world: CronWorld, worker_schema: str, does_commit: bool
 ) -> None:
     cron, _ = world.worker([*ours(["held", "free"]), CronItem("filled", "* * * * *", backfill_period="1h")])
@@ -142,7 +142,7 @@ def test_a_tick_that_somebody_holds_is_looked_at_until_it_is_known_to_be_done(
     holder = raw_connection(autocommit=False)
     node_fires(holder, worker_schema, ["held", "filled"], TICK)
     for count in range(3):
-        # The others are on time, and their times are not those of the one that is held.
+        # The other items are on time, and fire other ticks than the held item.
         world.now = TICK + count * MINUTE
         assert cron.step() <= 0.5
         assert world.ticks("free")[-1] == f"{world.now:%H:%M}"

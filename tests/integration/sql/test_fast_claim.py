@@ -1,4 +1,4 @@
-"""The glance: everything that is due, if that is little and easily seen, or nothing."""
+"""The fast claim: all due jobs if they are few and have no queue, or nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import claims, fast_claim
-from django_graphile_worker.sql.arrays import int_array
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.codecs import int_array
 from tests.conftest import RawConnection
 from tests.support.factories import make_failed_job, make_job, make_task, minutes_ago
 
@@ -52,7 +52,7 @@ def ids(found: list[Claim]) -> list[int]:
 
 
 @pytest.mark.django_db
-class TestGlance:
+class TestFastClaim:
     def test_takes_all_that_is_due_first_things_first(self, look: Look) -> None:
         late = make_job(priority=5, run_at=minutes_ago(60))
         same_time = minutes_ago(5)
@@ -104,7 +104,7 @@ class TestGlance:
         allowed = make_job(flags={"other": True})
         assert ids(look(forbidden_flags=[flag, "unused"])) == [allowed]
 
-    def test_tells_when_the_next_job_falls_due(self, glance_at: Callable[..., fast_claim.FastClaimed]) -> None:
+    def test_returns_when_the_next_job_falls_due(self, glance_at: Callable[..., fast_claim.FastClaimed]) -> None:
         make_job()
         make_job("unknown", run_at=minutes_ago(-1))
         make_job(run_at=minutes_ago(-30), queue_name="q")
@@ -112,7 +112,7 @@ class TestGlance:
         assert seconds is not None
         assert 29 * 60 < seconds <= 30 * 60
 
-    def test_nothing_scheduled_is_told_as_such(self, glance_at: Callable[..., fast_claim.FastClaimed]) -> None:
+    def test_returns_none_when_nothing_is_scheduled(self, glance_at: Callable[..., fast_claim.FastClaimed]) -> None:
         make_job()
         assert glance_at().seconds_until_next is None
 
@@ -150,7 +150,7 @@ class TestGlance:
 
 @pytest.mark.django_db(transaction=True)
 class TestBesideOthers:
-    def test_steps_over_what_somebody_holds(
+    def test_skips_rows_that_another_transaction_holds(
         self, look: Look, raw_connection: Callable[..., RawConnection], worker_schema: str
     ) -> None:
         held, ready = make_job(), make_job()
@@ -166,7 +166,7 @@ class TestBesideOthers:
         session = raw_connection()
         table = f'"{worker_schema}"._private_jobs'
         task_id = make_task("task")
-        # What other tests left dead in the index, where an old snapshot may keep it, is not what this one measures.
+        # Dead entries of other tests in the index, which an old snapshot may keep there, must not count.
         session.execute(f"truncate {table}")
         session.execute(
             f"insert into {table} (task_id, priority, run_at)"

@@ -26,7 +26,7 @@ SETTINGS = [
     {"work_mem": "64kB"},
 ]
 
-# Whoever may make objects in a schema on somebody's path would like them to be called.
+# A role that may create objects in a schema on another role's search_path could have them called.
 TRAPS = """
 create schema trap;
 create function trap.tripped() returns void language plpgsql as $$ begin raise exception 'The trap was sprung.'; end $$;
@@ -123,7 +123,7 @@ def test_a_hostile_search_path_changes_nothing(committing_worker: Callable[..., 
             assert worker.jobs() == []
 
 
-def test_rights_are_lent_by_the_functions_for_adders_alone__and_to_nobody_without_a_grant(worker: WorkerSql) -> None:
+def test_only_the_functions_for_adders_run_with_their_owners_rights__and_only_with_a_grant(worker: WorkerSql) -> None:
     rows = worker.query(
         "select proname, prosecdef, has_function_privilege('public', oid, 'execute') as is_public from pg_proc"
         " where pronamespace = (select oid from pg_namespace where nspname = %s)",
@@ -136,7 +136,7 @@ def test_rights_are_lent_by_the_functions_for_adders_alone__and_to_nobody_withou
 
 
 def test_each_of_them_pins_its_path__or_names_the_schema_of_all_it_uses(worker: WorkerSql) -> None:
-    """Those that PostgreSQL inlines cannot have a setting of their own."""
+    """Functions that PostgreSQL inlines cannot have a setting of their own."""
     rows = worker.query(
         "select proname, prosrc, coalesce(proconfig, '{}') as proconfig from pg_proc"
         " where pronamespace = (select oid from pg_namespace where nspname = %s)",

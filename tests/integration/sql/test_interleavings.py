@@ -1,8 +1,8 @@
 """Every order of the steps of two or three sessions, at every isolation level.
 
 Payloads are arrays, which are merged and never overwritten. So each request
-that was committed must be somewhere: in a job that waits, in one that a worker
-has claimed, or in one that somebody removed.
+that was committed must be somewhere: in a job that waits, in a job that a
+worker has claimed, or in a job that was removed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class World:
         return step
 
     def claim(self, connection: Connection) -> Row:
-        """Lock a waiting job, as both workers do: never wait for one that somebody else has."""
+        """Lock a waiting job, as both workers do: skip jobs that another session has locked."""
         rows = self.sql(connection).query(
             "update {schema}._private_jobs set locked_at = now(), locked_by = 'worker', attempts = attempts + 1"
             " where id = (select id from {schema}._private_jobs where is_available and key is not null"
@@ -174,7 +174,7 @@ SNAPSHOT_SCRIPTS: dict[str, Callable[[World], tuple[list[Step], list[list[Step]]
     "remove, claim": lambda w: ([w.add(1)], [[w.look, w.remove, w.commit], [w.look, w.claim, w.commit]]),
 }
 
-# Two steps a session: nobody keeps a snapshot, which is how most sessions are.
+# Two steps a session: no session keeps a snapshot, which is the usual case.
 PLAIN_SCRIPTS: dict[str, Callable[[World], tuple[list[Step], list[list[Step]]]]] = {
     "add, claim, add": lambda w: (
         [w.add(1)],
@@ -310,7 +310,7 @@ class TestNewNames:
         assert (after["task_id"], after["job_queue_id"]) == (before["task_id"], before["job_queue_id"])
         second.start(world.commit)
 
-    def test_a_known_name_makes_nobody_wait(self, world: World) -> None:
+    def test_a_known_name_makes_no_session_wait(self, world: World) -> None:
         def add(connection: Connection) -> Row:
             return world.sql(connection).add_job("known-task", queue_name="known-queue")
 

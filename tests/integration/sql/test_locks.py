@@ -1,4 +1,4 @@
-"""Calls that change the same jobs at once wait for each other, and never in a ring."""
+"""Calls that change the same jobs at the same time wait for each other, and never deadlock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# Long enough that only a ring is ever found, and short enough not to wait for it.
+# Long enough that PostgreSQL finds nothing but deadlocks, and short enough not to wait for it.
 DEADLOCK_TIMEOUT = "50ms"
 
 

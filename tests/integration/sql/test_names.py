@@ -1,4 +1,4 @@
-"""Names of tasks and queues: found by the index whatever a session planned before, and locked by nobody outside."""
+"""Names of tasks and queues: found by an index whatever a session planned before; no role without rights locks them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def stranger(
     owner.query(f"drop role {name}")
 
 
-def test_role_without_rights__cannot_keep_anybody_from_adding(
+def test_role_without_rights__cannot_keep_other_roles_from_adding(
     stranger: WorkerSql, committing_worker: Callable[..., WorkerSql]
 ) -> None:
     adder = committing_worker()

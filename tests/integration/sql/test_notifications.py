@@ -33,20 +33,20 @@ def notified(worker: WorkerSql) -> Notified:
     return read
 
 
-def test_add_job_tells_of_one_job(worker: WorkerSql, notified: Notified) -> None:
+def test_add_job_notifies_of_one_job(worker: WorkerSql, notified: Notified) -> None:
     worker.add_job()
 
     assert notified() == [1]
 
 
-def test_add_job_tells_of_a_job_that_is_due_before_the_next_poll(worker: WorkerSql, notified: Notified) -> None:
+def test_add_job_notifies_of_a_job_that_is_due_before_the_next_poll(worker: WorkerSql, notified: Notified) -> None:
     worker.query("select {schema}.add_job('task', run_at := now() + interval '9 seconds')")
     worker.query("select {schema}.add_job('task', run_at := now() - interval '1 day')")
 
     assert notified() == [1, 1]
 
 
-def test_nobody_is_woken_for_the_far_future(worker: WorkerSql, notified: Notified) -> None:
+def test_no_worker_is_woken_for_the_far_future(worker: WorkerSql, notified: Notified) -> None:
     worker.query("select {schema}.add_job('task', run_at := now() + interval '1 minute')")
     worker.query("select {schema}.add_job('task', run_at := now() + interval '1 minute', job_key := 'key')")
     worker.add_jobs({"run_at": "2099-01-01"}, {"run_at": "2099-01-01", "job_key": "other"})
@@ -54,7 +54,7 @@ def test_nobody_is_woken_for_the_far_future(worker: WorkerSql, notified: Notifie
     assert notified() == []
 
 
-def test_a_preserved_run_at_decides__not_the_one_given(worker: WorkerSql, notified: Notified) -> None:
+def test_a_preserved_run_at_decides__not_the_given_run_at(worker: WorkerSql, notified: Notified) -> None:
     worker.add_job(job_key="key", run_at="2099-01-01")
 
     worker.add_job(job_key="key", job_key_mode="preserve_run_at")
@@ -62,14 +62,14 @@ def test_a_preserved_run_at_decides__not_the_one_given(worker: WorkerSql, notifi
     assert notified() == []
 
 
-def test_unsafe_dedupe_tells_only_of_a_job_that_it_added(worker: WorkerSql, notified: Notified) -> None:
+def test_unsafe_dedupe_notifies_only_of_a_job_that_it_added(worker: WorkerSql, notified: Notified) -> None:
     worker.add_job(job_key="key", job_key_mode="unsafe_dedupe")
     worker.add_job(job_key="key", job_key_mode="unsafe_dedupe")
 
     assert notified() == [1]
 
 
-def test_add_jobs_tells_once__how_many_are_due(worker: WorkerSql, notified: Notified) -> None:
+def test_add_jobs_notifies_once__how_many_are_due(worker: WorkerSql, notified: Notified) -> None:
     worker.lock(worker.add_job(job_key="running", run_at="2099-01-01")["id"])
     worker.add_jobs({}, {"run_at": "2099-01-01"}, {})
     worker.add_jobs(
@@ -80,13 +80,13 @@ def test_add_jobs_tells_once__how_many_are_due(worker: WorkerSql, notified: Noti
 
 
 @pytest.mark.parametrize("array", ["null", "'{}'"])
-def test_add_jobs_without_specs_tells_nothing(worker: WorkerSql, notified: Notified, array: str) -> None:
+def test_add_jobs_without_specs_does_not_notify(worker: WorkerSql, notified: Notified, array: str) -> None:
     worker.query(f"select * from {{schema}}.add_jobs({array})")
 
     assert notified() == []
 
 
-def test_remove_job_tells_that_there_is_one_job_less(worker: WorkerSql, notified: Notified) -> None:
+def test_remove_job_notifies_of_one_job_less(worker: WorkerSql, notified: Notified) -> None:
     worker.add_job(job_key="key", run_at="2099-01-01")
     worker.lock(worker.add_job(job_key="running", run_at="2099-01-01")["id"])
 
@@ -96,7 +96,7 @@ def test_remove_job_tells_that_there_is_one_job_less(worker: WorkerSql, notified
     assert notified() == [-1]
 
 
-def test_reschedule_jobs_tells_of_jobs_that_it_made_due(worker: WorkerSql, notified: Notified) -> None:
+def test_reschedule_jobs_notifies_of_jobs_that_it_made_due(worker: WorkerSql, notified: Notified) -> None:
     ids = [worker.add_job(run_at="2099-01-01")["id"] for _ in range(3)]
     worker.call("permanently_fail_jobs", job_ids=ids[:1])
 
@@ -106,7 +106,7 @@ def test_reschedule_jobs_tells_of_jobs_that_it_made_due(worker: WorkerSql, notif
     assert notified() == [2]
 
 
-def test_force_unlock_workers_tells_of_what_it_freed(worker: WorkerSql, notified: Notified) -> None:
+def test_force_unlock_workers_notifies_of_what_it_freed(worker: WorkerSql, notified: Notified) -> None:
     due, future, failed = worker.add_jobs({"max_attempts": 2}, {"run_at": "2099-01-01"}, {"max_attempts": 1})
     for job in (due, future, failed):
         worker.lock(job["id"], by="gone")
@@ -147,7 +147,7 @@ def test_a_setting_switches_them_off(worker: WorkerSql, notified: Notified, scop
     assert notified() == [1]
 
 
-def test_no_data_of_a_job_is_told(worker: WorkerSql, notified: Notified) -> None:
+def test_no_data_of_a_job_is_sent(worker: WorkerSql, notified: Notified) -> None:
     worker.add_job("secret-task", payload={"secret": 1}, queue_name="secret-queue", job_key="secret-key")
 
     payload: Any = next(iter(worker.connection.notifies(timeout=0))).payload

@@ -1,4 +1,4 @@
-"""Recovery: what dead workers held, and who is dead."""
+"""Recovery: which workers are dead, and what becomes of their jobs and queues."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_leaves_a_beating_worker_alone(claim: Callable[..., Claimed], cursor: An
     workers.register_worker(cursor, WORKER_ID, {}, schema=worker_schema)
     make_job()
     claim()
-    assert recover(cursor, worker_schema) == recovery.Recovered((), (), (), is_partial=False)
+    assert recover(cursor, worker_schema) == recovery.Recovered()
 
 
-def test_finds_a_claim_that_arrived_after_the_funeral(
+def test_finds_a_claim_that_committed_after_its_worker_was_removed(
     claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
     make_job()
@@ -82,11 +82,11 @@ def test_finds_a_claim_that_arrived_after_the_funeral(
     assert recover(cursor, worker_schema).job_ids == (claimed.id,)
 
 
-def test_judges_strangers_by_four_hours(cursor: Any, worker_schema: str) -> None:
+def test_releases_jobs_of_unregistered_workers_after_four_hours(cursor: Any, worker_schema: str) -> None:
     young = make_job(locked_by="pool-1", locked_at=minutes_ago(239), attempts=1)
     old = make_job(locked_by="pool-1", locked_at=minutes_ago(241), attempts=1)
     assert recover(cursor, worker_schema).job_ids == ()
-    assert recovery.release_stale_locks(cursor, schema=worker_schema) == (1, 0, ())
+    assert recovery.release_stale_locks(cursor, schema=worker_schema) == recovery.Unlocked(jobs=1, queues=0)
     stored = row(cursor, old, worker_schema)
     kept = row(cursor, young, worker_schema)
     assert stored is not None
@@ -96,11 +96,13 @@ def test_judges_strangers_by_four_hours(cursor: Any, worker_schema: str) -> None
     assert kept["locked_by"] == "pool-1"
 
 
-def test_tells_the_jobs_of_strangers_that_have_no_attempt_left(cursor: Any, worker_schema: str) -> None:
+def test_returns_the_jobs_of_unregistered_workers_that_have_no_attempt_left(cursor: Any, worker_schema: str) -> None:
     held: dict[str, Any] = {"locked_by": "pool-1", "locked_at": minutes_ago(300), "attempts": 2}
     more, last = make_job(max_attempts=3, **held), make_job("doomed", max_attempts=2, **held)
-    jobs, queues, ((job, seconds),) = recovery.release_stale_locks(cursor, schema=worker_schema)
-    assert (jobs, queues) == (2, 0)
+    unlocked = recovery.release_stale_locks(cursor, schema=worker_schema)
+    assert (unlocked.jobs, unlocked.queues) == (2, 0)
+    (exhausted,) = unlocked.exhausted
+    job, seconds = exhausted.job, exhausted.seconds
     assert (job.id, job.task_identifier, job.locked_by) == (last, "doomed", "pool-1")
     assert 5 * 3600 <= seconds < 5 * 3600 + 60
     assert "pool-1 had held this job for 5.0 hours" in str(job.last_error)
@@ -126,7 +128,7 @@ def test_the_third_death_costs_the_attempt(cursor: Any, worker_schema: str) -> N
     assert attempts == [0, 0, 1, 2]
 
 
-def test_tells_the_jobs_that_have_no_attempt_left(cursor: Any, worker_schema: str) -> None:
+def test_returns_the_jobs_that_have_no_attempt_left(cursor: Any, worker_schema: str) -> None:
     last = make_job("doomed", max_attempts=1, payload={"a": 1}, queue_name="q")
     more = make_job(max_attempts=2)
     told = []
@@ -142,8 +144,9 @@ def test_tells_the_jobs_that_have_no_attempt_left(cursor: Any, worker_schema: st
         recovered = recover(cursor, worker_schema)
         assert set(recovered.job_ids) == {last, more}
         told.append(recovered.exhausted)
-    first, second, ((job, seconds),) = told
+    first, second, (exhausted,) = told
     assert (first, second) == ((), ())
+    job, seconds = exhausted.job, exhausted.seconds
     assert (job.id, job.task_identifier, job.queue_name, job.payload) == (last, "doomed", "q", {"a": 1})
     assert (job.attempts, job.max_attempts, job.locked_by) == (1, 1, holder)
     assert job.locked_at is not None
@@ -178,20 +181,22 @@ def test_a_cancelled_job_of_a_dead_worker_runs_again_only_if_its_payload_is_nowh
 
 
 @CANCELLED
-def test_a_cancelled_job_of_a_stranger_runs_again_only_if_its_payload_is_nowhere_else(
+def test_a_cancelled_job_of_an_unregistered_worker_runs_again_only_if_its_payload_is_nowhere_else(
     cursor: Any, worker_schema: str, kind: str, payload: Any, is_kept: bool
 ) -> None:
     held: dict[str, Any] = {"locked_by": "pool-1", "locked_at": minutes_ago(300), "attempts": 1}
     job_id = make_job(key="k", payload=payload, max_attempts=1, **held)
     cancel_claimed(job_id, kind)
-    assert recovery.release_stale_locks(cursor, schema=worker_schema) == (1, 0, ())
+    assert recovery.release_stale_locks(cursor, schema=worker_schema) == recovery.Unlocked(jobs=1, queues=0)
     stored = row(cursor, job_id, worker_schema)
     assert (stored is not None) == is_kept
     if stored is not None:
         assert (stored["attempts"], stored["is_available"]) == (0, True)
 
 
-def test_a_marker_that_is_older_than_a_stranger_s_lock_has_no_effect(cursor: Any, worker_schema: str) -> None:
+def test_a_marker_that_is_older_than_an_unregistered_workers_lock_has_no_effect(
+    cursor: Any, worker_schema: str
+) -> None:
     """The name of a worker of Node.js is the same in every claim it makes."""
     job_id = make_job(locked_by="pool-1", locked_at=minutes_ago(300), attempts=1)
     cancel_claimed(job_id, "removed")
@@ -216,7 +221,7 @@ def test_a_last_attempt_is_given_back_whatever_was_added_meanwhile(
 def test_deaths_belong_to_the_job_and_not_to_its_row(
     dead: str, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
-    """A job that is replaced under its key is another one, though it has the same row."""
+    """A job that is replaced under its key is another job, though it has the same row."""
     job_id = make_job(key="k", max_attempts=1)
     cursor.execute(
         f'insert into "{worker_schema}"._private_job_recoveries (job_id, recoveries) values (%s, 7)', [job_id]
@@ -234,22 +239,22 @@ def test_deaths_belong_to_the_job_and_not_to_its_row(
 def test_a_queue_is_released_only_with_the_last_of_its_jobs(
     dead: str, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
-    """Otherwise a job that is free already would start before one that comes first."""
+    """Otherwise a job that is released already would start before a job that comes first."""
     job_ids = [make_job(queue_name="q", priority=priority) for priority in (5, 5, 5, 0)]
     claim()
     freed: list[int] = []
     for _ in range(3):
-        recovered = recovery.free(cursor, [dead], schema=worker_schema, limit=1)
+        recovered = recovery.recover_claims(cursor, [dead], schema=worker_schema, limit=1)
         freed += recovered.job_ids
         assert (recovered.queue_ids, recovered.is_partial) == ((), True)
         assert claim(token=OTHER).claims == []
-    recovered = recovery.free(cursor, [dead], schema=worker_schema, limit=2)
+    recovered = recovery.recover_claims(cursor, [dead], schema=worker_schema, limit=2)
     assert len(recovered.queue_ids) == 1
     assert {*freed, *recovered.job_ids} == set(job_ids)
     assert [each.id for each in claim(token=OTHER).claims] == [job_ids[3], *job_ids[:3]]
 
 
-def test_a_worker_is_judged_by_what_it_promised(cursor: Any, worker_schema: str) -> None:
+def test_a_worker_has_the_timeout_of_its_own_row(cursor: Any, worker_schema: str) -> None:
     def register(name: str, silent_minutes: float, **promise: float) -> None:
         now = minutes_ago(silent_minutes)
         workers.register_worker(cursor, f"django-worker-{name}", {}, schema=worker_schema, now=now, **promise)
@@ -267,7 +272,7 @@ def test_a_worker_that_has_beaten_since_it_was_found_silent_is_left_alone(
     late = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0).late
     assert [worker.id for worker in late] == [dead]
     workers.beat(cursor, dead, {}, schema=worker_schema)
-    assert recovery.bury(cursor, late, schema=worker_schema) == []
+    assert recovery.remove_dead_workers(cursor, late, schema=worker_schema) == []
 
 
 def test_a_look_reads_some_locks_and_the_next_goes_on_behind_them(cursor: Any, worker_schema: str) -> None:
@@ -321,7 +326,7 @@ def test_a_long_job_is_never_stale_while_its_worker_lives(
     assert stored["updated_at"] < stored["locked_at"]
 
 
-def test_renewing_spares_what_it_is_told_to(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
+def test_renewing_spares_the_given_jobs(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
     """The row of an atomic task must not change: at REPEATABLE READ its transaction could not delete it any more."""
     atomic, other = make_job(), make_job()
     claim()

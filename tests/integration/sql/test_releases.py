@@ -1,4 +1,4 @@
-"""How claims end, and whom each end concerns."""
+"""How claims end, and that a statement ends no claim but the one it states."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from django.db import connection
 
 from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.releases import Failure, HeldQueue
-from django_graphile_worker.sql.remains import Remains, return_remains
+from django_graphile_worker.sql.releases import Failure, HeldQueue, return_remaining
 from tests.support.factories import cancel_claimed, make_job, make_task
 
 pytestmark = pytest.mark.django_db
@@ -62,7 +61,7 @@ def test_failing_keeps_the_error_and_backs_off(claimed: Claim, cursor: Any, work
     assert (stored["last_error"], stored["attempts"], stored["locked_by"]) == ("Oh no", 1, None)
 
 
-def test_failing_tells_when(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+def test_failing_returns_when(claimed: Claim, cursor: Any, worker_schema: str) -> None:
     moment = datetime(2030, 1, 1, tzinfo=UTC)
     releases.fail_jobs(cursor, [Failure(claim=claimed, error="oh")], schema=worker_schema, now=moment)
     failed = row(cursor, claimed.id, worker_schema)
@@ -78,7 +77,7 @@ def test_failing_obeys_delay_permanence_and_payload(claimed: Claim, cursor: Any,
     assert cursor.fetchone() == ("[2]",)
 
 
-def test_failing_for_good_leaves_no_attempt(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+def test_failing_permanently_leaves_no_attempt(claimed: Claim, cursor: Any, worker_schema: str) -> None:
     failure = Failure(claim=claimed, error="Oh no", permanent=True)
     assert releases.fail_jobs(cursor, [failure], schema=worker_schema) == {claimed.id: None}
     stored = row(cursor, claimed.id, worker_schema)
@@ -94,8 +93,8 @@ def test_returning_gives_the_attempt_back(claimed: Claim, cursor: Any, worker_sc
 
 
 def test_returning_what_remains_gives_the_attempt_back(claimed: Claim, cursor: Any, worker_schema: str) -> None:
-    ended = [Remains(claimed, "[2]")]
-    assert return_remains(cursor, ended, schema=worker_schema) == {claimed.id}
+    ended = [(claimed, "[2]")]
+    assert return_remaining(cursor, ended, schema=worker_schema) == {claimed.id}
     stored = row(cursor, claimed.id, worker_schema)
     assert stored is not None
     assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
@@ -116,7 +115,7 @@ def test_a_lost_claim_changes_nothing(claimed: Claim, cursor: Any, worker_schema
     assert releases.complete_jobs(cursor, [claimed], **shared) == set()
     assert releases.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], **shared) == {}
     assert releases.return_jobs(cursor, [claimed], **shared) == set()
-    assert return_remains(cursor, [Remains(claimed, "[2]")], **shared) == set()
+    assert return_remaining(cursor, [(claimed, "[2]")], **shared) == set()
     assert releases.still_claimed(cursor, [claimed], **shared) == set()
     assert not releases.complete_in_transaction(cursor, claimed, **shared)
     assert row(cursor, claimed.id, worker_schema) == before
@@ -170,7 +169,7 @@ def test_a_cancelled_job_that_is_returned_runs_again_only_if_its_payload_is_nowh
     if payload_text is None:
         assert releases.return_jobs(cursor, [claimed], schema=worker_schema) == {job_id}
     else:
-        assert return_remains(cursor, [Remains(claimed, payload_text)], schema=worker_schema) == {job_id}
+        assert return_remaining(cursor, [(claimed, payload_text)], schema=worker_schema) == {job_id}
     stored = row(cursor, job_id, worker_schema)
     assert (stored is not None) == is_kept
     if stored is not None:
@@ -182,7 +181,7 @@ def test_a_cancelled_job_that_is_returned_runs_again_only_if_its_payload_is_nowh
 def test_a_marker_of_an_earlier_claim_has_no_effect(
     claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
-    """Somebody has made a cancelled job available again: its next claim is not cancelled."""
+    """An operator has made a cancelled job available again: its next claim is not cancelled."""
     job_id = make_job(max_attempts=1)
     claim()
     cancel_claimed(job_id, "removed")
@@ -197,7 +196,7 @@ def test_a_marker_of_an_earlier_claim_has_no_effect(
 def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker(
     claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
-    """The job went back with its attempt and was claimed again: only the number of the claim tells them apart."""
+    """The job was returned with its attempt and claimed again: the claims differ in their number only."""
     make_job(queue_name="q", payload=[1])
     (first,) = claim().claims
     assert first.queue_id is not None
@@ -210,14 +209,14 @@ def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker
     assert releases.complete_jobs(cursor, [first], **shared) == set()
     assert releases.fail_jobs(cursor, [Failure(claim=first, error="Oh no")], **shared) == {}
     assert releases.return_jobs(cursor, [first], **shared) == set()
-    assert return_remains(cursor, [Remains(first, "[]")], **shared) == set()
+    assert return_remaining(cursor, [(first, "[]")], **shared) == set()
     assert not releases.complete_in_transaction(cursor, first, **shared)
     assert releases.release_queues(cursor, [HeldQueue(first.queue_id, first.token)], **shared) == set()
     assert row(cursor, first.id, worker_schema) == before
     assert releases.complete_jobs(cursor, [second], **shared) == {second.id}
 
 
-def test_a_queue_is_let_go_by_its_claim_only(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
+def test_a_queue_is_released_by_its_claim_only(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
     make_job(queue_name="q")
     waiting = make_job(queue_name="q")
     (claimed,) = claim(max_per_queue=1).claims

@@ -276,7 +276,7 @@ class TestAnEnqueueOnlyRoleWithKeys:
 
 
 class TestARoleWithRightsOfItsOwn:
-    """Set up by hand for graphile-worker, before this package's tables were there."""
+    """A role that was set up manually for graphile-worker, before this package's tables existed."""
 
     def test_cancels_a_running_job_with_them(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
         owner.query(f"grant usage on schema {{schema}} to {role}")
@@ -340,7 +340,7 @@ class TestTheScripts:
             owner.connection.execute(f"drop role {quoted}".encode())
 
     @pytest.mark.parametrize("kind", grants.FILES)
-    def test_are_those_of_the_guide(self, kind: str) -> None:
+    def test_equal_the_guide(self, kind: str) -> None:
         recipes = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
         text = grants.script(kind, "web_app", schema="graphile_worker")
         if kind == "keyed-adder":
@@ -355,7 +355,7 @@ class TestARoleThatRowLevelSecurityBlinds:
         owner.query(f"grant usage on schema {{schema}} to {role}")
         owner.query(f"grant all on all tables in schema {{schema}} to {role}")
 
-    def test_is_told_so(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
+    def test_gets_an_error(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
         owner.add_job()
         assert as_role.jobs() == []
 
@@ -367,7 +367,7 @@ class TestARoleThatRowLevelSecurityBlinds:
             with pytest.raises(SchemaError, match=f"got '{role}': row-level security hides"):
                 catalog.check_usable(cursor, schema=owner.schema)
 
-    def test_is_told_so__when_the_policies_are_for_others(
+    def test_gets_an_error__when_the_policies_are_for_other_roles(
         self, owner: WorkerSql, role: str, as_role: WorkerSql
     ) -> None:
         other = f"{role}_other"

@@ -153,7 +153,7 @@ class Histories(RuleBasedStateMachine):
         before = {job.key: job for job in self.model.jobs.values() if job.key and job.is_available}
         added = [self.model.add(spec, mode, row["id"]) for spec, row in zip(specs, rows, strict=True)]
         assert [job.id for job in added] == [row["id"] for row in rows]
-        # A batch counts one revision for a key, however often it names it.
+        # A batch increases the revision of a key once, however often it has the key.
         for key in {spec["job_key"] for spec in specs} - {None}:
             found = self.model.keyed(key)
             assert found is not None

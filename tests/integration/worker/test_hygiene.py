@@ -180,7 +180,7 @@ def test_changed_session__is_logged(slot: Slot, caplog: pytest.LogCaptureFixture
     with caplog.at_level("WARNING", logger="django_graphile_worker.jobs"):
         slot.run(lambda payload: execute("SET statement_timeout = 12345"))
     (record,) = caplog.records
-    assert "a_task #1 is done, but left its connections changed" in record.getMessage()
+    assert "a_task #1 succeeded, but left the state of its connections changed" in record.getMessage()
     assert "setting statement_timeout = 12345" in record.getMessage()
 
 

@@ -137,7 +137,7 @@ class TestALostLease:
         worker.releaser.step()
         worker.signal_sender.step()
         assert worker.releaser.pending_count == 0
-        assert "no longer ours" not in caplog.text
+        assert "no longer claimed by this worker" not in caplog.text
 
 
 class TestCancelledJobs:

@@ -5,11 +5,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
 
 from django_graphile_worker.crontab import CronItem, parse_cron_items
-from django_graphile_worker.crontab.draft import Draft
 from django_graphile_worker.exceptions import CrontabError
 from django_graphile_worker.jobs import JobKeyMode
+from tests.support import crontabs
 
 
 def never(moment: datetime) -> bool:
@@ -84,50 +85,7 @@ def test_a_mistake_names_the_item_the_attribute_and_what_was_expected(
     assert mistake.source.startswith("CronItem 2")
 
 
-def test_all_mistakes_of_all_items_are_told_at_once() -> None:
-    with pytest.raises(CrontabError) as caught:
-        parse_cron_items(
-            [
-                CronItem("a", "61 24 * * *", max_attempts=0),
-                CronItem("b", "* * * * *"),
-                CronItem("b", "0 0 * * *"),
-                "not an item",  # type: ignore[list-item]
-            ]
-        )
-    assert [mistake.source for mistake in caught.value.mistakes] == [
-        "CronItem 1 (a)", "CronItem 1 (a)", "CronItem 1 (a)", "CronItem 4", "CronItem 3 (b)",
-    ]  # fmt: skip
-
-
-def test_schedules_beside_a_task_take_options_and_payload() -> None:
-    draft = Draft()
-    draft.add_schedules("task", ["0 4 * * * ?fill=1d&tz=Asia/Tokyo {full: true}"], "@task")
-    [item] = draft.finish()
-    assert (item.name, item.match, item.period) == ("task", "0 4 * * *", timedelta(days=1))
-    assert (item.payload, item.time_zone) == ({"full": True}, "Asia/Tokyo")
-
-
-def test_several_schedules_beside_a_task_are_named_by_their_patterns_unless_they_say_otherwise() -> None:
-    draft = Draft()
-    draft.add_schedules("task", ["0 4 * * *", "@hourly", "5 5 * * * ?id=five"], "@task")
-    assert [item.name for item in draft.finish()] == ["task 0 4 * * *", "task @hourly", "five"]
-
-
-@pytest.mark.parametrize(
-    ("schedule", "expected", "column"),
-    [
-        ("0 4 * *", "five time fields", 1),
-        ("", "five time fields", 1),
-        ("0 24 * * *", "an hour from 0 to 23", 3),
-        ("0 4 * * * task", "options like ?fill=2d", 11),
-        ("@nightly", "one of @hourly", 1),
-    ],
-)
-def test_a_mistake_in_a_schedule_beside_a_task_names_the_task(schedule: str, expected: str, column: int) -> None:
-    draft = Draft()
-    draft.add_schedules("task", [schedule], "@task(cron=…) of task")
-    with pytest.raises(CrontabError) as caught:
-        draft.finish()
-    [mistake] = caught.value.mistakes
-    assert (mistake.source, mistake.line, mistake.column) == ("@task(cron=…) of task", None, column)
-    assert expected in mistake.expected
+@settings(deadline=None)
+@given(crontabs.items())
+def test_checking_a_checked_item_changes_nothing(item: CronItem) -> None:
+    assert parse_cron_items([item]) == (item,)

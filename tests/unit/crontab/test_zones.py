@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import CronItem, Timetable, occurrences
 from django_graphile_worker.crontab.patterns import parse_pattern
-from tests.unit.crontab import strategies
+from tests.support import crontabs
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -101,7 +101,7 @@ def test_unusual_transitions_follow_the_same_rule(key: str, year: int, expected:
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(ALL_ZONES),
-    strategies.patterns(),
+    crontabs.patterns(),
     st.datetimes(datetime(1975, 1, 1), datetime(2037, 1, 1)),  # noqa: DTZ001
 )
 def test_any_pattern_in_any_zone_at_any_time_follows_the_same_rule(key: str, pattern: str, moment: datetime) -> None:
@@ -110,7 +110,7 @@ def test_any_pattern_in_any_zone_at_any_time_follows_the_same_rule(key: str, pat
 
 
 @settings(max_examples=30, deadline=None)
-@given(strategies.patterns(), st.sampled_from(["Europe/Paris", "America/New_York", "Australia/Lord_Howe"]))
+@given(crontabs.patterns(), st.sampled_from(["Europe/Paris", "America/New_York", "Australia/Lord_Howe"]))
 def test_asking_minute_by_minute_finds_the_same_times_as_looking_ahead(pattern: str, key: str) -> None:
     item = CronItem("pattern", pattern, time_zone=key)
     as_callable = CronItem("callable", lambda local: parse_pattern(pattern).matches(local), time_zone=key)

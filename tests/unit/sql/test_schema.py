@@ -14,8 +14,8 @@ def test_a_statement_gets_the_schema_as_an_identifier_and_as_a_string() -> None:
     assert statement(text, "worker") == 'select "worker".add_job(%s) /* \'worker\' */ ::"worker".job_spec'
 
 
-def test_no_name_gets_out_of_its_quotes() -> None:
-    # Settings refuse such names; this is the second wall.
+def test_no_name_ends_its_quotes() -> None:
+    # The settings refuse such names already; the quotes are the second defence.
     for name in HOSTILE:
         assert schema.quoted(name) == sql.Identifier(name).as_string(None)
         assert schema.literal(name) == sql.Literal(name).as_string(None)

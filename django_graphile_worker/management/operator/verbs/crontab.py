@@ -12,8 +12,8 @@ from django.core.management.base import CommandError, CommandParser
 from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
-from django_graphile_worker.crontab.durations import format_phrase
-from django_graphile_worker.logs.receivers import shown
+from django_graphile_worker.crontab.time_phrases import format_time_phrase
+from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
@@ -135,7 +135,7 @@ def _block(desk: Console, item: CronItem, known: KnownCrontab | None, now: datet
 def _unusual(item: CronItem) -> list[tuple[str, tables.Cell | str]]:
     pairs: list[tuple[str, tables.Cell | str]] = []
     if item.period:
-        pairs.append(("backfills", format_phrase(item.period)))
+        pairs.append(("backfills", format_time_phrase(item.period)))
     if item.queue_name:
         pairs.append(("queue", item.queue_name))
     if item.job_key:

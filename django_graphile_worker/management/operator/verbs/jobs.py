@@ -9,22 +9,22 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.core.management.color import Style
 
-from django_graphile_worker.logs.receivers import escaped
+from django_graphile_worker.escaping import escaped
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb, narrowed
 from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
 from django_graphile_worker.sql.inspection.search import JobRow
-from django_graphile_worker.sql.jobs import flags_from
 
 DEFAULT_LIMIT = 50
 # Where times fit in twice: as a date, and from now.
 WIDE = 120
-NO_JOBS = search.Listed([], has_more=False, is_cut_off=False)
+NO_JOBS = search.Listed(rows=[], has_more=False, is_cut_off=False)
 
 
 class Jobs(Verb):

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_graphile_worker import api, signals
 from django_graphile_worker.api.connection import open_place
-from django_graphile_worker.logs.receivers import shown
+from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
@@ -158,13 +158,13 @@ def sweep(
             queue.cursor, dead, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
         unlocked = recovery.release_stale_locks(queue.cursor, schema=queue.schema)
-        dead_worker_ids, job_ids, queue_ids = recovered[:3]
-        freed = len(job_ids) + len(queue_ids) + unlocked.jobs + unlocked.queues
+        freed = len(recovered.job_ids) + len(recovered.queue_ids) + unlocked.jobs + unlocked.queues
         if freed and settings.notify:
             recovery.wake_workers(queue.cursor, freed, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
-    swept = Swept(dead_worker_ids, job_ids, len(queue_ids), unlocked.jobs, unlocked.queues)
+    freed_queues = len(recovered.queue_ids)
+    swept = Swept(recovered.dead_worker_ids, recovered.job_ids, freed_queues, unlocked.jobs, unlocked.queues)
     if not is_rehearsal:
         _announce(swept, recovered.exhausted + unlocked.exhausted, place)
     return swept

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.crontab.durations import format_phrase
+from django_graphile_worker.crontab.time_phrases import format_time_phrase
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
@@ -122,7 +122,7 @@ def find_problems(status: Status, options: Options) -> list[str]:
     if alive < wanted:
         problems.append(f"{counted(alive, 'worker')} alive instead of {wanted}")
     if status.waiting_seconds > options["max_age"].total_seconds():
-        problems.append(f"{_oldest(status)}, longer than {format_phrase(options['max_age'])}")
+        problems.append(f"{_oldest(status)}, longer than {format_time_phrase(options['max_age'])}")
     failed, allowed_failures = status.counts[State.FAILED].number, options["max_failed"]
     if allowed_failures is not None and failed > allowed_failures:
         noun = "permanently failed job" if failed == 1 else "permanently failed jobs"

@@ -11,13 +11,13 @@ from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verbs.workers import running_jobs, worker_state
 from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
-from django_graphile_worker.sql.inspection.unserved import UnservedTask, unserved_tasks
+from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
 from django_graphile_worker.sql.install.installer import foreign_functions
-from django_graphile_worker.sql.jobs import Cursor
 from django_graphile_worker.sql.ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import MINUTE, Row
 

@@ -122,7 +122,7 @@ def _row(task: TaskFacts, style: Style) -> list[Cell | str]:
         Cell(_capped(backlog.failed), style.ERROR) if backlog and backlog.failed else "",
         str(task.succeeded + task.failed),
         str(task.failed) if task.failed else "",
-        "" if task.mean_seconds is None else durations.spoken(task.mean_seconds),
+        "" if task.mean_seconds is None else durations.readable_duration(task.mean_seconds),
     ]
 
 

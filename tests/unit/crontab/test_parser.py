@@ -5,10 +5,7 @@ from datetime import timedelta
 import pytest
 
 from django_graphile_worker.crontab import CronItem, CrontabMistake, parse_crontab
-from django_graphile_worker.crontab.errors import Notebook, Position
-from django_graphile_worker.crontab.fields import DATE, HOUR, MINUTE, MONTH, WEEKDAY, Field, read_field
-from django_graphile_worker.crontab.patterns import SHORTHANDS, parse_pattern
-from django_graphile_worker.exceptions import CrontabError, InvalidTypeError
+from django_graphile_worker.exceptions import CrontabError
 
 
 def mistakes_in(text: str) -> tuple[CrontabMistake, ...]:
@@ -63,43 +60,6 @@ def test_comments_blank_lines_and_carriage_returns_are_no_items() -> None:
 def test_only_a_line_feed_ends_a_line() -> None:
     [item] = parse_crontab("* * * * * a {text: 'one\u2028two\u0085three'}")
     assert item.payload == {"text": "one\u2028two\u0085three"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "values"),
-    [
-        (MINUTE, "*", tuple(range(60))),
-        (MINUTE, "*/20", (0, 20, 40)),
-        (MINUTE, "*/99", (0,)),
-        (MINUTE, "5,1,3,3,05", (1, 3, 5)),
-        (MINUTE, "10-13,58-59", (10, 11, 12, 13, 58, 59)),
-        (MINUTE, "1-30/10", (1, 11, 21)),
-        (HOUR, "*/5", (0, 5, 10, 15, 20)),
-        # Steps count from the smallest value of the field, as the original's do.
-        (DATE, "*/10", (1, 11, 21, 31)),
-        (MONTH, "*/5", (1, 6, 11)),
-        (MONTH, "jan,MAR-May,12", (1, 3, 4, 5, 12)),
-        (WEEKDAY, "*/2", (0, 2, 4, 6)),
-        (WEEKDAY, "7", (0,)),
-        (WEEKDAY, "0,7", (0,)),
-        (WEEKDAY, "5-7", (0, 5, 6)),
-        (WEEKDAY, "0-7", tuple(range(7))),
-        (WEEKDAY, "MON-FRI", (1, 2, 3, 4, 5)),
-        (WEEKDAY, "Fri-sun", (0, 5, 6)),
-        (WEEKDAY, "sun-tue", (0, 1, 2)),
-        (WEEKDAY, "SUN", (0,)),
-    ],
-)
-def test_a_field_stands_for_its_values(kind: Field, text: str, values: tuple[int, ...]) -> None:
-    notebook = Notebook()
-    assert read_field(kind, text, notebook, Position()) == values
-    assert not notebook.mistakes
-
-
-@pytest.mark.parametrize(("shorthand", "pattern"), SHORTHANDS.items())
-def test_a_shorthand_stands_for_its_pattern(shorthand: str, pattern: str) -> None:
-    assert parse_pattern(shorthand) == parse_pattern(shorthand.upper()) == parse_pattern(pattern)
-    assert parse_crontab(f"{shorthand} task ?fill=1h")[0].match == shorthand
 
 
 @pytest.mark.parametrize(
@@ -174,40 +134,6 @@ def test_a_mistake_names_its_place_the_text_and_what_was_expected(
     assert mistake.expected.find(expected) >= 0, mistake.expected
     assert mistake.context == line
     assert line[column - 1 :].startswith(text)
-
-
-def test_every_mistake_is_told_at_once_in_the_order_of_the_text() -> None:
-    found = mistakes_in("61 25 * * * a ?max=x {\n* * * * * b\n* * * * * b\nnonsense")
-    assert [(mistake.line, mistake.column) for mistake in found] == [
-        (1, 1), (1, 4), (1, 20), (1, 22), (3, 11), (4, 1),
-    ]  # fmt: skip
-
-
-def test_a_duplicate_identifier_names_the_other_line() -> None:
-    mistake = only_mistake("* * * * * b\n0 0 * * * a ?id=b")
-    assert (mistake.line, mistake.column, mistake.text) == (2, 17, "b")
-    assert "crontab line 1 already has this one" in mistake.expected
-
-
-def test_the_error_shows_each_line_with_a_caret_under_the_mistake() -> None:
-    with pytest.raises(CrontabError) as caught:
-        parse_crontab("\t* 24 * * * a", source="site.crontab")
-    assert str(caught.value) == (
-        "1 mistake in the crontab, so nothing of it is scheduled:\n"
-        "site.crontab line 1, column 4: expected an hour from 0 to 23, got '24'\n"
-        "    \t* 24 * * * a\n"
-        "    \t  ^^"
-    )
-
-
-def test_text_that_is_no_text_is_refused() -> None:
-    with pytest.raises(InvalidTypeError, match="expected crontab text, got None"):
-        parse_crontab(None)  # type: ignore[arg-type]
-
-
-def test_a_year_is_365_days_in_a_time_phrase() -> None:
-    [item] = parse_crontab("* * * * * a ?fill=1y2w")
-    assert item.period == timedelta(days=365 + 14)
 
 
 def test_deeply_nested_json_is_a_mistake_not_a_crash() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-# The original stops at weeks; a year is our addition, and always 365 days.
+# graphile-worker has no unit longer than a week; a year is an addition, and always 365 days.
 _UNITS = {
     "y": timedelta(days=365),
     "w": timedelta(weeks=1),
@@ -18,21 +18,21 @@ _PHRASE = re.compile(r"(?:[0-9]{1,12}[ywdhms])+")
 _TERM = re.compile(r"([0-9]+)([ywdhms])")
 
 LONGEST_PERIOD = timedelta(days=36_500)
-EXPECTED_PHRASE = "a time phrase of at most 100 years, like 4w3d2h1m or 1y (units y, w, d, h, m, s)"
+EXPECTED_TIME_PHRASE = "a time phrase of at most 100 years, like 4w3d2h1m or 1y (units y, w, d, h, m, s)"
 
 
-def parse_phrase(text: str) -> timedelta:
-    """The period a time phrase stands for."""
+def parse_time_phrase(text: str) -> timedelta:
+    """Return the period that a time phrase means; raise ValueError for any other text."""
     if not _PHRASE.fullmatch(text):
-        raise ValueError(f"expected {EXPECTED_PHRASE}, got {text!r}")
+        raise ValueError(f"expected {EXPECTED_TIME_PHRASE}, got {text!r}")
     seconds = sum(int(count) * int(_UNITS[unit].total_seconds()) for count, unit in _TERM.findall(text))
     if seconds > LONGEST_PERIOD.total_seconds():
-        raise ValueError(f"expected {EXPECTED_PHRASE}, got {text!r}")
+        raise ValueError(f"expected {EXPECTED_TIME_PHRASE}, got {text!r}")
     return timedelta(seconds=seconds)
 
 
-def format_phrase(period: timedelta) -> str:
-    """The shortest phrase in the original's own units (no years)."""
+def format_time_phrase(period: timedelta) -> str:
+    """Return the shortest phrase for a period, in the units that graphile-worker knows (no years)."""
     if period.microseconds or period < timedelta(0):
         raise ValueError(f"expected a period of whole seconds, got {period!r}")
     text, rest = "", period

@@ -1,14 +1,16 @@
-"""Crontabs made up by Hypothesis."""
+"""Hypothesis strategies for crontabs, and an independent implementation of the rules of patterns."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.crontab.fields import DATE, HOUR, MINUTE, MONTH, WEEKDAY, Field
+from django_graphile_worker.crontab.fields import DATE, HOUR, MINUTE, MONTH, MONTH_NAMES, WEEKDAY, WEEKDAY_NAMES, Field
 from django_graphile_worker.crontab.patterns import SHORTHANDS, parse_pattern
 from django_graphile_worker.exceptions import CrontabError
 
@@ -84,3 +86,42 @@ def items(draw: st.DrawFn) -> CronItem:
         ),
         time_zone=draw(st.none() | st.sampled_from(ZONES)),
     )
+
+
+RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+minutes = st.datetimes(datetime(1999, 1, 1), datetime(2101, 1, 1)).map(  # noqa: DTZ001
+    lambda moment: moment.replace(second=0, microsecond=0, tzinfo=UTC)
+)
+
+
+def oracle(text: str, moment: datetime) -> bool:
+    """Tell whether a pattern includes a minute, the slow way: every field is a set in which its value is looked up."""
+    fields = [
+        field_values(field, *limits) for field, limits in zip(SHORTHANDS.get(text, text).split(), RANGES, strict=True)
+    ]
+    values = (moment.minute, moment.hour, moment.day, moment.month, moment.isoweekday() % 7)
+    minute, hour, date, month, weekday = (value in field for value, field in zip(values, fields, strict=True))
+    both_given = fields[2] != set(range(1, 32)) and fields[4] != set(range(7))
+    return minute and hour and month and ((date or weekday) if both_given else (date and weekday))
+
+
+@cache
+def field_values(field: str, smallest: int, largest: int) -> frozenset[int]:
+    return frozenset(value for part in field.split(",") for value in part_values(part, smallest, largest))
+
+
+def part_values(part: str, smallest: int, largest: int) -> Iterator[int]:
+    span, _, step = part.partition("/")
+    first, _, last = span.partition("-")
+    low, high = (smallest, largest) if span == "*" else (number(first), number(last or first))
+    if high < low:
+        high = 7
+    for value in range(low, high + 1):
+        if (value - low) % int(step or 1) == 0:
+            yield value % 7 if largest == 6 else value
+
+
+def number(text: str) -> int:
+    if text.upper() in MONTH_NAMES:
+        return MONTH_NAMES.index(text.upper()) + 1
+    return WEEKDAY_NAMES.index(text.upper()) if text.upper() in WEEKDAY_NAMES else int(text)

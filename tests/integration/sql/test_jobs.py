@@ -13,7 +13,7 @@ FUTURE = datetime(2099, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def three(worker: WorkerSql) -> list[Row]:
-    """A waiting job, a running one, and one whose worker has not been heard of for hours."""
+    """A waiting job, a running job, and a job that has been locked for more than four hours."""
     waiting, running, stale = worker.add_jobs({"payload": 1}, {"payload": 2}, {"payload": 3})
     return [waiting, worker.lock(running["id"]), worker.lock(stale["id"], ago="4 hours 1 second")]
 
@@ -25,7 +25,7 @@ class TestRemoveJob:
         assert worker.call("remove_job", job_key="key") == [job]
         assert worker.jobs() == []
 
-    def test_deletes_a_job_that_failed_for_good(self, worker: WorkerSql) -> None:
+    def test_deletes_a_permanently_failed_job(self, worker: WorkerSql) -> None:
         worker.add_job(job_key="key", max_attempts=1)
         worker.query("update {schema}._private_jobs set attempts = 1")
 
@@ -105,7 +105,7 @@ class TestRescheduleJobs:
         assert {job["revision"] for job in worker.call("reschedule_jobs", job_ids=ids)} == {0}
         assert worker.job(waiting["id"]) == waiting | new
 
-    def test_revives_a_job_that_failed_for_good(self, worker: WorkerSql) -> None:
+    def test_revives_a_permanently_failed_job(self, worker: WorkerSql) -> None:
         job = worker.add_job(max_attempts=1)
         worker.call("permanently_fail_jobs", job_ids=[job["id"]])
 

@@ -1,14 +1,16 @@
-"""Tasks that jobs wait for and no live worker has."""
+"""Tasks that no live worker runs although jobs wait for them."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.conditions import IS_ALIVE
 from django_graphile_worker.sql.inspection.index_walks import PARTS
 from django_graphile_worker.sql.schema import statement
 
 MOST_NAMED = 20
-# Of each task one job is looked for, along an index; a table of names that somebody filled is not read to its end.
+# For each task, one job is looked up in an index. The limit keeps that fast where a program has filled the table with
+# names.
 MOST_TASKS = 10_000
 
 _FIRST_JOB = " union all ".join(
@@ -17,11 +19,11 @@ _FIRST_JOB = " union all ".join(
     for condition in PARTS.values()
 )
 
-# A live worker that tells no tasks may have any, so that nothing can be said.
+# A live worker that does not state its tasks may run any task; then the statement returns nothing.
 UNSERVED = f"""/* gw:unserved-tasks */
 with alive as materialized (
     select worker.metadata -> 'tasks' as tasks from :SCHEMA._private_workers as worker
-    where worker.last_heartbeat_at >= pg_catalog.now() - interval '1 second' * %(timeout)s::float8),
+    where {IS_ALIVE}),
 served as materialized (
     select distinct pg_catalog.jsonb_array_elements_text(tasks) as identifier from alive
     where pg_catalog.jsonb_typeof(tasks) = 'array')
@@ -37,13 +39,13 @@ order by first_job.id limit %(most)s"""
 
 
 class UnservedTask(NamedTuple):
-    """A task, and the first of the jobs that wait for it."""
+    """A task, and the first job that waits for it."""
 
     identifier: str
     job_id: int
 
 
 def unserved_tasks(cursor: Any, *, schema: str, timeout: float, most: int = MOST_NAMED) -> list[UnservedTask]:
-    """Tasks of waiting jobs that no live worker has; none while no worker is alive."""
+    """Return the tasks of waiting jobs that no live worker runs; none while no worker is alive."""
     cursor.execute(statement(UNSERVED, schema), {"timeout": timeout, "most": most})
     return [UnservedTask._make(row) for row in cursor.fetchall()]

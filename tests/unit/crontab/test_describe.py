@@ -8,7 +8,7 @@ from hypothesis import given
 from django_graphile_worker.crontab import CronItem, describe
 from django_graphile_worker.crontab.describe import describe_pattern
 from django_graphile_worker.crontab.patterns import parse_pattern
-from tests.unit.crontab import strategies
+from tests.support import crontabs
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,6 @@ def test_a_callable_is_named() -> None:
     assert describe(CronItem("task", on_holidays)).endswith("on_holidays() says so (UTC)")
 
 
-@given(strategies.patterns())
+@given(crontabs.patterns())
 def test_every_pattern_has_words(text: str) -> None:
     assert describe_pattern(parse_pattern(text))
-
-
-def test_an_item_in_a_log_is_its_name_and_pattern() -> None:
-    assert str(CronItem("task", "@daily", identifier="nightly")) == "nightly (@daily)"
-    assert str(CronItem("task", len)) == "task (len)"  # type: ignore[arg-type]

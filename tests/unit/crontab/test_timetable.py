@@ -1,76 +1,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import CronItem, Timetable, occurrences, upcoming
-from django_graphile_worker.crontab.fields import MONTH_NAMES, WEEKDAY_NAMES
-from django_graphile_worker.crontab.patterns import SHORTHANDS, parse_pattern
-from tests.unit.crontab import strategies
+from django_graphile_worker.crontab.patterns import SHORTHANDS
+from tests.support import crontabs
+from tests.support.crontabs import minutes, oracle
 
 MINUTE = timedelta(minutes=1)
-RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
-
-
-def oracle(text: str, moment: datetime) -> bool:
-    """The rules of a pattern, written the slow way: every field is a set, every value is looked for in it."""
-    fields = [
-        field_values(field, *limits) for field, limits in zip(SHORTHANDS.get(text, text).split(), RANGES, strict=True)
-    ]
-    values = (moment.minute, moment.hour, moment.day, moment.month, moment.isoweekday() % 7)
-    minute, hour, date, month, weekday = (value in field for value, field in zip(values, fields, strict=True))
-    both_given = fields[2] != set(range(1, 32)) and fields[4] != set(range(7))
-    return minute and hour and month and ((date or weekday) if both_given else (date and weekday))
-
-
-@cache
-def field_values(field: str, smallest: int, largest: int) -> frozenset[int]:
-    return frozenset(value for part in field.split(",") for value in part_values(part, smallest, largest))
-
-
-def part_values(part: str, smallest: int, largest: int) -> Iterator[int]:
-    span, _, step = part.partition("/")
-    first, _, last = span.partition("-")
-    low, high = (smallest, largest) if span == "*" else (number(first), number(last or first))
-    if high < low:
-        high = 7
-    for value in range(low, high + 1):
-        if (value - low) % int(step or 1) == 0:
-            yield value % 7 if largest == 6 else value
-
-
-def number(text: str) -> int:
-    if text.upper() in MONTH_NAMES:
-        return MONTH_NAMES.index(text.upper()) + 1
-    return WEEKDAY_NAMES.index(text.upper()) if text.upper() in WEEKDAY_NAMES else int(text)
-
-
-minutes = st.datetimes(datetime(1999, 1, 1), datetime(2101, 1, 1)).map(  # noqa: DTZ001
-    lambda moment: moment.replace(second=0, microsecond=0, tzinfo=UTC)
-)
 
 
 @settings(deadline=None)
-@given(strategies.patterns(), minutes)
-def test_a_pattern_matches_as_the_oracle_says(text: str, moment: datetime) -> None:
-    assert parse_pattern(text).matches(moment) == oracle(text, moment)
-
-
-@settings(deadline=None)
-@given(st.lists(strategies.patterns(), min_size=1, max_size=8), minutes)
+@given(st.lists(crontabs.patterns(), min_size=1, max_size=8), minutes)
 def test_a_timetable_finds_exactly_the_items_of_the_minute(texts: list[str], moment: datetime) -> None:
     items = [CronItem(f"task{index}", text) for index, text in enumerate(texts)]
     assert list(Timetable(items).due(moment)) == [item for item in items if oracle(str(item.match), moment)]
 
 
 @settings(max_examples=40, deadline=None)
-@given(strategies.patterns(), minutes)
+@given(crontabs.patterns(), minutes)
 def test_occurrences_are_the_matching_minutes_and_no_others(text: str, moment: datetime) -> None:
     until = moment + timedelta(days=2)
     expected = [
@@ -80,7 +33,7 @@ def test_occurrences_are_the_matching_minutes_and_no_others(text: str, moment: d
 
 
 @settings(deadline=None)
-@given(strategies.patterns(), minutes)
+@given(crontabs.patterns(), minutes)
 def test_the_next_time_matches_and_nothing_between_does(text: str, moment: datetime) -> None:
     [following] = upcoming(CronItem("task", text), moment)
     assert following > moment
@@ -161,7 +114,7 @@ def test_a_callable_that_fails_is_told_and_harms_no_other_item() -> None:
 
 def test_a_thousand_items_are_matched_and_foreseen_quickly() -> None:
     items = [
-        CronItem(f"task{index}", f"{index % 60} {index % 24} * * *", time_zone=strategies.ZONES[index % 4])
+        CronItem(f"task{index}", f"{index % 60} {index % 24} * * *", time_zone=crontabs.ZONES[index % 4])
         for index in range(1000)
     ]
     timetable = Timetable(items)

@@ -1,12 +1,12 @@
-"""Statements that call nothing but PostgreSQL's own functions, types and operators, whatever the search_path is.
+"""Safety from the session's search_path: statements call PostgreSQL's own functions, types and operators alone.
 
 Django's connections have the site's search_path, mostly ``"$user", public``. PostgreSQL looks into pg_catalog before
-these schemas, but a function there that fits the arguments better is still preferred: a role that may create objects
-in ``public`` could have its own function called with the rights of whoever sends the statement. So names of functions,
+these schemas, but prefers a function there that fits the arguments better: a role that may create objects in ``public``
+could have its own function called with the rights of the session that sends the statement. So names of functions,
 types, relations and of operators that have no exact types get the prefix ``pg_catalog`` before a statement is sent.
 
 Comparisons and arithmetic stay as they are, because ``operator(pg_catalog.+)`` has another precedence than ``+``.
-They are safe as long as both sides have exactly the types of an operator of PostgreSQL: so give each parameter a type.
+They are safe as long as both sides have exactly the types of an operator of PostgreSQL, so each parameter needs a type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPES = "bool float4 float8 int2 int4 int8 json jsonb name oid regclass regproc
 
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 TYPES = frozenset(_TYPES.split())
-# All of them have the precedence of "any other operator", which operator(...) has too.
+# These have the precedence of "any other operator", which operator(...) has too.
 OPERATORS = frozenset({"||", "->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&"})
 
 # Texts and comments; a type after "::"; a name before "("; a relation, or a type before its constant; an operator.
@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 
 @lru_cache(maxsize=512)
 def qualified(text: str) -> str:
-    """The statement with the prefix wherever it matters."""
+    """Return the statement with the prefix ``pg_catalog`` wherever it matters."""
     return _TOKEN.sub(_prefixed, text)
 
 
@@ -55,7 +55,7 @@ def _prefixed(found: re.Match[str]) -> str:
 
 
 def _is_of_the_catalog(found: re.Match[str]) -> bool:
-    # unnest() of several arrays is no function but syntax, which knows PostgreSQL's own unnest() alone.
+    # unnest() of several arrays is syntax, not a function; it means PostgreSQL's own unnest() and takes no prefix.
     if found[0] == "unnest":
         return not _has_several_arguments(found.string, found.end())
     return found[0] in FUNCTIONS or found[0].startswith("pg_")

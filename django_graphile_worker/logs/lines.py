@@ -1,0 +1,130 @@
+"""How the arguments of a signal become the text and the attributes of a log record."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django_graphile_worker import conf
+from django_graphile_worker.durations import readable_duration
+from django_graphile_worker.escaping import shown
+from django_graphile_worker.jobs import Job
+
+# A crontab may have thousands of items, all of them due at once.
+MOST_LISTED = 100
+
+# logging refuses extra attributes that a record has already.
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class _ServedDatabases:
+    """The databases, or named installations, that this process works on.
+
+    A line names its database only while there are several.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._served: list[str] = []
+        self.are_several = False
+
+    def add(self, aliases: Iterable[str]) -> None:
+        with self._lock:
+            self._served.extend(aliases)
+            self.are_several = len(set(self._served)) > 1
+
+    def remove(self, aliases: Iterable[str]) -> None:
+        with self._lock:
+            for alias in aliases:
+                if alias in self._served:
+                    self._served.remove(alias)
+            self.are_several = len(set(self._served)) > 1
+
+
+served_databases = _ServedDatabases()
+
+
+def place_key() -> str:
+    """Return the name of the argument that identifies a queue of this project."""
+    return "installation" if conf.are_installations_named() else "database"
+
+
+def with_place(template: str, about: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the template and its first arguments: the place comes first in a process that works on several."""
+    place = about.get(place_key()) if served_databases.are_several else None
+    return (f"[%s] {template}", [shown(place)]) if place else (template, [])
+
+
+def job_attributes(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
+    """Return the attributes of a record about a job, which never include the payload."""
+    return {
+        "job_id": job.id,
+        "task_identifier": job.task_identifier,
+        "queue_name": job.queue_name,
+        "attempt": job.attempts,
+        "max_attempts": job.max_attempts,
+        "outcome": outcome,
+        "worker_id": about.get("worker_id", ""),
+        "database": about.get("database", ""),
+        "installation": about.get("installation", ""),
+    }
+
+
+def error_text(error: object) -> str:
+    """Return the class and the message of an exception in one line, without secrets."""
+    if not isinstance(error, BaseException):
+        return shown(error)
+    # Late import: compiling the patterns of redaction takes 3 ms, and the start of a worker needs none of them.
+    from django_graphile_worker.redaction import redact_text
+
+    text = redact_text(shown(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def write(logger: logging.Logger, level: int, template: str, arguments: Mapping[str, Any]) -> None:
+    """Log the arguments of a signal with a template that names them: ``%(worker_id)s``."""
+    if logger.isEnabledFor(level):
+        facts = {name: value for name, value in arguments.items() if name not in {"sender", "signal"}}
+        texts = _TemplateArguments({name: _value_text(value) for name, value in facts.items()})
+        key = place_key()
+        has_place = served_databases.are_several and facts.get(key)
+        logger.log(level, f"[%({key})s] {template}" if has_place else template, texts, extra=_attributes(facts))
+
+
+class _TemplateArguments(dict[str, str]):
+    """The arguments of a template. A missing argument becomes ``?``: the rest of the line is still useful."""
+
+    def __bool__(self) -> bool:
+        # logging does not format a message whose arguments are an empty mapping.
+        return True
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, BaseException):
+        return error_text(value)
+    if isinstance(value, float):
+        return readable_duration(value)
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        names = list(map(_name, value))
+        more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+        return shown((", ".join(names[:MOST_LISTED]) or "none") + more)
+    return shown(value)
+
+
+def _name(item: object) -> str:
+    """Return the name of an object that has one: a crontab item also has a payload, which is never logged."""
+    return str(getattr(item, "name", item))
+
+
+def _attributes(facts: Mapping[str, object]) -> dict[str, object]:
+    """Return the attributes of a record: numbers as numbers, for aggregation, everything else as in the line."""
+    return {
+        name: value if value is None or isinstance(value, int | float) else _value_text(value)
+        for name, value in facts.items()
+        if name not in _RESERVED
+    }

@@ -1,0 +1,26 @@
+"""Conditions that several statements have in common: each is written here and nowhere else.
+
+They are about a row that the statement calls ``job``, or ``worker``. The statements that every job needs are functions
+in the files of ``ddl``, which have their own conditions: these files never change once they are released.
+
+A partial index serves only statements that repeat its condition. So the conditions say ``job.attempts > 0`` and
+``job.locked_at is null`` even where these follow from the rest: the index of failed jobs has both.
+"""
+
+from __future__ import annotations
+
+# A worker holds the job.
+IS_LOCKED = "job.locked_at is not null"
+# The column is_available says: no worker holds the job, and it has attempts left.
+IS_DUE = "job.run_at <= now()"
+IS_LATER = "job.run_at > now()"
+IS_READY = f"job.is_available and {IS_DUE}"
+IS_WAITING = f"job.is_available and {IS_LATER}"
+# The job was tried, and no worker holds it: it failed.
+HAS_FAILED = "job.locked_at is null and job.attempts > 0"
+IS_RETRYING = f"{HAS_FAILED} and {IS_WAITING}"
+IS_PERMANENTLY_FAILED = f"{HAS_FAILED} and not job.is_available"
+NOT_TRIED = "job.attempts = 0"
+
+# The worker has registered a heartbeat within the parameter timeout, in seconds.
+IS_ALIVE = "worker.last_heartbeat_at >= now() - interval '1 second' * %(timeout)s::float8"

@@ -1,0 +1,58 @@
+"""Statements that call a public function of the schema, with its notification or without."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+# Seconds rather than an interval: a day is 24 hours here, also where the session's time zone has summer time.
+MOMENT = "coalesce(%s::timestamptz, now() + %s::float8 * interval '1 second')"
+
+
+def moment(run_at: datetime | timedelta | None) -> tuple[datetime | None, float | None]:
+    """Return the two parameters of MOMENT: the time itself, or seconds from the database's now."""
+    if isinstance(run_at, timedelta):
+        return None, run_at.total_seconds()
+    return run_at, None
+
+
+_SILENCE = """silence as materialized (
+            select coalesce(current_setting('graphile_worker.notify', true), '') as before,
+                   set_config('graphile_worker.notify', 'off', true) as now
+        )"""
+_END_OF_SILENCE = "set_config('graphile_worker.notify', silence.before, true)"
+
+
+def call_statements(tag: str, columns: str, function: str, *, first: str, rest: str = "") -> dict[bool, str]:
+    """Return the statement that calls the function, by whether the function notifies workers.
+
+    Silence lasts for the one statement: the setting is changed before the function runs, because the function's first
+    argument depends on it, and put back with the rows that the function made.
+    """
+    return {
+        True: f"/* gw:{tag} */ select {columns} from :SCHEMA.{function}({first}{rest}) as job",
+        False: f"""/* gw:{tag} */
+        with {_SILENCE}
+        select {columns}, {_END_OF_SILENCE}
+        from silence left join lateral
+            {_silenced(function, first, rest)} as job on true""",
+    }
+
+
+def call_statements_with(
+    clause: str, tag: str, columns: str, function: str, *, first: str, rest: str = ""
+) -> dict[bool, str]:
+    """Return the statements of ``call_statements`` with another clause, which reads the function's rows as ``job``."""
+    return {
+        True: f"""/* gw:{tag} */
+        with job as materialized (select job.* from :SCHEMA.{function}({first}{rest}) as job), {clause}
+        select {columns} from job""",
+        False: f"""/* gw:{tag} */
+        with {_SILENCE}, job as materialized (
+            select job.* from silence cross join lateral {_silenced(function, first, rest)} as job
+        ), {clause}
+        select {columns}, {_END_OF_SILENCE} from silence left join job on true""",
+    }
+
+
+def _silenced(function: str, first: str, rest: str) -> str:
+    return f":SCHEMA.{function}(case silence.now when 'off' then {first} end{rest})"

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from django_graphile_worker.crontab import CrontabMistake, parse_crontab
+from django_graphile_worker.exceptions import CrontabError
+
+
+def test_the_error_shows_each_line_with_a_caret_under_the_mistake() -> None:
+    with pytest.raises(CrontabError) as caught:
+        parse_crontab("\t* 24 * * * a", source="site.crontab")
+    assert str(caught.value) == (
+        "1 mistake in the crontab, so nothing of it is scheduled:\n"
+        "site.crontab line 1, column 4: expected an hour from 0 to 23, got '24'\n"
+        "    \t* 24 * * * a\n"
+        "    \t  ^^"
+    )
+
+
+def test_a_short_line_is_shown_whole() -> None:
+    mistake = CrontabMistake("x", "24", line=1, column=3, context="* 24 * * * a" + " " * 300)
+    assert str(mistake).splitlines()[1:] == [f"    {mistake.context}", "      ^^"]
+
+
+def test_a_long_line_is_shown_around_the_mistake() -> None:
+    context = "a" * 1_000 + "bad" + "z" * 1_000
+    _, excerpt, carets = str(CrontabMistake("x", "bad", line=1, column=1_001, context=context)).splitlines()
+    assert (excerpt[4], excerpt[-1], len(excerpt)) == ("…", "…", 4 + 1 + 400 + 1)
+    assert excerpt[carets.index("^") : carets.rindex("^") + 1] == "bad"
+
+
+@pytest.mark.parametrize("column", [1, 200, 500, 801])
+def test_the_carets_stand_under_the_mistake_wherever_it_is(column: int) -> None:
+    context = "." * (column - 1) + "bad" + "." * (801 - column)
+    _, excerpt, carets = str(CrontabMistake("x", "bad", line=1, column=column, context=context)).splitlines()
+    assert excerpt[carets.index("^") : carets.rindex("^") + 1] == "bad"
+
+
+def test_the_carets_end_with_the_excerpt() -> None:
+    context = "9" * 5_000
+    _, excerpt, carets = str(CrontabMistake("x", context, line=1, column=1, context=context)).splitlines()
+    assert (len(excerpt), carets) == (4 + 400 + 1, "    " + "^" * 401)
+
+
+@pytest.mark.parametrize("option", ["max=1", "unknown=1"])
+def test_the_message_about_one_line_grows_with_its_mistakes__not_with_their_square(option: str) -> None:
+    def message(count: int) -> str:
+        with pytest.raises(CrontabError) as caught:
+            parse_crontab("* * * * * task ?" + "&".join([option] * count))
+        return str(caught.value)
+
+    begun = time.perf_counter()
+    assert len(message(20_000)) < 25_000_000
+    assert time.perf_counter() - begun < 10

@@ -1,0 +1,143 @@
+"""Which signal writes which line."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from psycopg import OperationalError
+from psycopg.errors import AdminShutdown, CannotConnectNow, QueryCanceled, ReadOnlySqlTransaction
+
+from django_graphile_worker.logs import receivers
+from django_graphile_worker.logs.throttle import Throttle
+from tests.support.log_lines import EVENTS, make_job, send
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS))
+def test_every_signal_can_be_sent_with_its_documented_arguments(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
+    examples: dict[str, Any] = {"job": make_job(), "error": ValueError("no"), "duration": 0.5, "retry_in": 3.0}
+    arguments = {argument: examples.get(argument, "x") for argument in EVENTS[name].arguments}
+    send(name, **arguments)
+    silent = {"jobs_claimed", "job_released"}
+    assert len(caplog.records) == (0 if name in silent else 1)
+    assert "?" not in caplog.text
+    assert "swordfish" not in caplog.text
+
+
+JOB_LINES = [
+    ("job_succeeded", {}, "INFO", "send_email #7 succeeded after 12 ms (attempt 2 of 25)"),
+    (
+        "job_failed",
+        {"error": ValueError("bad\nthing"), "retry_in": 7.4},
+        "WARNING",
+        "send_email #7 failed after 12 ms (attempt 2 of 25), next try in 7.4 s: ValueError: bad\\nthing",
+    ),
+    (
+        "job_permanently_failed",
+        {"error": KeyError()},
+        "ERROR",
+        "send_email #7 permanently failed after 12 ms (attempt 2 of 25): KeyError",
+    ),
+    ("job_interrupted", {"reason": "x"}, "WARNING", "send_email #7 interrupted after 12 ms (attempt 2 of 25)"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "level", "line"), JOB_LINES)
+def test_a_job_has_one_line(
+    name: str, arguments: dict[str, Any], level: str, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(name, job=make_job(), duration=0.0123, worker_id="w", **arguments)
+    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("django_graphile_worker.jobs", level, line)
+    ]
+
+
+def test_success_can_be_kept_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    send("job_succeeded", job=make_job(), duration=0.5, worker_id="w", log_success=False)
+    send("job_failed", job=make_job(), duration=0.5, worker_id="w", error=ValueError(), retry_in=1)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_logger_that_is_not_enabled_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, logger="django_graphile_worker")
+
+    class Untouchable:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    for name in ("job_succeeded", "job_failed", "job_permanently_failed", "job_interrupted", "claim_lost"):
+        send(name, job=Untouchable(), duration=0.5, worker_id="w")
+
+
+def send_trouble(error: Exception, action: str = "fetcher") -> None:
+    send("database_trouble", worker_id="w", action=action, error=error, retry_in=0.25)
+
+
+def test_an_outage_has_one_line_for_each_part__and_one_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    for error in (AdminShutdown("terminated"), OperationalError("refused"), CannotConnectNow("starting up")):
+        for action in ("fetcher", "heartbeat"):
+            send_trouble(error, action)
+        send("listening_lost", worker_id="w", error=error, retry_in=0.25)
+    send("database_answered", worker_id="w", duration=14.25)
+    send_trouble(OperationalError("again"))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "fetcher failed, next try in 250 ms: AdminShutdown: terminated"),
+        ("WARNING", "heartbeat failed, next try in 250 ms: AdminShutdown: terminated"),
+        ("WARNING", "worker w stopped listening, next try in 250 ms: AdminShutdown: terminated"),
+        ("INFO", "the database answers again after 14 s"),
+        ("WARNING", "fetcher failed, next try in 250 ms: OperationalError: again"),
+    ]
+
+
+def test_another_kind_of_trouble_is_told__though_the_part_is_in_trouble_already(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for error in (OperationalError("refused"), ReadOnlySqlTransaction("read-only"), QueryCanceled("too slow")):
+        send_trouble(error)
+    assert len(caplog.records) == 3
+
+
+def test_trouble_that_stays_is_told_now_and_then__and_every_time_to_whoever_debugs(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(receivers, "_throttle", Throttle(clock=lambda: now))
+    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
+    for now in (0.0, 20.0, 40.0, 60.0):  # noqa: B007 - the clock reads it
+        send_trouble(OperationalError("refused"))
+    assert [record.levelname for record in caplog.records] == ["WARNING", "DEBUG", "DEBUG", "WARNING"]
+    assert caplog.messages[-1].endswith("OperationalError: refused (2 similar lines were not written)")
+
+
+def test_a_line_of_a_worker(caplog: pytest.LogCaptureFixture) -> None:
+    send("worker_started", worker_id="w-1", database="default", concurrency=10, tasks=["a", "b\n"])
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+        ("django_graphile_worker.worker", "worker w-1 started on default: 10 at a time")
+    ]
+    assert caplog.records[0].tasks == "a, b\\n"  # type: ignore[attr-defined]
+
+
+def test_dead_workers_are_told_with_their_jobs__if_they_had_any(caplog: pytest.LogCaptureFixture) -> None:
+    send("jobs_recovered", worker_id="w", job_ids=(4, 5), dead_worker_ids=("v",))
+    send("jobs_recovered", worker_id="w", job_ids=(), dead_worker_ids=("v", "u"))
+    assert caplog.messages == [
+        "recovered the jobs 4, 5 of dead workers: v",
+        "removed dead workers, which held no jobs: v, u",
+    ]
+
+
+def test_tasks_without_a_worker_are_told__with_the_name_that_was_probably_meant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    send("tasks_unserved", worker_id="w", database="default", identifiers=("send_recipt", "zzz"))
+    assert caplog.messages == [
+        "jobs wait for tasks that no live worker has: send_recipt (Did you mean 'send_receipt'?), zzz"
+    ]
+
+
+def test_connecting_twice_does_not_double_the_lines(caplog: pytest.LogCaptureFixture) -> None:
+    receivers.connect()
+    send("job_succeeded", job=make_job(), duration=0.5)
+    assert len(caplog.records) == 1
