@@ -1,6 +1,6 @@
 """Ends the copies of a worker that a job makes with ``os.fork()``.
 
-A forked process has one thread, the one that forked, and a copy of everything else: the claims of the worker, its
+A forked process has one thread, which forked it, and a copy of everything else: the claims of the worker, its
 connections, its signal handlers. When the code of a job returns in such a process, the thread would go on as a second,
 unregistered worker, on connections that it shares with the first. So every place that calls code of a site checks
 afterwards whether it is still in the process in which it began.
@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Callable
 
-# How many forks lie between this process and the one that loaded this module. Compared instead of os.getpid(): the
+# How many forks lie between this process and the process that loaded this module. Compared instead of os.getpid(): the
 # check follows every job, and a system call would cost more than the rest of it.
 generation = 0
 # Functions to call in every forked process, which undo there what must not go on.

@@ -31,7 +31,7 @@ LIVENESS = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
-# Seconds: libpq takes any shorter timeout as this one.
+# Seconds: libpq rounds shorter timeouts up to this.
 SHORTEST_CONNECT_TIMEOUT = 2
 # Django's own parameters, which plain psycopg does not take or the worker does not want.
 DJANGO_ONLY = ("context", "cursor_factory", "prepare_threshold")
@@ -86,7 +86,7 @@ class Database:
             self.close()
         else:
             if isinstance(error, OUT_OF_TIME):
-                # Behind a pooler any session may have other limits than the first one had.
+                # Behind a pooler any session may have other limits than the first session had.
                 self._limits = replace(self._limits, are_too_short=True)
             self._close_if_unusable(connection)
 

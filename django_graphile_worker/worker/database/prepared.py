@@ -77,7 +77,7 @@ def expect(result: PGresult, status: ExecStatus) -> PGresult:
 
 
 def error_of(result: PGresult) -> psycopg.Error:
-    """Return the error that a cursor would raise. An error without a code is one of the connection."""
+    """Return the error that a cursor would raise. An error without a code is the connection's."""
     message = result.error_message.decode(errors="replace")
     code = result.error_field(DiagnosticField.SQLSTATE)
     if code is None:

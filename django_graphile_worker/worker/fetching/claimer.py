@@ -15,7 +15,7 @@ from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import JobClock
 
 # Under a long backlog, seconds between claims that look at all of it: a job that sorts before
-# those just claimed, or whose queue has just become free, waits this long at most.
+# the last claimed jobs, or whose queue has just become free, waits this long at most.
 WHOLE_LOOK_INTERVAL = 0.1
 
 

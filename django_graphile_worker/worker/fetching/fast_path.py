@@ -55,7 +55,7 @@ class FastPath:
         self._on_claimed = on_claimed
 
     def start_due_jobs(self) -> float | None:
-        """Start all jobs that are due; return the seconds until the next one is, infinity when none is known.
+        """Start all jobs that are due; return the seconds until the next job is, infinity when none is known.
 
         Return None when nothing was started: then only the claim statement can tell whether a job is due.
         """

@@ -181,7 +181,7 @@ class Fetcher(SharedLoop):
         started = time.perf_counter()
         claimed = self._claimer.claim(
             max_jobs=room,
-            # As many queues as jobs: a queued job waits no longer than one without a queue.
+            # As many queues as jobs: a job in a queue waits no longer than a job without.
             max_queues=room,
             max_per_queue=self._prefetch.per_queue(self._local_queue_size),
             free_slots=self._pool.free,
@@ -200,7 +200,7 @@ class Fetcher(SharedLoop):
     def _delay_after(self, claimed: Claimed) -> float:
         if claimed.has_more:
             self._look_at = -math.inf
-            # A next payload that is too large beside the waiting ones: a slot that takes one of those calls.
+            # The next payload is too large beside the payloads that wait: a slot that takes a waiting job calls.
             return self._longest_wait() if claimed.is_heavy and not claimed.claims else 0.0
         # Nothing is left that a free slot could run: a slot that becomes free need not call.
         # A notification, a released queue, or the clock calls for the next claim.
@@ -216,7 +216,7 @@ class Fetcher(SharedLoop):
     def _longest_wait(self) -> float:
         """Return the longest time to the next step.
 
-        Jobs that wait behind a long one must go to another slot, or be returned, in time, however rare the polls are.
+        Jobs that wait behind a long job must go to another slot, or be returned, in time, however rare the polls are.
         """
         if self._pool.could_do_more:
             return min(SECOND_LOOK, self._poll_interval)

@@ -96,7 +96,7 @@ class HeldClaims:
         """Return the jobs that the database says this worker holds and that this process does not know of.
 
         To be called by the thread that claims, or while no thread does: a claim whose answer is on its way looks
-        like a lost one.
+        like a claim whose answer was lost.
         """
         schema = self._database.schema
         # Copied before the look: a claim that ends after it was known when the database was asked.

@@ -237,6 +237,6 @@ class Listener:
 
 
 def announces_jobs(payload: str) -> bool:
-    """Tell whether a notification is about jobs to run: graphile-worker sends a negative count when it removes one."""
+    """Tell whether a notification is about jobs to run: its count is negative when a job was removed."""
     count = payload.rpartition('"count":')[2].strip("} ")
     return count != "0" and not count.startswith("-")

@@ -60,7 +60,7 @@ class Wakeup:
     def wake(self) -> None:
         """End the wait that is under way."""
         if self._is_waiting:
-            # A full socket has wake-ups enough, and a closed one has no wait to end.
+            # A full socket has wake-ups enough, and a closed socket has no wait to end.
             with contextlib.suppress(OSError):
                 self._ends[1].send(b"!")
 

@@ -30,7 +30,7 @@ class PoolThreads:
 
     @property
     def could_do_more(self) -> bool:
-        """Does a thread rest, or could one be started?"""
+        """Does a thread rest, or can another be started?"""
         return self.resting > 0 or len(self._threads) < self.most
 
     def call(self, count: int) -> None:
@@ -88,7 +88,7 @@ class PoolThreads:
         if place >= self.most:
             return False
         thread = threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
-        # In the list first: this thread may be the next to add one.
+        # In the list first: the new thread may be the next to add another.
         self._threads.append(thread)
         try:
             thread.start()

@@ -19,7 +19,7 @@ Turn = Callable[[], bool]
 
 
 class Turns:
-    """Who runs the shared loop now, who is next, and what the thread with the turn has kept to run."""
+    """Which thread runs the shared loop now, which is next, and what the thread with the turn has kept to run."""
 
     def __init__(self, threads: PoolThreads, current: list[WorkUnit | None]) -> None:
         self._threads = threads
@@ -40,9 +40,9 @@ class Turns:
     def reserve_next(self) -> bool:
         """Set a thread aside for the next turn; return False unless the calling thread may keep what it fetched.
 
-        It may keep it only if it has the turn, and if there is a thread to go on: one that rests, one that can be
-        started, or, where all threads are started, one that looks for work by itself. ``SlotPool.vacant`` says so
-        beforehand.
+        It may keep it only if it has the turn, and if another thread can go on: a thread that rests or can be
+        started, or, where all threads are started, a thread that looks for work by itself. There is such a thread
+        while ``SlotPool.vacant`` is not zero.
         """
         if self._thread_in_turn != threading.get_ident():
             return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import psycopg
 import pytest
 
@@ -11,8 +9,6 @@ from django_graphile_worker import conf
 from django_graphile_worker.worker.database.connection import Database
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Wait = Callable[..., None]
 
 
 def test_a_statement_past_its_deadline_is_cancelled() -> None:

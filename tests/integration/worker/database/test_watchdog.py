@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import psycopg
 import pytest
 
@@ -12,8 +10,6 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.watchdog import Watchdog
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Wait = Callable[..., None]
 
 
 def test_what_cannot_be_cancelled_is_cut() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from django.test import override_settings
 
@@ -11,8 +9,6 @@ from django_graphile_worker.exceptions import SchemaError
 from tests.support.stepped_worker import build, own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Wait = Callable[..., None]
 
 
 @override_settings(GRAPHILE_WORKER={"SCHEMA": "nowhere"})
