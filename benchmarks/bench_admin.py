@@ -1,6 +1,6 @@
 """What the admin's pages cost the database on a long table, and what counting costs a worker.
 
-    python -m benchmarks.bench_admin [--jobs=2000000] [--only=pages,actions,tally] [--keep=NAME]
+    python -m benchmarks.bench_admin [--jobs=2000000] [--only=pages,actions,statistics] [--keep=NAME]
 
 Each page is opened a few times; the figures are the statements and the database's time of the quickest and of
 the median. The table holds jobs of every state, in queues and without, sixty tasks and five thousand queues.
@@ -211,7 +211,7 @@ def timed_steps(steps: list[float]) -> Iterator[None]:
         yield
 
 
-def measure_tally() -> None:
+def measure_statistics_buffer() -> None:
     from django_graphile_worker.sql.claims import Claim
     from django_graphile_worker.worker.outcomes import Succeeded
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
@@ -223,11 +223,11 @@ def measure_tally() -> None:
             Succeeded(Claim(n, n % 5, 1, "{}", None, 0, now, 25, None, 0, None, None, now, now, None), 0.001)
             for n in range(size)
         ]
-        tally = StatisticsBuffer()
+        buffer = StatisticsBuffer()
         times = []
         for _ in range(max(20_000 // size, 20)):
             began = time.perf_counter()
-            tally.add(outcomes, str)
+            buffer.add(outcomes, str)
             times.append(time.perf_counter() - began)
         print(f"  in batches of {size:5} {min(times) / size * 1e6:8.2f} µs")
 
@@ -235,7 +235,7 @@ def measure_tally() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2_000_000)
-    parser.add_argument("--only", default="pages,tally")
+    parser.add_argument("--only", default="pages,statistics")
     parser.add_argument("--keep", metavar="NAME")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
@@ -247,8 +247,8 @@ def main() -> None:
             measure_pages(found[0] if found else 1)
         if "actions" in wanted:
             measure_actions()
-    if "tally" in wanted:
-        measure_tally()
+    if "statistics" in wanted:
+        measure_statistics_buffer()
 
 
 if __name__ == "__main__":

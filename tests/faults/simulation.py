@@ -216,7 +216,7 @@ class SimulatedWorker:
     def begin(self) -> None:
         if self.waiting:
             queue, claims = self.waiting.pop(0)
-            self._begin_or_give_back(queue, claims)
+            self._begin_or_return(queue, claims)
 
     def end(self) -> None:
         """One job ends, well or not; the next of its work unit begins."""
@@ -230,9 +230,9 @@ class SimulatedWorker:
             Succeeded(running.claim, 0.0) if is_well else Failed(running.claim, 0.0, "no luck", delay=1.0)
         )
         self.releaser.put(outcome)
-        self._begin_or_give_back(queue, rest)
+        self._begin_or_return(queue, rest)
 
-    def give_back(self) -> None:
+    def return_jobs(self) -> None:
         """What has not begun goes back: waiting work units whole, of running ones the rest."""
         returned = [Interrupted(claim, 0.0) for _, claims in self.waiting for claim in claims]
         queues = [queue for queue, _ in self.waiting if queue is not None]
@@ -264,7 +264,7 @@ class SimulatedWorker:
             self.simulation.note_end(running, is_well=None)
         self.running, self.waiting = [], []
 
-    def _begin_or_give_back(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
+    def _begin_or_return(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
         """What the slot does: the next job of the work unit, or none of them when the lease is over."""
         if claims and self.heartbeat.holds_lease and claims[-1].worker_id == self.worker_id():
             self._begin(queue, claims)
@@ -282,7 +282,7 @@ class SimulatedWorker:
 
     def lose_lease(self) -> None:
         self.generation += 1
-        self.give_back()
+        self.return_jobs()
 
 
 @dataclass
@@ -423,7 +423,7 @@ class Simulation:
 
     def _actions(self, worker: SimulatedWorker) -> list[Callable[[], None]]:
         often = [worker.claim, worker.begin, worker.end, worker.release]
-        return [*often, *often, worker.begin, worker.end, worker.beat, worker.sweep, worker.give_back]
+        return [*often, *often, worker.begin, worker.end, worker.beat, worker.sweep, worker.return_jobs]
 
     def _attempt(self, action: Callable[[], None]) -> None:
         with suppress(psycopg.OperationalError):

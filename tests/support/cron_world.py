@@ -81,7 +81,7 @@ class CronWorld:
         source = FlakySource(self.connection)
         defaults: dict[str, Any] = {
             "database_now": lambda: self.now,
-            # Nobody may look at the worker's own clock.
+            # No part may look at the worker's own clock.
             "now": lambda: datetime(1999, 1, 1, tzinfo=UTC),
             "send": lambda signal, **arguments: self.sent.append((signal, arguments)),
             "on_trouble": lambda name, error, delay: self.troubles.append((name, error)),

@@ -11,7 +11,6 @@ import pytest
 
 from django_graphile_worker import add_job, remove_job
 from django_graphile_worker.models import Job, JobQueue
-from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.work_units import to_work_units
 from tests.conftest import PATIENCE
@@ -121,7 +120,7 @@ class TestALostLease:
         worker.lose_lease()
         assert not worker.may_begin(claim)
 
-    def test_jobs_that_had_not_begun_are_not_told_as_lost(
+    def test_jobs_that_had_not_begun_are_not_reported_as_lost(
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         """There are up to thousands of them, and nothing was lost with them."""
@@ -196,53 +195,3 @@ class TestCancelledJobs:
         stepped.shutdown("test")
         (job,) = Job.objects.all()
         assert (job.attempts, job.is_available, job.key) == (0, True, "k")
-
-
-class TestSessions:
-    def test_the_worker_s_own_sessions_find_no_objects_of_others_and_read_committed_rows(
-        self, runner: Build, raw_connection: Callable[..., Any]
-    ) -> None:
-        owner = raw_connection()
-        name = owner.info.dbname
-        database = Database("default", runner().settings, part="test")
-        owner.execute(f"alter database \"{name}\" set default_transaction_isolation = 'serializable'".encode())
-        owner.execute(f'alter database "{name}" set search_path = public'.encode())
-        try:
-            with database.cursor() as cursor:
-                shown = cursor.execute(
-                    "select current_setting('search_path'), current_setting('transaction_isolation')"
-                ).fetchone()
-            assert shown == ("pg_catalog, pg_temp", "read committed")
-        finally:
-            owner.execute(f'alter database "{name}" reset default_transaction_isolation'.encode())
-            owner.execute(f'alter database "{name}" reset search_path'.encode())
-            database.close()
-
-    def test_a_look_alike_in_a_schema_that_others_may_write_to_is_not_called(
-        self, runner: Build, wait_until: Wait, raw_connection: Callable[..., Any]
-    ) -> None:
-        """It fits better than PostgreSQL's own, and would have the worker's rights."""
-        planted = [
-            "json_build_object(text, float8, text, int) returns json",
-            "unnest(bigint[]) returns setof bigint",
-        ]
-        owner = raw_connection()
-        for signature in planted:
-            owner.execute(
-                f"create function public.{signature} language plpgsql as"
-                " $$ begin raise exception 'called'; end $$".encode()
-            )
-        try:
-            for _ in range(2):
-                make_job("collect", queue_name="q")
-            worker = runner()
-            for _ in range(3):
-                worker.fetcher.step()
-                wait_until(lambda: worker.slots.is_idle)
-                worker.releaser.step()
-            worker.heartbeat.step()
-            worker.recovery.step()
-            assert not Job.objects.exists()
-        finally:
-            for signature in planted:
-                owner.execute(f"drop function public.{signature.partition(' returns')[0]}".encode())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from django_graphile_worker.models import Job
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.entrypoints import build_runners, supervised
@@ -77,7 +78,7 @@ def overhear(database: Database) -> list[str]:
     return said
 
 
-def test_sweeps__share_one_session(worker: Parts, sessions: Sessions) -> None:
+def test_recovery__keeps_one_session(worker: Parts, sessions: Sessions) -> None:
     """A session costs more than the sweep: its start is three transactions, and a process."""
 
     def swept() -> list[int]:
@@ -101,7 +102,7 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
     wait_until(lambda: not sessions())
 
 
-def test_sweep__is_two_statements_when_nobody_is_dead(worker: Parts) -> None:
+def test_recovery__is_two_statements_when_no_worker_is_dead(worker: Parts) -> None:
     # After those that look at other things, too.
     for _ in range(2):
         worker.recovery.step()
@@ -122,3 +123,31 @@ def test_beat__is_one_statement_beside_its_proof_whatever_was_done(worker: Parts
     said.clear()
     worker.heartbeat.step()
     assert said == ["cursor", "beat", "cursor", "proof"]
+
+
+def test_look_alike_in_a_schema_that_others_may_write_to__is_not_called(
+    worker: Parts, wait_until: Wait, raw_connection: Callable[..., Any]
+) -> None:
+    """It fits better than PostgreSQL's own, and would have the worker's rights."""
+    planted = [
+        "json_build_object(text, float8, text, int) returns json",
+        "unnest(bigint[]) returns setof bigint",
+    ]
+    owner = raw_connection()
+    for signature in planted:
+        owner.execute(
+            f"create function public.{signature} language plpgsql as $$ begin raise exception 'called'; end $$".encode()
+        )
+    try:
+        for _ in range(2):
+            make_job("quick", queue_name="q")
+        for _ in range(3):
+            worker.fetcher.step()
+            wait_until(lambda: worker.slots.is_idle)
+            worker.releaser.step()
+        worker.heartbeat.step()
+        worker.recovery.step()
+        assert not Job.objects.exists()
+    finally:
+        for signature in planted:
+            owner.execute(f"drop function public.{signature.partition(' returns')[0]}".encode())

@@ -281,7 +281,7 @@ def test_a_callable_decides_and_is_made_up_like_a_pattern(world: CronWorld) -> N
     assert steps <= 8
 
 
-def test_a_callable_that_fails_is_told_and_harms_no_other_item(world: CronWorld) -> None:
+def test_a_callable_that_fails_is_reported_and_harms_no_other_item(world: CronWorld) -> None:
     def fail(moment: datetime) -> bool:
         raise LookupError("no holidays")
 
@@ -293,7 +293,7 @@ def test_a_callable_that_fails_is_told_and_harms_no_other_item(world: CronWorld)
     assert {(name, str(error)) for name, error in world.troubles} == {("cron: broken", "no holidays")}
 
 
-def test_an_item_that_the_database_refuses_costs_no_other_item_its_tick(world: CronWorld) -> None:
+def test_an_item_that_the_database_rejects_costs_no_other_item_its_tick(world: CronWorld) -> None:
     unchecked = CronItem("broken", "* * * * *", queue_name="q" * 129)
     cron, _ = world.worker([EVERY_MINUTE, unchecked, CronItem("last", "* * * * *")])
     cron.step()
@@ -305,7 +305,7 @@ def test_an_item_that_the_database_refuses_costs_no_other_item_its_tick(world: C
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_backlog_that_the_database_refuses_does_not_hold_up_the_others(world: CronWorld, order: int) -> None:
+def test_a_backlog_that_the_database_rejects_delays_no_other(world: CronWorld, order: int) -> None:
     unchecked = CronItem("broken", "* * * * *", queue_name="q" * 129, backfill_period="1h")
     filled = CronItem("filled", "* * * * *", backfill_period="1h")
     items = [unchecked, filled][::order]

@@ -62,7 +62,7 @@ def test_registers_beats_and_leaves(runner: Build, raw_connection: Callable[...,
     assert registered() == []
 
 
-def test_registering_was_a_beat_unless_somebody_calls_for_one(runner: Build) -> None:
+def test_registering_was_a_beat_unless_one_is_called_for(runner: Build) -> None:
     worker = runner()
     registered_at = worker.heartbeat._last_beat
     worker.heartbeat.was_called = False
@@ -73,7 +73,7 @@ def test_registering_was_a_beat_unless_somebody_calls_for_one(runner: Build) -> 
     assert worker.heartbeat._last_beat > registered_at
 
 
-def test_a_worker_with_jobs_in_hand_does_not_leave(
+def test_a_worker_that_holds_jobs_does_not_leave(
     runner: Build, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
     worker = runner()
@@ -107,7 +107,7 @@ def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
     assert gate.has_begun.acquire(timeout=PATIENCE)
     assert worker.slots.backlog > 0
     raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
-    # Whatever the fetcher is busy with meanwhile.
+    # Whatever the fetcher does meanwhile.
     worker.heartbeat.step()
     assert worker.slots.backlog == 0
     gate.may_end.set()
@@ -117,7 +117,7 @@ def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
 def test_a_worker_that_is_in_no_register_claims_nothing(
     runner: Build, monkeypatch: pytest.MonkeyPatch, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
-    """Somebody has deleted its row, and the database fails just when it enters the register anew."""
+    """Its row was deleted by hand, and the database fails just when the worker registers again."""
     worker = runner()
     raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
 

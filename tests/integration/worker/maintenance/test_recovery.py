@@ -50,7 +50,7 @@ def test_frees_what_a_dead_worker_held_and_wakes_the_others(
     assert [notice.channel for notice in listener.notifies(timeout=PATIENCE, stop_after=1)] == ["jobs:insert"]
 
 
-def test_tells_of_a_job_that_killed_its_last_worker(
+def test_reports_a_job_that_killed_its_last_worker(
     runner: Build, raw_connection: Callable[..., Any], worker_schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     dead = f"{workers.WORKER_PREFIX}dead"
@@ -80,7 +80,7 @@ def test_tells_of_a_job_that_killed_its_last_worker(
     assert f"WorkerDiedError: The worker {dead} died while it held this job (3 times" in line.getMessage()
 
 
-def test_tells_of_a_job_whose_last_attempt_a_stranger_took_away(
+def test_reports_a_job_whose_last_attempt_an_unregistered_worker_had(
     runner: Build, caplog: pytest.LogCaptureFixture
 ) -> None:
     job_id = make_job(
@@ -110,27 +110,27 @@ def lost_index(raw_connection: Callable[..., Any], worker_schema: str) -> Iterat
     connection.execute(index.statement.encode())
 
 
-def test_tells_once_and_not_at_first_that_an_index_is_missing(
+def test_reports_once_and_not_at_first_that_an_index_is_missing(
     runner: Build, lost_index: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = runner()
     worker.recovery.skips_watching = True
 
-    def sweep() -> list[str]:
+    def look() -> list[str]:
         caplog.clear()
         worker.recovery.step()
         worker.signal_sender.step()
         return [record.getMessage() for record in caplog.records]
 
-    # Where a run only drains, its first job waits for the one sweep.
-    assert sweep() == []
-    (line,) = sweep()
+    # Where a run only drains, its first job waits for its only look.
+    assert look() == []
+    (line,) = look()
     assert f"(missing: {lost_index}; incomplete: none)" in line
     assert 'run "manage.py graphile_worker repair"' in line
-    assert sweep() == []
+    assert look() == []
 
 
-def test_is_silent_where_all_indexes_are_there(runner: Build, caplog: pytest.LogCaptureFixture) -> None:
+def test_reports_nothing_where_all_indexes_are_there(runner: Build, caplog: pytest.LogCaptureFixture) -> None:
     worker = runner()
     worker.recovery.skips_watching = True
     for _ in range(3):
@@ -165,7 +165,7 @@ def test_looks_again_within_a_quarter_of_the_timeout(runner: Build) -> None:
     assert 0 < runner().recovery.step() <= 15
 
 
-def test_a_worker_with_a_short_timeout_does_not_judge_others_by_it(
+def test_a_worker_with_a_short_timeout_does_not_apply_it_to_others(
     runner: Build, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
     slow, quick = runner(worker_timeout=600), runner(worker_timeout=6, heartbeat_interval=2)

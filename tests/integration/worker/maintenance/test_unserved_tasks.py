@@ -25,7 +25,7 @@ def runner() -> Iterator[Build]:
         yield make
 
 
-def test_tasks_that_no_live_worker_has__are_told_once_by_name(runner: Build) -> None:
+def test_tasks_that_no_live_worker_has__are_reported_once_by_name(runner: Build) -> None:
     told: list[tuple[str, ...]] = []
 
     def remember(identifiers: tuple[str, ...], **kwargs: Any) -> None:

@@ -42,7 +42,7 @@ def test_a_part_whose_thread_died__makes_the_health_file_old(runner: Build, tmp_
     worker.heartbeat._thread = None
 
 
-def test_a_health_file_that_cannot_be_written__is_told_at_the_start(runner: Build, tmp_path: Path) -> None:
+def test_a_health_file_that_cannot_be_written__is_an_error_at_the_start(runner: Build, tmp_path: Path) -> None:
     with pytest.raises(
         GraphileWorkerError, match=r"^--health-file: expected a file that can be written, got '.*/no/h'"
     ):

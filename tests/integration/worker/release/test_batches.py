@@ -9,12 +9,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection as django_connection
 
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.release.pending import REJECTED_DELAY
@@ -37,7 +35,7 @@ def runner() -> Iterator[Build]:
 
 @pytest.fixture
 def on_row(raw_connection: Callable[..., Any], worker_schema: str) -> OnRow:
-    """Something of the site's that happens whenever a job's row is deleted or updated."""
+    """A trigger of the site, which runs whenever a job's row is deleted or updated."""
 
     @contextmanager
     def install(event: str, body: str) -> Iterator[None]:
@@ -57,7 +55,7 @@ def on_row(raw_connection: Callable[..., Any], worker_schema: str) -> OnRow:
 
 
 def hurried(worker: Parts, seconds: float) -> Parts:
-    """Let the releaser's statements take so long; those of the others take what the machine needs."""
+    """Limit the time of the releaser's statements, and of no others."""
     statements: Any = worker.releaser._batcher._statements
     statements._database.deadline = seconds
     return worker
@@ -76,13 +74,13 @@ def finish(worker: Parts, claims: list[Claim]) -> None:
 
 
 def later(worker: Parts) -> None:
-    """The time has come for whatever was put off."""
+    """Let the delays of all rejected results be over."""
     worker.releaser._rejected._clock = lambda: math.inf
 
 
 @contextmanager
 def counted(worker: Parts) -> Iterator[list[int]]:
-    """How many were offered to be completed, statement by statement."""
+    """Yield the number of jobs in each statement that completes jobs."""
     statements: Any = worker.releaser._batcher._statements
     complete, counts = statements.complete, []
 
@@ -112,7 +110,7 @@ def test_more_than_fits_into_the_deadline__goes_in_parts(runner: Build, on_row: 
     assert {type(error) for error in troubles} == {psycopg.errors.QueryCanceled}
 
 
-def test_portions__grow_again(runner: Build) -> None:
+def test_batches__grow_again(runner: Build) -> None:
     worker = runner()
     worker.releaser._batcher._limiter.batch_size = 1
     finish(worker, claim(worker, 40))
@@ -121,7 +119,7 @@ def test_portions__grow_again(runner: Build) -> None:
     assert worker.releaser._batcher._limiter.batch_size == 64
 
 
-def test_one_that_cannot_be_completed_in_time__keeps_no_other(runner: Build, on_row: OnRow) -> None:
+def test_result_that_cannot_be_stored_in_time__delays_no_other(runner: Build, on_row: OnRow) -> None:
     worker = hurried(runner(), 1.0)
     claims = claim(worker, 20)
     stubborn = claims[7].id
@@ -130,7 +128,7 @@ def test_one_that_cannot_be_completed_in_time__keeps_no_other(runner: Build, on_
         delay = worker.releaser.step()
         assert left() == [stubborn]
         assert delay > REJECTED_DELAY / 2
-        # What comes meanwhile does not wait until it is that one's turn, nor for each other.
+        # Later results wait neither for the rejected one nor for each other.
         worker.releaser.forget_wake()
         finish(worker, claim(worker, 3))
         assert worker.releaser.was_woken()
@@ -168,7 +166,7 @@ def test_results__are_written_within_seconds_after_the_table_was_locked(
     assert worker.releaser.pending_count == 0
 
 
-def test_one_that_breaks_the_connection__keeps_no_other(runner: Build, on_row: OnRow) -> None:
+def test_result_that_breaks_the_connection__delays_no_other(runner: Build, on_row: OnRow) -> None:
     worker = runner()
     claims = claim(worker, 20)
     deadly = claims[0].id
@@ -181,7 +179,7 @@ def test_one_that_breaks_the_connection__keeps_no_other(runner: Build, on_row: O
     assert left() == []
 
 
-def test_job_that_cannot_be_given_back__keeps_no_other(runner: Build, on_row: OnRow) -> None:
+def test_job_that_cannot_be_returned__delays_no_other(runner: Build, on_row: OnRow) -> None:
     worker = runner()
     claims = claim(worker, 5)
     stubborn = claims[2].id
@@ -196,7 +194,7 @@ def test_job_that_cannot_be_given_back__keeps_no_other(runner: Build, on_row: On
     assert not Job.objects.exclude(locked_by=None).exists()
 
 
-def test_remains_that_cannot_be_stored__go_back_whole_and_keep_no_other(runner: Build) -> None:
+def test_remaining_items_that_cannot_be_stored__are_returned_whole_and_delay_no_other(runner: Build) -> None:
     worker = runner()
     whole, partly_done, unstorable = claim(worker, 3)
     worker.releaser.return_jobs(
@@ -208,7 +206,7 @@ def test_remains_that_cannot_be_stored__go_back_whole_and_keep_no_other(runner: 
     assert dict(Job.objects.values_list("id", "payload"))[partly_done.id] == [2]
 
 
-def test_connection_that_breaks_between_two_portions__loses_neither(runner: Build) -> None:
+def test_connection_that_breaks_between_two_batches__loses_neither(runner: Build) -> None:
     worker = runner()
     statements: Any = worker.releaser._batcher._statements
     return_jobs, answers = statements.return_jobs, iter([True, False, True])
@@ -227,7 +225,7 @@ def test_connection_that_breaks_between_two_portions__loses_neither(runner: Buil
     assert worker.releaser.pending_count == 0
 
 
-def test_queue__is_let_go_only_with_the_last_of_its_jobs(runner: Build, on_row: OnRow) -> None:
+def test_queue__is_released_only_with_the_last_of_its_jobs(runner: Build, on_row: OnRow) -> None:
     worker = runner()
     claims = claim(worker, 3, queue_name="q")
     refuse = f"if new.id = {claims[1].id} and new.last_error is not null then raise exception 'not this one'; end if;"
@@ -244,7 +242,7 @@ def test_queue__is_let_go_only_with_the_last_of_its_jobs(runner: Build, on_row: 
     assert worker.releaser.pending_count == 0
 
 
-def test_shutdown__offers_again_soon_what_was_refused(runner: Build, on_row: OnRow) -> None:
+def test_shutdown__sends_rejected_results_again_soon(runner: Build, on_row: OnRow) -> None:
     worker = hurried(runner(), 1.0)
     (job,) = claim(worker, 1)
     finish(worker, [job])
@@ -255,22 +253,3 @@ def test_shutdown__offers_again_soon_what_was_refused(runner: Build, on_row: OnR
         worker.releaser.hurry()
         assert worker.releaser._rejected.until_next() <= REJECTED_DELAY
         assert worker.releaser.was_woken()
-
-
-@pytest.mark.parametrize("limit", ["statement_timeout", "transaction_timeout"])
-def test_time_limits_of_a_database__do_not_apply_to_the_machinery(
-    runner: Build, raw_connection: Callable[..., Any], limit: str
-) -> None:
-    owner = raw_connection()
-    if owner.info.server_version < 170000 and limit == "transaction_timeout":
-        pytest.skip("needs PostgreSQL 17")
-    name = django_connection.settings_dict["NAME"]
-    database = Database("default", runner(statement_timeout=45.0, worker_timeout=90.0).settings, part="test")
-    owner.execute(f'alter database "{name}" set {limit} = 50'.encode())
-    try:
-        with database.cursor() as cursor:
-            cursor.execute("select pg_sleep(0.2)")
-            assert cursor.execute("show statement_timeout").fetchone() == ("45s",)
-    finally:
-        owner.execute(f'alter database "{name}" reset {limit}'.encode())
-        database.close()

@@ -47,7 +47,7 @@ def test_a_failure_keeps_its_error(runner: Build, wait_until: Wait) -> None:
     assert (job.attempts, job.locked_by) == (1, None)
 
 
-def test_one_that_the_database_refuses_keeps_no_other(
+def test_a_result_that_the_database_rejects_delays_no_other(
     runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
     stubborn = make_job("quick", {"n": 0})
@@ -75,7 +75,7 @@ def test_one_that_the_database_refuses_keeps_no_other(
     assert worker.releaser.pending_count == 0
 
 
-def test_a_row_that_the_site_is_changing_holds_nobody_up(
+def test_a_row_that_the_site_is_changing_delays_no_other(
     runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
     held = make_job("quick", {"n": 0})
@@ -92,7 +92,7 @@ def test_a_row_that_the_site_is_changing_holds_nobody_up(
     assert not Job.objects.exists()
 
 
-def test_a_lost_claim_is_told_once_and_changes_nothing(
+def test_a_lost_claim_is_reported_once_and_changes_nothing(
     runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
     make_job("quick", {"n": 1})
@@ -117,7 +117,7 @@ def test_a_lost_claim_is_told_once_and_changes_nothing(
     assert worker.releaser.pending_count == 0
 
 
-def test_survives_its_connection_and_is_not_fooled_by_what_it_did_before(
+def test_survives_its_connection_and_reports_no_claim_lost_that_it_had_released(
     runner: Build, wait_until: Wait, raw_connection: Callable[..., Any]
 ) -> None:
     for number in range(3):

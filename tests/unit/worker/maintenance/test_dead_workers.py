@@ -77,7 +77,7 @@ def test_look__that_comes_too_late_has_not_seen_what_was_between() -> None:
     assert not watch.look(520.0)
 
 
-def test_nobody_late__nobody_to_wait_for() -> None:
+def test_no_late_worker__nothing_to_wait_for() -> None:
     detector = DeadWorkerDetector(lambda: 0.0)
     assert detector.find_dead([]) == []
     assert detector.until_next == math.inf
