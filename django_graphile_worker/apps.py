@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from django.apps import AppConfig
@@ -13,19 +13,30 @@ from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
-from django_graphile_worker.gc_pause import objects_that_stay
+from django_graphile_worker.gc_pause import collector_paused
 
-with objects_that_stay():
+# An environment variable that Django's reloader and --reload set for the process that they watch.
+DJANGO_AUTORELOAD_ENV = "RUN_MAIN"
+
+
+def _is_worker_command() -> bool:
+    """Was this process started as ``manage.py runworker`` or ``manage.py graphile_worker run``?"""
+    return sys.argv[1:2] == ["runworker"] or sys.argv[1:3] == ["graphile_worker", "run"]
+
+
+def _loading() -> AbstractContextManager[None]:
+    """Pause the garbage collector while a worker loads modules; leave the collector of any other process alone."""
+    return collector_paused() if _is_worker_command() else nullcontext()
+
+
+with _loading():
     from django_graphile_worker import registry, routing
 
 logger = logging.getLogger("django_graphile_worker.database")
 
-# As Django's reloader marks, and ours, the process that does the work.
-DJANGO_AUTORELOAD_ENV = "RUN_MAIN"
-
 
 class GraphileWorkerConfig(AppConfig):
-    """Find every installed app's tasks, check them, and log what happens."""
+    """The app: it finds the tasks of every installed app, registers checks, and logs what happens."""
 
     name = "django_graphile_worker"
     label = routing.APP_LABEL
@@ -33,13 +44,13 @@ class GraphileWorkerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        # The first models bring the database driver along: for the collector, 35 ms.
-        with objects_that_stay():
+        # The first models load the database driver, which would keep the collector busy for 35 ms.
+        with _loading():
             super().import_models()
 
     def ready(self) -> None:
-        with objects_that_stay():
-            # Not at the top: they reach Django's models, which are not loaded yet there.
+        with _loading():
+            # Late import: these need Django's models, which are not loaded when this module is.
             from django_graphile_worker import checks
             from django_graphile_worker.logs import receivers
 
@@ -55,7 +66,7 @@ class GraphileWorkerConfig(AppConfig):
 
 @contextmanager
 def _errors_left_to_the_worker() -> Iterator[None]:
-    """Under ``runworker --reload`` two processes load the tasks: who only watches leaves it to the other to fail."""
+    """Ignore errors in tasks in the process that watches under ``runworker --reload``: the worker reports them."""
     try:
         yield
     except Exception:
@@ -64,31 +75,33 @@ def _errors_left_to_the_worker() -> Iterator[None]:
 
 
 def _is_watching() -> bool:
-    is_worker_command = bool({"runworker", "graphile_worker"} & set(sys.argv[1:2]))
-    return is_worker_command and "--reload" in sys.argv and os.environ.get(DJANGO_AUTORELOAD_ENV) != "true"
+    return _is_worker_command() and "--reload" in sys.argv and os.environ.get(DJANGO_AUTORELOAD_ENV) != "true"
 
 
 def keep_waiting_jobs(**arguments: Any) -> None:
-    # Here, and not at the top, as below: of all commands only migrate needs this and Django's migrations, for 7 ms.
+    # Late import: only migrate needs this and Django's migrations, which take 7 ms.
     from django_graphile_worker import operations
 
     operations.keep_waiting_jobs(**arguments)
 
 
 def install_without_migrations(**arguments: Any) -> None:
+    # Late import: only migrate needs it.
     from django_graphile_worker import operations
 
     operations.install_without_migrations(**arguments)
 
 
 def install_named_later(**arguments: Any) -> None:
+    # Late import: only migrate needs it.
     from django_graphile_worker import operations
 
     operations.install_named_later(**arguments)
 
 
 def register_task_names(*, using: str, **kwargs: Any) -> None:
-    """Make a row for each task, so that nobody who adds a job waits for another's transaction to make it."""
+    """Make a row for each task, so that adding a job does not wait for another transaction that makes the row."""
+    # Late import: only migrate needs these.
     from django_graphile_worker.sql import tasks as sql_tasks
     from django_graphile_worker.sql.install import catalog
 
@@ -100,5 +113,5 @@ def register_task_names(*, using: str, **kwargs: Any) -> None:
                 if "_private_tasks" in catalog.relations(cursor, schema=schema):
                     sql_tasks.register_tasks(cursor, registry.tasks.usable_identifiers(), schema=schema)
         except Error as error:
-            # A convenience must not fail a deployment: the names are made again as jobs are added.
+            # The rows are a convenience and must not fail a deployment: adding jobs makes them, too.
             logger.warning("Task names were not registered in the database %r: %s", using, error)

@@ -1,8 +1,12 @@
-"""Durations as text for people; the time phrases of crontabs are in ``crontab.time_phrases``."""
+"""Durations as text for people: in logs, commands and errors.
+
+The admin has its own, which are translated; the time phrases of crontabs are in ``crontab.time_phrases``.
+"""
 
 from __future__ import annotations
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
+_UNITS = ((365 * DAY, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s"))
 
 
 def readable_duration(seconds: float) -> str:
@@ -29,3 +33,12 @@ def _in_two_units(number: int, size: int, large: str, small: str) -> str:
     """Write a number of small units as ``2 h 5 min``, or as ``2 h`` when the rest is zero."""
     whole, rest = divmod(number, size)
     return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
+
+
+def in_largest_unit(seconds: float) -> str:
+    """Write seconds in the largest unit that fits, and nothing below it: ``3 h``, not ``3 h 12 m 5 s``."""
+    seconds = round(abs(seconds))
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return "0 s"

@@ -1,4 +1,7 @@
-"""Python's garbage collector, and what it need not look at."""
+"""A pause of Python's garbage collector while a worker loads its modules.
+
+Only ``runworker`` uses it: a reusable app does not touch the collector of a web process.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def objects_that_stay() -> Iterator[None]:
-    """Leave the collector out while modules are loaded, and give it their objects as if they had survived often.
+def collector_paused() -> Iterator[None]:
+    """Pause the collector while modules are loaded, then let it treat their objects as long-lived.
 
-    There are tens of thousands of them, and none is garbage. To look through them for some, again and again, takes
-    longer than anything else in the app's start.
+    Modules make tens of thousands of objects, none of which is garbage. Searching them again and again takes longer
+    than anything else in the start of the app.
     """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        # What somebody else has frozen must stay so.
+        # Objects that other code has frozen must stay frozen.
         if not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()

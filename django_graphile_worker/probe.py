@@ -1,6 +1,6 @@
-"""``python -m django_graphile_worker.probe PATH``: is the worker sound that keeps up this health file?
+"""``python -m django_graphile_worker.probe PATH``: check the worker that writes this health file.
 
-For a container's liveness probe. Neither Django nor the project is loaded: it takes no longer than Python itself.
+For a container's liveness probe. It loads neither Django nor the project: it starts as fast as Python itself.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ USAGE = "usage: python -m django_graphile_worker.probe [--ready] PATH"
 
 
 def problems(path: str, *, must_be_ready: bool = False) -> list[str]:
-    """What is wrong with the worker, or with the processes of one with several."""
+    """Return what is wrong with the worker, or with each process of a worker with several."""
     file = Path(path)
-    # Several processes have several files: PATH.0, PATH.1 and so on.
+    # A worker with several processes has several files: PATH.0, PATH.1 and so on.
     files = [*([file] if file.exists() else []), *sorted(file.parent.glob(f"{escape(file.name)}.[0-9]*"))]
     if not files:
         return [f"{path}: expected a health file, got none: no worker runs with --health-file {path}"]
@@ -32,9 +32,9 @@ def _problem(path: Path, must_be_ready: bool) -> str:
     except (OSError, ValueError, TypeError, KeyError) as error:
         return f"{path}: expected a health file, got {type(error).__name__}: {error}"
     if age > valid:
-        return f"{path}: expected one younger than {valid:.0f} s, got {age:.0f} s: the worker hangs, or is gone"
+        return f"{path}: expected a file younger than {valid:.0f} s, got {age:.0f} s: the worker hangs, or is gone"
     if must_be_ready and not content.get("is_ready"):
-        return f"{path}: expected a worker whose database answers, got one that waits for it"
+        return f"{path}: expected a worker whose database answers, got a worker that waits for it"
     return ""
 
 

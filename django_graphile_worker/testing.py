@@ -1,4 +1,4 @@
-"""What a project's own tests need."""
+"""Helpers for the tests of a project."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from django_graphile_worker.sql import cleanup, unused_names
 
 
 def clear_queue(*, using: str | None = None, installation: str | None = None) -> int:
-    """Delete every job, and all that is known of queues, workers, recurring tasks and statistics; the number of jobs.
+    """Delete all jobs, queues, workers, recurring tasks and statistics; return the number of jobs.
 
-    For tests that commit: Django empties only the tables of managed models after each, and the
-    worker's are not among them. Running jobs go, too.
+    For tests that commit: Django empties only the tables of managed models after each test, and the tables of the
+    worker are not among them. Running jobs are deleted, too.
     """
     with open_queue(using, installation) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_hidden_tables()

@@ -1,4 +1,4 @@
-"""Who did what: entries of the admin's own log."""
+"""Entries in the admin's log of what users did."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from django.http import HttpRequest
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.redaction import redact_text
 
-# Up to so many objects get an entry each, which their history shows; more share one that names them.
+# Up to this many objects get an entry each, which their history shows; more objects share an entry that names them.
 MOST_ENTRIES = 100
 LONGEST_MESSAGE = 10_000
 
-__all__ = ["ADDITION", "CHANGE", "DELETION", "Entry", "note"]
+__all__ = ["ADDITION", "CHANGE", "DELETION", "BulkEntry", "log"]
 
 
-def note(request: HttpRequest, model: type[Model], object_id: str, name: str, message: str, flag: int = CHANGE) -> None:
-    """One entry about one object."""
-    LogEntry.objects.create(**_entry(request, model, object_id, name, message, flag))
+def log(request: HttpRequest, model: type[Model], object_id: str, name: str, message: str, flag: int = CHANGE) -> None:
+    """Write an entry about an object."""
+    LogEntry.objects.create(**_fields(request, model, object_id, name, message, flag))
 
 
-class Entry:
-    """What one action did with jobs: an entry for each while they are few, or one that is kept up to date."""
+class BulkEntry:
+    """The log of an action on many objects: an entry for each if they are few, else one entry that is updated."""
 
     def __init__(self, request: HttpRequest, model: type[Model], message: str, flag: int = CHANGE) -> None:
         self._about = (request, model)
@@ -34,20 +34,23 @@ class Entry:
         self._summary: LogEntry | None = None
 
     def write(self, ids: Sequence[int], number: int, *, is_last: bool) -> None:
-        """So many jobs are changed by now, beginning with these."""
+        """Log that `number` jobs have been changed so far, of which `ids` are the first."""
         if is_last and self._summary is None and number <= MOST_ENTRIES and len(ids) == number:
-            entries = [_entry(*self._about, str(each), f"#{each}", self._message, self._flag) for each in ids]
-            LogEntry.objects.bulk_create([LogEntry(**entry) for entry in entries])
+            self._write_each(ids)
             return
-        named = ", ".join(map(str, ids)) + (", …" if number > len(ids) else "")
-        fields = _entry(*self._about, "", formatting.jobs(number), f"{self._message} {named}", self._flag)
+        names = ", ".join(map(str, ids)) + (", …" if number > len(ids) else "")
+        fields = _fields(*self._about, "", formatting.job_count(number), f"{self._message} {names}", self._flag)
         if self._summary is None:
             self._summary = LogEntry.objects.create(**fields)
         else:
             LogEntry.objects.filter(pk=self._summary.pk).update(**fields)
 
+    def _write_each(self, ids: Sequence[int]) -> None:
+        entries = [_fields(*self._about, str(each), f"#{each}", self._message, self._flag) for each in ids]
+        LogEntry.objects.bulk_create([LogEntry(**entry) for entry in entries])
 
-def _entry(
+
+def _fields(
     request: HttpRequest, model: type[Model], object_id: str, name: str, message: str, flag: int
 ) -> dict[str, Any]:
     return {

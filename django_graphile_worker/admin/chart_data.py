@@ -1,4 +1,4 @@
-"""Statistics to series: what a chart shows for each stretch of time."""
+"""Statistics as the series of a chart: one point for each period of a time span."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from datetime import UTC, datetime
 
 from django_graphile_worker.sql.statistics import DAY, HOUR, MINUTE, TEN_MINUTES, Row, together
 
-# Where the first bucket of a histogram ends; each of the following is half an octave.
+# The end of the first bucket of a histogram, in seconds; each following bucket spans half an octave.
 FIRST_BOUND = 2.0**-11
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """How far back a chart looks, and in which steps."""
+    """How far back a chart looks, and the length of its periods in seconds."""
 
     name: str
     period: int
     points: int
-    # A coarser resolution will do for a figure of the whole, and has fewer rows to read.
+    # Figures of the whole span are read in this longer period, which has fewer rows.
     coarse_period: int
 
     def starts(self, now: datetime) -> list[int]:
-        """When each stretch begins, oldest first; the last one is still going on."""
+        """Return when each period begins, oldest first; the last period has not ended yet."""
         last = int(now.timestamp()) // self.period * self.period
         return [last - self.period * back for back in range(self.points - 1, -1, -1)]
 
@@ -42,8 +42,8 @@ SPANS = {
 }
 
 
-def by_time(rows: Iterable[Row], span: Span, now: datetime) -> list[Row]:
-    """One row for each stretch, all tasks together; stretches in which nothing happened are there, too."""
+def rows_by_period(rows: Iterable[Row], span: Span, now: datetime) -> list[Row]:
+    """Return one row for each period, all tasks added up; periods without jobs have a row of zeros."""
     groups: dict[int, list[Row]] = {start: [] for start in span.starts(now)}
     for row in rows:
         if row.started_at in groups:
@@ -56,19 +56,19 @@ def total(rows: Sequence[Row]) -> Row:
 
 
 def percentile(histogram: Sequence[int], share: float) -> float | None:
-    """The value (in seconds) below which that share lies; None when there is nothing."""
+    """Return the value in seconds below which a share of the histogram lies; None for an empty histogram."""
     number = sum(histogram)
     if not number:
         return None
     wanted = share * number
     for bucket, count in enumerate(histogram):
         if count and wanted <= count:
-            low, high = bounds(bucket)
+            low, high = bucket_bounds(bucket)
             return low + (high - low) * (wanted / count)
         wanted -= count
-    return bounds(len(histogram) - 1)[1]
+    return bucket_bounds(len(histogram) - 1)[1]
 
 
-def bounds(bucket: int) -> tuple[float, float]:
-    """Where a bucket of a histogram begins and ends, in seconds."""
+def bucket_bounds(bucket: int) -> tuple[float, float]:
+    """Return where a bucket of a histogram begins and ends, in seconds."""
     return (FIRST_BOUND * 2 ** ((bucket - 1) / 2) if bucket else 0.0, FIRST_BOUND * 2 ** (bucket / 2))

@@ -1,4 +1,4 @@
-"""Which database a page is about, and how it is read without hurting anybody."""
+"""The database that a page shows, and transactions whose statements have a time limit."""
 
 from __future__ import annotations
 
@@ -19,71 +19,71 @@ from django_graphile_worker.sql.install import catalog
 
 QUERY_CANCELED = "57014"
 PARAMETER = "database"
-# How long it is believed which databases have the schema.
-MEMORY_SECONDS = 300.0
+# How long the answer is cached whether a database has the schema.
+CACHE_SECONDS = 300.0
 
 
 class PageTimeoutError(Exception):
-    """The database did not answer within ADMIN_STATEMENT_TIMEOUT."""
+    """The database did not answer within the statement timeout of the page."""
 
 
 class Session(NamedTuple):
-    """A cursor, and the schema to use it on."""
+    """A cursor, and the worker schema that its statements use."""
 
     cursor: Any
     schema: str
 
 
 def aliases() -> list[str]:
-    """The databases that hold the schema; the queue's own comes first."""
+    """Return the databases that have the worker schema; the database that jobs are added to comes first."""
     first = queue_alias()
     if conf.are_installations_named():
         # The pages show the installation "default", which is in one database.
         return [first]
-    others = [alias for alias in connections if alias != first and _may_hold(alias)]
-    return [first, *(alias for alias in others if _holds(alias))]
+    others = [alias for alias in connections if alias != first and _may_have_schema(alias)]
+    return [first, *(alias for alias in others if _has_schema(alias))]
 
 
-def alias_of(request: HttpRequest) -> str:
-    """The database that the address asks for, if there is such a one; else the queue's."""
-    asked = request.POST.get(PARAMETER) or request.GET.get(PARAMETER)
-    return asked if asked and asked in aliases() else queue_alias()
+def selected_alias(request: HttpRequest) -> str:
+    """Return the database that the request selects if it has the schema, else the one that jobs are added to."""
+    selected = request.POST.get(PARAMETER) or request.GET.get(PARAMETER)
+    return selected if selected and selected in aliases() else queue_alias()
 
 
-_known: dict[tuple[str, str], tuple[bool, float]] = {}
+_cache: dict[tuple[str, str], tuple[bool, float]] = {}
 
 
-def forget() -> None:
-    """Look again which databases have the schema."""
-    _known.clear()
+def clear_cache() -> None:
+    """Forget which databases have the schema."""
+    _cache.clear()
 
 
-def _may_hold(alias: str) -> bool:
+def _may_have_schema(alias: str) -> bool:
     return connections[alias].vendor == "postgresql" and router.allow_migrate(alias, APP_LABEL)
 
 
-def _holds(alias: str) -> bool:
+def _has_schema(alias: str) -> bool:
     schema = conf.current().schema
-    answer, until = _known.get((alias, schema), (False, 0.0))
-    if until < time.monotonic():
+    answer, expires_at = _cache.get((alias, schema), (False, 0.0))
+    if expires_at < time.monotonic():
         answer = False
-        # Whatever is wrong with another database is no reason not to show this one.
+        # A page of this database must open even when another database fails.
         with suppress(Exception), connections[alias].cursor() as cursor:
             answer = "_private_jobs" in catalog.relations(cursor, schema=schema)
-        _known[alias, schema] = (answer, time.monotonic() + MEMORY_SECONDS)
+        _cache[alias, schema] = (answer, time.monotonic() + CACHE_SECONDS)
     return answer
 
 
 @contextmanager
 def reading(alias: str) -> Iterator[Session]:
-    """A transaction to read in, each of whose statements has a deadline."""
+    """Open a transaction for reading, with ADMIN_STATEMENT_TIMEOUT for each statement."""
     with _limited(alias, conf.current().admin_statement_timeout) as session:
         yield session
 
 
 @contextmanager
 def writing(alias: str) -> Iterator[Session]:
-    """A transaction to change jobs in, with the deadline of the worker's own statements."""
+    """Open a transaction for changing jobs, with STATEMENT_TIMEOUT for each statement, as the worker has."""
     with _limited(alias, conf.current().statement_timeout) as session:
         yield session
 
@@ -96,7 +96,7 @@ def _limited(alias: str, timeout: float) -> Iterator[Session]:
         with transaction.atomic(using=alias), connection.cursor() as cursor:
             before = limits.limit_statements(cursor, timeout=timeout)
             yield Session(cursor, schema)
-            # The settings end with the transaction; one that began before the page must not keep them.
+            # The limits end with the transaction. Inside a transaction of the caller they would outlive the page.
             if not is_outermost:
                 limits.change_settings(cursor, before)
     except OperationalError as error:

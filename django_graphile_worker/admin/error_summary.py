@@ -1,56 +1,57 @@
-"""What a failed job's error says, in the little room that a list has."""
+"""The error of a failed job as a short text for lists."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from django_graphile_worker import attempts, exceptions
 from django_graphile_worker.redaction import redact_text
 
-# Where our own exceptions live is nobody's concern, and leaves no room for what they say.
-_OWN = re.compile(r"django_graphile_worker(?:\.[a-z_]\w*)*\.(?P<name>[A-Z]\w*)(?=:|$)")
+# The module path of the exceptions of this package says nothing, and leaves no room for the message.
+_OWN_EXCEPTION = re.compile(r"django_graphile_worker(?:\.[a-z_]\w*)*\.(?P<name>[A-Z]\w*)(?=:|$)")
 
 
-class Summary(NamedTuple):
-    """The first line of an error; and that line as it was, if it has been shortened."""
+@dataclass(frozen=True, slots=True)
+class ErrorSummary:
+    """The first line of an error; `full_text` is that line unshortened, or "" when `text` is not shortened."""
 
     text: str
-    whole: str = ""
+    full_text: str = ""
 
 
-def summary(error: str | None, *, sees_payloads: bool) -> Summary:
-    """The first line, with the names of our own exceptions instead of their paths."""
+def summarize(error: str | None, *, sees_payloads: bool) -> ErrorSummary:
+    """Return the first line of an error, without the module paths of this package's exceptions."""
     line = (error or "").split("\n", 1)[0]
-    whole = line if sees_payloads else redact_text(line)
-    text = short_name(whole)
-    return Summary(text, "" if text == whole else whole)
+    full_text = line if sees_payloads else redact_text(line)
+    text = short_name(full_text)
+    return ErrorSummary(text, "" if text == full_text else full_text)
 
 
 def short_name(line: str) -> str:
-    """A line that begins with the path of one of our exceptions, with its name alone."""
-    return _OWN.sub(lambda found: found["name"], line, count=1) if _OWN.match(line) else line
+    """Return a line without the module path, if it begins with an exception of this package."""
+    return _OWN_EXCEPTION.sub(lambda found: found["name"], line, count=1) if _OWN_EXCEPTION.match(line) else line
 
 
 def without_name(line: str, name: str) -> str:
-    """What an error says apart from what it is called."""
+    """Return the message of an error without the name of the exception."""
     return "" if line == name else line.removeprefix(f"{name}: ")
 
 
-def paths_of(name: str) -> tuple[str, ...]:
-    """The names under which jobs may keep an exception that somebody calls so."""
+def stored_names(name: str) -> tuple[str, ...]:
+    """Return the names under which jobs may store an exception: of this package's exceptions, also the full path."""
     kind = getattr(exceptions, name, None)
     is_own = isinstance(kind, type) and issubclass(kind, exceptions.GraphileWorkerError)
     return (name, f"{exceptions.__name__}.{name}") if is_own else (name,)
 
 
 def was_given_up(error: str | None) -> bool:
-    """Tell whether the task itself said that trying again is of no use."""
+    """Return whether the task itself said that further attempts are of no use."""
     name = (error or "").split("\n", 1)[0].split(":", 1)[0]
-    return attempts.was_given_up(error) or name in _permanent(exceptions.PermanentFailure)
+    return attempts.was_given_up(error) or name in _paths_with_subclasses(exceptions.PermanentFailure)
 
 
-def _permanent(kind: type[BaseException]) -> set[str]:
-    """The names of an exception and of everything derived from it that this process knows."""
-    below = (_permanent(each) for each in kind.__subclasses__())
+def _paths_with_subclasses(kind: type[BaseException]) -> set[str]:
+    """Return the paths of an exception and of all its subclasses that this process has loaded."""
+    below = (_paths_with_subclasses(each) for each in kind.__subclasses__())
     return {f"{kind.__module__}.{kind.__qualname__}"}.union(*below)

@@ -1,61 +1,61 @@
-"""Errors: jobs that fail in the same way, together."""
+"""The errors page: jobs that fail in the same way, as groups."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases, error_summary, formatting
-from django_graphile_worker.admin.jobs.actions import ACTIONS
-from django_graphile_worker.admin.pages import Page, page
-from django_graphile_worker.admin.search import SearchTerm, join
+from django_graphile_worker.admin.jobs.actions import ACTIONS, Action
+from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
+from django_graphile_worker.admin.search import SearchTerm, join_terms
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import error_groups
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.criteria import State, Subquery
 
 GROUP_ACTIONS = ("run", "fail")
 
 
-class ErrorGroupAdmin(Page):
-    """Groups by task and exception; a whole group is retried or given up at once."""
+class ErrorGroupAdmin(PageAdmin):
+    """Groups by task and exception. A whole group can be retried or permanently failed."""
 
     page_title = gettext_lazy("Errors")
 
-    @page
+    @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        alias = databases.alias_of(request)
-        within = self.within(request, alias)
-        with databases.reading(alias) as (cursor, schema):
-            if within is None:
-                groups = error_groups.error_groups(cursor, schema=schema)
-            else:
-                groups = error_groups.error_groups_within(cursor, within, schema=schema)
-        jobs = self.admin_site._registry.get(Job)
-        sees_jobs = jobs is not None and jobs.has_view_permission(request)
-        actions = [ACTIONS[name] for name in GROUP_ACTIONS if sees_jobs and ACTIONS[name].is_allowed(jobs, request)]
+        alias = databases.selected_alias(request)
+        visible_ids = self.visible_ids(request, alias)
+        groups = _read_groups(alias, visible_ids)
         context = {
-            "groups": [self._line(request, group) for group in groups],
-            "actions": actions,
+            "groups": [self._row(request, group) for group in groups],
+            "actions": self._actions(request),
             "state": State.FAILING.value,
             "act_url": self.url(request, "job", "act"),
             "back": self.url(request, "errorgroup"),
-            "is_cut": len(groups) >= error_groups.MOST_GROUPS,
+            "has_more": len(groups) >= error_groups.MOST_GROUPS,
             "most": error_groups.MOST_GROUPS,
-            "is_restricted": within is not None,
-            "most_looked_at": f"{error_groups.MOST_LOOKED_AT:,}",
+            "is_restricted": visible_ids is not None,
+            "most_examined": f"{error_groups.MOST_LOOKED_AT:,}",
         }
         return self.render(request, "errors.html", context)
 
-    def _line(self, request: HttpRequest, group: error_groups.ErrorGroup) -> dict[str, Any]:
-        sees = self.may(request, "view_payload")
-        said = error_summary.summary(group.latest_error, sees_payloads=sees)
-        name = group.name if sees else redact_text(group.name)
-        query = join([SearchTerm("task", group.task_identifier), SearchTerm("exception", group.name)])
-        # A name that holds a secret must not be in an address either.
+    def _actions(self, request: HttpRequest) -> list[Action]:
+        jobs = self.admin_site._registry.get(Job)
+        if jobs is None or not jobs.has_view_permission(request):
+            return []
+        return [ACTIONS[name] for name in GROUP_ACTIONS if ACTIONS[name].is_allowed(jobs, request)]
+
+    def _row(self, request: HttpRequest, group: error_groups.ErrorGroup) -> dict[str, Any]:
+        sees_payloads = self.has_app_permission(request, "view_payload")
+        summary = error_summary.summarize(group.latest_error, sees_payloads=sees_payloads)
+        name = group.name if sees_payloads else redact_text(group.name)
+        query = join_terms([SearchTerm("task", group.task_identifier), SearchTerm("exception", group.name)])
+        # A name that contains a secret must not be in an address either.
         query = query if name == group.name else ""
         return {
             "task": group.task_identifier,
@@ -64,11 +64,18 @@ class ErrorGroupAdmin(Page):
             "number": f"{group.number:,}{'+' if group.is_more else ''}",
             "failed": f"{group.failed:,}",
             "retrying": f"{group.retrying:,}",
-            "first_seen": formatting.moment(group.first_seen),
-            "last_seen": formatting.moment(group.last_seen),
-            "message": error_summary.without_name(said.text, error_summary.short_name(name)),
+            "first_seen": formatting.relative_time(group.first_seen),
+            "last_seen": formatting.relative_time(group.last_seen),
+            "message": error_summary.without_name(summary.text, error_summary.short_name(name)),
             "latest_id": group.latest_id,
             "latest_url": self.url(request, "job", "change", group.latest_id),
             "jobs_url": self.url(request, "job", q=query) if query else "",
             "query": query,
         }
+
+
+def _read_groups(alias: str, visible_ids: Subquery | None) -> Sequence[error_groups.ErrorGroup]:
+    with databases.reading(alias) as (cursor, schema):
+        if visible_ids is None:
+            return error_groups.error_groups(cursor, schema=schema)
+        return error_groups.error_groups_within(cursor, visible_ids, schema=schema)

@@ -1,14 +1,14 @@
-"""What is wrong, why, and what to do about it."""
+"""Problems that the overview reports, each with its cause and its remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
-from django_graphile_worker.admin.formatting import duration, size
+from django_graphile_worker.admin.formatting import byte_size, duration
 from django_graphile_worker.sql.inspection.lock_holders import Holder
 from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
 
@@ -17,11 +17,12 @@ MANY_DEAD_ROWS = 50_000
 FULL_NOTIFY_QUEUE = 0.1
 OLD_LOCK = 3600.0
 CLOCK_DIFFERENCE = 5.0
-MOST_NAMED = 5
+MOST_NAMES = 5
 
 
-class Alarm(NamedTuple):
-    """A cause and its remedy."""
+@dataclass(frozen=True, slots=True)
+class HealthProblem:
+    """A cause and its remedy; `level` is "error" or "warning"."""
 
     level: str
     cause: str
@@ -33,126 +34,142 @@ def is_alive(holder: Holder) -> bool:
 
 
 def tasks_of(holder: Holder) -> list[str]:
+    """Return the tasks that a worker has registered."""
     tasks = holder.metadata.get("tasks")
     return [task for task in tasks if isinstance(task, str)] if isinstance(tasks, list) else []
 
 
 def known_tasks(holders: Sequence[Holder]) -> frozenset[str] | None:
-    """The tasks that live workers have; None when there are none, or when not all of them say so."""
+    """Return the tasks of all live workers; None when no worker is alive, or when one does not name its tasks."""
     alive = [holder for holder in holders if is_alive(holder)]
     if not alive or not all(tasks_of(holder) for holder in alive):
         return None
     return frozenset(task for holder in alive for task in tasks_of(holder))
 
 
-def alarms(
+def health_problems(
     holders: Sequence[Holder],
     backlogs: Sequence[TaskBacklog],
     health: Health,
     app_clock: float,
     *,
     is_any_ready: bool,
-) -> list[Alarm]:
-    """Everything that somebody should know, the worst first."""
+) -> list[HealthProblem]:
+    """Return all problems, errors before warnings."""
     found = [
-        *_about_workers(holders, is_any_ready),
-        *_about_tasks(holders, backlogs),
-        *_about_locks(holders),
-        *_about_database(health),
+        *_worker_problems(holders, is_any_ready),
+        *_task_problems(holders, backlogs),
+        *_lock_problems(holders),
+        *_database_problems(health),
+        *_clock_problems(app_clock - health.now),
     ]
-    difference = app_clock - health.now
-    if abs(difference) > CLOCK_DIFFERENCE:
-        found.append(
-            Alarm(
-                "warning",
-                _("This server's clock and the database's differ by %(duration)s.")
-                % {"duration": duration(abs(difference))},
-                _("Jobs are due by the database's clock. Synchronise both with NTP."),
-            )
-        )
-    return sorted(found, key=lambda alarm: alarm.level != "error")
+    return sorted(found, key=lambda problem: problem.level != "error")
 
 
-def _about_workers(holders: Sequence[Holder], is_any_ready: bool) -> Iterator[Alarm]:
+def _worker_problems(holders: Sequence[Holder], is_any_ready: bool) -> Iterator[HealthProblem]:
     alive = [holder for holder in holders if is_alive(holder)]
-    if not alive and is_any_ready:
-        yield Alarm("error", _("Jobs are ready, and no worker is running."), _("Start one with “manage.py runworker”."))
-    silent = [holder for holder in holders if holder.started_at is not None and not is_alive(holder)]
-    if silent:
-        yield Alarm(
-            "error",
-            _("Stopped beating: %(workers)s.") % {"workers": _named([str(holder.id) for holder in silent])},
-            _("Another worker frees its jobs within a minute or so. If none is running, start one or force-unlock it."),
-        )
-    deaf = [holder for holder in alive if holder.metadata.get("is_listening") is False and conf.current().listen]
-    if deaf:
-        yield Alarm(
-            "warning",
-            _("Not listening, only polling: %(workers)s.") % {"workers": _named([str(holder.id) for holder in deaf])},
-            _(
-                "Jobs start up to a poll interval late. A transaction-mode pooler cannot LISTEN: "
-                "give workers a direct address."
-            ),
-        )
+    if is_any_ready and not alive:
+        cause, remedy = _("Jobs are ready, but no worker is running."), _("Start a worker with “manage.py runworker”.")
+        yield HealthProblem("error", cause, remedy)
+    if dead := [str(holder.id) for holder in holders if holder.is_registered and not is_alive(holder)]:
+        yield _no_heartbeat(dead)
+    polling = [str(holder.id) for holder in alive if holder.metadata.get("is_listening") is False]
+    if polling and conf.current().listen:
+        yield _only_polling(polling)
 
 
-def _about_tasks(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -> Iterator[Alarm]:
+def _no_heartbeat(names: Sequence[str]) -> HealthProblem:
+    return HealthProblem(
+        "error",
+        _("No heartbeat from %(workers)s.") % {"workers": _listed(names)},
+        _(
+            "Other workers recover its jobs within about a minute. If no worker is running, start one, "
+            "or force-unlock this worker."
+        ),
+    )
+
+
+def _only_polling(names: Sequence[str]) -> HealthProblem:
+    return HealthProblem(
+        "warning",
+        _("Polling instead of listening: %(workers)s.") % {"workers": _listed(names)},
+        _(
+            "Jobs start up to a poll interval late. A pooler in transaction mode cannot LISTEN: "
+            "give workers a direct connection."
+        ),
+    )
+
+
+def _task_problems(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -> Iterator[HealthProblem]:
     known = known_tasks(holders)
     if known is None:
         return
-    lonely = [each.task_identifier for each in backlogs if each.ready and each.task_identifier not in known]
-    if not lonely:
+    unknown = [each.task_identifier for each in backlogs if each.ready and each.task_identifier not in known]
+    if not unknown:
         return
-    here = [task for task in lonely if task in registry.tasks]
     remedy = (
-        _("This site has them, so a worker needs to be restarted, or runs with TASKS or EXCLUDE_TASKS.")
-        if len(here) == len(lonely)
-        else _("Deploy the code that has them and restart the workers, or remove the jobs.")
+        _("This site has these tasks. Restart the workers, or check their settings TASKS and EXCLUDE_TASKS.")
+        if all(task in registry.tasks for task in unknown)
+        else _("Deploy the code of these tasks and restart the workers, or remove the jobs.")
     )
-    yield Alarm("error", _("No worker knows the tasks of ready jobs: %(tasks)s.") % {"tasks": _named(lonely)}, remedy)
+    cause = _("Jobs are ready whose task no worker has: %(tasks)s.") % {"tasks": _listed(unknown)}
+    yield HealthProblem("error", cause, remedy)
 
 
-def _about_locks(holders: Sequence[Holder]) -> Iterator[Alarm]:
+def _lock_problems(holders: Sequence[Holder]) -> Iterator[HealthProblem]:
     for holder in holders:
         age = holder.oldest_lock_seconds or 0.0
-        if holder.started_at is None and age > OLD_LOCK:
-            yield Alarm(
+        if not holder.is_registered and age > OLD_LOCK:
+            yield HealthProblem(
                 "warning",
-                _("%(worker)s has held a lock for %(duration)s, and is not registered here.")
+                _("%(worker)s has held a lock for %(duration)s, and is not registered.")
                 % {"worker": holder.id, "duration": duration(age)},
-                _("It is freed after four hours. If that worker is certainly gone, force-unlock it under Workers."),
+                _("Its locks are released after four hours. If the worker is gone, force-unlock it under Workers."),
             )
 
 
-def _about_database(health: Health) -> Iterator[Alarm]:
+def _database_problems(health: Health) -> Iterator[HealthProblem]:
     if health.notify_queue_usage > FULL_NOTIFY_QUEUE:
-        yield Alarm(
+        yield HealthProblem(
             "error",
-            _("The database's NOTIFY queue is %(share)s full.") % {"share": f"{health.notify_queue_usage:.0%}"},
+            _("The NOTIFY queue of the database is %(share)s full.") % {"share": f"{health.notify_queue_usage:.0%}"},
             _("From 90% on, workers find jobs only by polling. End the session that listens in a long transaction."),
         )
-    age = health.oldest_transaction_seconds or 0.0
-    if age > LONG_TRANSACTION:
-        yield Alarm(
-            "warning",
-            _("A transaction has been open for %(duration)s (pid %(pid)s, %(application)s).")
-            % {
-                "duration": duration(age),
-                "pid": health.oldest_transaction_pid,
-                "application": health.oldest_transaction_application or _("unnamed"),
-            },
-            _("Until it ends, finished jobs leave dead rows behind (%(dead)s so far) and claims get slower.")
-            % {"dead": f"{health.dead_rows:,}"},
-        )
+    if (health.oldest_transaction_seconds or 0.0) > LONG_TRANSACTION:
+        yield _long_transaction(health)
     elif health.dead_rows > max(MANY_DEAD_ROWS, health.estimated_jobs):
-        yield Alarm(
+        yield HealthProblem(
             "warning",
-            _("%(dead)s dead rows in a table of %(size)s.")
-            % {"dead": f"{health.dead_rows:,}", "size": size(health.table_bytes)},
-            _("Autovacuum does not keep up: VACUUM the table, and let autovacuum run more often on it."),
+            _("The table has %(dead)s dead rows and a size of %(size)s.")
+            % {"dead": f"{health.dead_rows:,}", "size": byte_size(health.table_bytes)},
+            _("Autovacuum does not keep up. VACUUM the table, and let autovacuum run on it more often."),
         )
 
 
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMED])
-    return shown if len(names) <= MOST_NAMED else f"{shown}, … ({len(names)})"
+def _long_transaction(health: Health) -> HealthProblem:
+    return HealthProblem(
+        "warning",
+        _("A transaction has been open for %(duration)s (pid %(pid)s, %(application)s).")
+        % {
+            "duration": duration(health.oldest_transaction_seconds),
+            "pid": health.oldest_transaction_pid,
+            "application": health.oldest_transaction_application or _("unnamed"),
+        },
+        _("Until it ends, finished jobs leave dead rows (%(dead)s so far), and claiming jobs gets slower.")
+        % {"dead": f"{health.dead_rows:,}"},
+    )
+
+
+def _clock_problems(difference: float) -> Iterator[HealthProblem]:
+    if abs(difference) > CLOCK_DIFFERENCE:
+        yield HealthProblem(
+            "warning",
+            _("The clocks of this server and of the database differ by %(duration)s.")
+            % {"duration": duration(abs(difference))},
+            _("Jobs are due by the clock of the database. Synchronize both clocks with NTP."),
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown}, … ({len(names)})"

@@ -1,4 +1,4 @@
-"""What all pages share: their frame, their permissions, and their way to say that something is wrong."""
+"""The base class of all pages: frame, permissions, addresses, and a page that explains database errors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import models
 from django_graphile_worker.admin import databases
-from django_graphile_worker.admin.scope import restriction
+from django_graphile_worker.admin.scope import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
 
@@ -25,43 +24,45 @@ TEMPLATES = "admin/graphile_worker"
 View = Callable[..., HttpResponse]
 
 
-def page(view: View) -> View:
-    """A view that shows what is wrong with the database instead of failing."""
+def explain_database_errors(view: View) -> View:
+    """Show a page that explains the error when the database fails or takes too long."""
 
     @wraps(view)
-    def guarded(self: Page, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         request.current_app = self.admin_site.name
         try:
             return view(self, request, *args, **kwargs)
         except databases.PageTimeoutError:
             explanation = _(
-                "The database did not answer in time, so the question was withdrawn: jobs come first. "
-                "Ask for less (a task, a queue, a state), or raise GRAPHILE_WORKER[“ADMIN_STATEMENT_TIMEOUT”]."
+                "The database did not answer in time, and the query was cancelled so that it does not slow down jobs. "
+                "Narrow the search by task, queue or state, or raise GRAPHILE_WORKER[“ADMIN_STATEMENT_TIMEOUT”]."
             )
-            return self.trouble(request, _("That took too long"), explanation, status=503)
+            return self.render_unavailable(request, _("The query took too long"), explanation)
         except GraphileWorkerError as error:
-            return self.trouble(request, _("The queue cannot be shown"), str(error), status=503)
+            return self.render_unavailable(request, _("This page cannot be shown"), str(error))
 
-    return guarded
+    return wrapper
 
 
-def posted(view: View) -> View:
-    """A view that changes something, and so is never reached by following a link."""
+def require_post(view: View) -> View:
+    """Refuse every method but POST: a view that changes something must not be reached by a link."""
 
     @wraps(view)
-    def guarded(self: Page, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         return view(self, request, *args, **kwargs)
 
-    return guarded
+    return wrapper
 
 
-class Page(ModelAdmin):  # type: ignore[type-arg]
-    """A page of the queue: reads through sql/, changes through the schema's functions, has no forms of Django's."""
+class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """The base of every page. It reads through sql/ and changes jobs through the functions of the schema.
+
+    The forms of ModelAdmin are closed.
+    """
 
     page_title: Any = ""
-    template = ""
     actions = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -73,28 +74,31 @@ class Page(ModelAdmin):  # type: ignore[type-arg]
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def may(self, request: HttpRequest, codename: str) -> bool:
-        """Tell whether the user has a permission of this app."""
+    def has_app_permission(self, request: HttpRequest, codename: str) -> bool:
+        """Return whether the user has a permission of this app."""
         return bool(request.user.has_perm(f"{models.Job._meta.app_label}.{codename}"))
 
-    def within(self, request: HttpRequest, alias: str) -> Subquery | None:
-        """The jobs that the user may see, which the site's page of jobs decides; None is all of them."""
+    def visible_ids(self, request: HttpRequest, alias: str) -> Subquery | None:
+        """Return the ids of the jobs that `get_queryset` of the site's JobAdmin leaves to the user; None for all."""
         jobs = self.admin_site._registry.get(models.Job)
-        return None if jobs is None else restriction(jobs.get_queryset(request), alias)
+        return None if jobs is None else ids_subquery(jobs.get_queryset(request), alias)
 
-    def require(self, allowed: bool) -> None:
-        if not allowed:
+    def require(self, is_allowed: bool) -> None:
+        if not is_allowed:
             raise PermissionDenied
 
     def render(
         self, request: HttpRequest, template: str, context: dict[str, Any], *, status: int = 200
     ) -> HttpResponse:
-        context = self.frame(request) | context
+        context = self.page_context(request) | context
         return TemplateResponse(request, f"{TEMPLATES}/{template}", context, status=status)
 
-    def frame(self, request: HttpRequest) -> dict[str, Any]:
-        """What every page needs: its place in the admin, the other pages, the databases."""
-        alias = databases.alias_of(request)
+    def render_unavailable(self, request: HttpRequest, title: str, explanation: str) -> HttpResponse:
+        return self.render(request, "unavailable.html", {"title": title, "explanation": explanation}, status=503)
+
+    def page_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the context of page.html, which all pages extend."""
+        alias = databases.selected_alias(request)
         known = databases.aliases()
         return {
             **self.admin_site.each_context(request),
@@ -102,18 +106,13 @@ class Page(ModelAdmin):  # type: ignore[type-arg]
             "title": self.page_title,
             "navigation": self.navigation(request),
             "alias": alias,
-            "database_query": self.query(request),
             "databases": [(name, f"?{databases.PARAMETER}={name}", name == alias) for name in known]
             if len(known) > 1
             else [],
-            "now": timezone.now(),
         }
 
-    def trouble(self, request: HttpRequest, title: str, explanation: str, *, status: int) -> HttpResponse:
-        return self.render(request, "trouble.html", {"title": title, "explanation": explanation}, status=status)
-
     def navigation(self, request: HttpRequest) -> list[tuple[str, str, bool]]:
-        """The pages that this user may see: name, address, and whether it is this one."""
+        """Return the pages that this user may see: name, address, and whether the page is the current one."""
         registry = self.admin_site._registry
         names = {
             models.Overview: _("Overview"),
@@ -130,24 +129,19 @@ class Page(ModelAdmin):  # type: ignore[type-arg]
         ]
 
     def url(self, request: HttpRequest, model: str, page_name: str = "changelist", *args: Any, **query: Any) -> str:
-        """The address of a page, on the same site and about the same database."""
+        """Return the address of a page on the same site and for the same database; "" when the site lacks the page."""
         name = f"admin:graphile_worker_{model}_{page_name}"
         try:
             address = reverse(name, args=args, current_app=self.admin_site.name)
         except NoReverseMatch:
             return ""
         given = {key: value for key, value in query.items() if value not in (None, "")}
-        asked = request.POST.get(databases.PARAMETER) or request.GET.get(databases.PARAMETER)
-        if asked:
-            given[databases.PARAMETER] = asked
+        selected = request.POST.get(databases.PARAMETER) or request.GET.get(databases.PARAMETER)
+        if selected:
+            given[databases.PARAMETER] = selected
         return f"{address}?{urlencode(given, doseq=True)}" if given else address
 
-    def query(self, request: HttpRequest) -> str:
-        """What keeps a link on the database of this page."""
-        asked = request.GET.get(databases.PARAMETER) or request.POST.get(databases.PARAMETER)
-        return f"?{urlencode({databases.PARAMETER: asked})}" if asked else ""
-
-    # Nothing is written through Django's own forms.
+    # Nothing is written through the forms of ModelAdmin.
     def add_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         raise PermissionDenied
 

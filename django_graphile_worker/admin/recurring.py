@@ -1,7 +1,8 @@
-"""Recurring tasks: when they run, when they ran, and the way to run one now."""
+"""The recurring page: when each crontab item runs and ran, and a button that runs it now."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import api, schedule
 from django_graphile_worker.admin import audit, databases, formatting
-from django_graphile_worker.admin.pages import Page, page, posted
+from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 from django_graphile_worker.models import RecurringTask
@@ -22,12 +23,12 @@ from django_graphile_worker.sql import paused_crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
 
 NEXT_RUNS = 5
-# A callable has to be asked minute by minute.
+# A callable has to be called for each minute, so the search for its next runs ends here.
 LOOK_AHEAD = timedelta(days=2)
 
 
-class RecurringTaskAdmin(Page):
-    """The crontab, wherever it is written, beside what the database knows of it."""
+class RecurringTaskAdmin(PageAdmin):
+    """The crontab items of all sources, with what the database knows of them."""
 
     page_title = gettext_lazy("Recurring")
 
@@ -36,69 +37,74 @@ class RecurringTaskAdmin(Page):
         return [path("run/", run, name="graphile_worker_recurringtask_run"), *super().get_urls()]
 
     def has_run_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.may(request, "run_recurringtask")
+        return self.has_app_permission(request, "run_recurringtask")
 
-    @page
+    @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        items, mistakes = _items()
-        with databases.reading(databases.alias_of(request)) as (cursor, schema):
+        items, mistakes = _read_crontab()
+        with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             known = paused_crontabs.known_items(cursor, schema=schema)
         names = {item.name for item in items}
+        others = {name: each for name, each in sorted(known.items()) if name not in names}
         now = timezone.now()
         context = {
-            "items": [self._line(item, known.get(item.name), now) for item in items],
+            "items": [_row(item, known.get(item.name), now) for item in items],
             "mistakes": mistakes,
-            "forgotten": [
-                {
-                    "name": name,
-                    "known_since": formatting.moment(each.known_since),
-                    "last": _("paused") if each.is_paused else formatting.moment(each.last_execution),
-                }
-                for name, each in sorted(known.items())
-                if name not in names
-            ]
-            if not mistakes
-            else [],
+            # With mistakes the crontab has no items, and every known item would look like a removed one.
+            "removed_items": [] if mistakes else _removed_items(others),
             "run_url": self.url(request, "recurringtask", "run"),
             "may_run": self.has_run_permission(request),
         }
         return self.render(request, "recurring.html", context)
 
-    @page
-    @posted
+    @explain_database_errors
+    @require_post
     def run_view(self, request: HttpRequest) -> HttpResponse:
         self.require(self.has_run_permission(request))
         name = request.POST.get("item", "")
-        item = next((each for each in _items()[0] if each.name == name), None)
+        item = next((each for each in _read_crontab()[0] if each.name == name), None)
         if item is None:
             raise Http404
-        alias = databases.alias_of(request)
+        alias = databases.selected_alias(request)
         with databases.writing(alias):
-            job = _add_now(item, alias)
-            audit.note(request, RecurringTask, name, name, _("Run now, as job #%(id)s.") % {"id": job.id})
+            job = _add_job_now(item, alias)
+            audit.log(request, RecurringTask, name, name, _("Run now, as job #%(id)s.") % {"id": job.id})
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": item.task, "id": job.id})
         return HttpResponseRedirect(self.url(request, "recurringtask"))
 
-    def _line(self, item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str, Any]:
-        is_paused = known is not None and known.is_paused
-        coming = () if is_paused else _next_runs(item, now)
-        return {
-            "is_paused": is_paused,
-            "name": item.name,
-            "task": item.task,
-            "pattern": item.match if isinstance(item.match, str) else _("a function"),
-            "words": describe(item),
-            "next_runs": [(formatting.moment(each, now), formatting.exact(each)) for each in coming],
-            "last": formatting.moment(known.last_execution) if known else "",
-            "known_since": formatting.moment(known.known_since) if known else "",
-            "is_known": known is not None,
-            "backfill": formatting.duration(item.period.total_seconds()) if item.period else "",
-            "queue": item.queue_name,
+
+def _row(item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str, Any]:
+    is_paused = known is not None and known.is_paused
+    next_runs = () if is_paused else _next_runs(item, now)
+    return {
+        "is_paused": is_paused,
+        "name": item.name,
+        "task": item.task,
+        "pattern": item.match if isinstance(item.match, str) else _("a function"),
+        "description": describe(item),
+        "next_runs": [(formatting.relative_time(each, now), formatting.exact_time(each)) for each in next_runs],
+        "last_run": formatting.relative_time(known.last_execution) if known else "",
+        "is_known": known is not None,
+        "backfill": formatting.duration(item.period.total_seconds()) if item.period else "",
+        "queue": item.queue_name,
+    }
+
+
+def _removed_items(known: Mapping[str, KnownCrontab]) -> list[dict[str, Any]]:
+    """Return the items that workers have scheduled and that are no longer in the crontab of this site."""
+    return [
+        {
+            "name": name,
+            "known_since": formatting.relative_time(each.known_since),
+            "last_run": _("paused") if each.is_paused else formatting.relative_time(each.last_execution),
         }
+        for name, each in known.items()
+    ]
 
 
-def _items() -> tuple[tuple[CronItem, ...], list[str]]:
+def _read_crontab() -> tuple[tuple[CronItem, ...], list[str]]:
+    """Return the items and no mistakes, or no items and the mistakes."""
     try:
         return schedule.collect(), []
     except CrontabError as error:
@@ -110,13 +116,13 @@ def _items() -> tuple[tuple[CronItem, ...], list[str]]:
 def _next_runs(item: CronItem, now: datetime) -> tuple[datetime, ...]:
     try:
         return upcoming(item, now, NEXT_RUNS, look_ahead=LOOK_AHEAD)
-    except Exception:  # an item's match may be a function of the user's
+    except Exception:  # the match of an item may be a function of the project, which may raise anything
         return ()
 
 
-def _add_now(item: CronItem, alias: str) -> Any:
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:00.000Z")
-    payload = {**(item.payload or {}), "_cron": {"ts": stamp, "backfilled": False}}
+def _add_job_now(item: CronItem, alias: str) -> Any:
+    timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:00.000Z")
+    payload = {**(item.payload or {}), "_cron": {"ts": timestamp, "backfilled": False}}
     return api.add_job(
         item.task,
         payload,

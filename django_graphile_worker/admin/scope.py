@@ -1,4 +1,4 @@
-"""Which jobs a user may see at all: what `get_queryset` leaves."""
+"""The jobs that a user may see: those that ``JobAdmin.get_queryset`` returns."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from django.db.models import QuerySet
 
 from django_graphile_worker.sql.inspection.criteria import Subquery
 
-NOTHING = Subquery(text="select null::bigint where false", parameters=())
+NO_IDS = Subquery(text="select null::bigint where false", parameters=())
 
 
-def restriction(queryset: QuerySet[Any], alias: str) -> Subquery | None:
-    """The ids of a queryset as a subquery; None when it leaves nothing out."""
+def ids_subquery(queryset: QuerySet[Any], alias: str) -> Subquery | None:
+    """Return a subquery of the ids in a queryset, or None when the queryset leaves no job out."""
     query = queryset.query
     is_whole = not (query.where.children or query.is_sliced or query.combinator or query.extra or query.distinct)
     if is_whole:
@@ -23,5 +23,5 @@ def restriction(queryset: QuerySet[Any], alias: str) -> Subquery | None:
     try:
         text, parameters = queryset.using(alias).values("pk").query.get_compiler(using=alias).as_sql()
     except EmptyResultSet:
-        return NOTHING
+        return NO_IDS
     return Subquery(text=text, parameters=tuple(parameters))

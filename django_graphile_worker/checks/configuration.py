@@ -15,27 +15,27 @@ from django_graphile_worker.routing import Place, all_places
 SETTINGS_PAGE = "https://github.com/django-graphile-worker/django-graphile-worker/blob/main/docs/reference/settings.md"
 
 
-def readable_settings() -> conf.Settings | None:
-    """The settings, or None when they are wrong: `check_settings` says so, and once is enough."""
+def valid_settings() -> conf.Settings | None:
+    """Return the settings, or None when they are invalid: `check_settings` reports them, and other checks skip them."""
     try:
         return conf.current()
     except ConfigurationError:
         return None
 
 
-def readable_places() -> list[Place]:
-    """Where the project's queues are, or nothing when the settings are wrong."""
-    return [] if readable_settings() is None else all_places()
+def valid_places() -> list[Place]:
+    """Return the databases and schemas of all installations, or nothing when the settings are invalid."""
+    return [] if valid_settings() is None else all_places()
 
 
 def setting_name(place: Place, key: str) -> str:
-    """How a setting of this place is written."""
+    """Return a setting of an installation as it is written in settings.py."""
     installation = f'["{place.installation}"]' if conf.are_installations_named() else ""
     return f'{conf.SETTING}{installation}["{key}"]'
 
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Every key and every value."""
+    """Check every key and every value."""
     try:
         conf.current()
     except ConfigurationError as error:
@@ -45,30 +45,30 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
 
 def _setting_message(mistake: SettingMistake) -> CheckMessage:
     if mistake.is_unknown_key:
-        hint = f"Keys are upper-case; {SETTINGS_PAGE} lists them."
+        hint = f"Keys are in upper case. {SETTINGS_PAGE} lists them."
         return Error(mistake.message, hint=hint, id="graphile_worker.E001")
     if mistake.key == "SCHEMA":
-        hint = "The default is 'graphile_worker'. Rename the schema before the first migrate."
+        hint = "The default is 'graphile_worker'. Choose another name before the first migrate."
         return Error(mistake.message, hint=hint, id="graphile_worker.E003")
-    hint = f"{SETTINGS_PAGE} says what each setting takes."
+    hint = f"{SETTINGS_PAGE} describes the values of each setting."
     return Error(mistake.message, hint=hint, id="graphile_worker.E002")
 
 
 def check_dotted_paths(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """What the worker imports when it starts, imported now."""
-    return [message for place in readable_places() for message in _check_paths_of(place)]
+    """Import what the worker imports when it starts."""
+    return [message for place in valid_places() for message in _check_dotted_paths_of(place)]
 
 
-def _check_paths_of(place: Place) -> list[CheckMessage]:
+def _check_dotted_paths_of(place: Place) -> list[CheckMessage]:
     settings = place.settings
-    messages = list(_unusable(settings.middleware, setting_name(place, "MIDDLEWARE"), "graphile_worker.E010"))
+    messages = list(_check_callables(settings.middleware, setting_name(place, "MIDDLEWARE"), "graphile_worker.E010"))
     if isinstance(settings.forbidden_flags, str):
         name = setting_name(place, "FORBIDDEN_FLAGS")
-        messages += _unusable([settings.forbidden_flags], name, "graphile_worker.E011")
+        messages += _check_callables([settings.forbidden_flags], name, "graphile_worker.E011")
     return messages
 
 
-def _unusable(paths: Iterable[str], name: str, message_id: str) -> Iterator[CheckMessage]:
+def _check_callables(paths: Iterable[str], name: str, message_id: str) -> Iterator[CheckMessage]:
     for path in paths:
         try:
             value = import_string(path)
@@ -80,6 +80,6 @@ def _unusable(paths: Iterable[str], name: str, message_id: str) -> Iterator[Chec
             got = f"{path!r}, which is {value!r}"
         yield Error(
             f"{name}: expected the dotted path of a callable, got {got}.",
-            hint="Write the module's path, a dot, and the name: 'shop.jobs.measure'.",
+            hint="Use the path of the module, a dot, and the name of the callable: 'shop.jobs.measure'.",
             id=message_id,
         )

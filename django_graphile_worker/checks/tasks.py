@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 
 from django_graphile_worker import conf, registry, signatures
-from django_graphile_worker.checks.configuration import readable_places, setting_name
+from django_graphile_worker.checks.configuration import setting_name, valid_places
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.jobs import valid_identifier
 from django_graphile_worker.registry import Task
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 
 def check_tasks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Each identifier belongs to one function, and fits into the database; a worker can call the function."""
-    messages = [_duplicate(group) for group in registry.tasks.duplicates]
+    """Check that each identifier belongs to one function and fits into the database, and that a worker can call it."""
+    messages = [_duplicate_identifier(group) for group in registry.tasks.duplicates]
     for task in registry.tasks:
-        messages += [*_unusable_identifier(task), *_unusable_signature(task)]
+        messages += [*_check_identifier(task), *_check_signature(task)]
     return messages
 
 
-def _duplicate(group: tuple[Task[Any, Any], ...]) -> CheckMessage:
+def _duplicate_identifier(group: tuple[Task[Any, Any], ...]) -> CheckMessage:
     identifier = group[0].identifier
     places = " and ".join(task.place for task in group)
     return Error(
         f"The task identifier {identifier!r}: expected one function, got {len(group)}: {places}.",
-        hint=f'Give all but one another identifier: @task("billing:{identifier}").',
+        hint=f'Give each function its own identifier: @task("billing:{identifier}").',
         obj=group[1],
         id="graphile_worker.E008",
     )
 
 
-def _unusable_identifier(task: Task[Any, Any]) -> list[CheckMessage]:
+def _check_identifier(task: Task[Any, Any]) -> list[CheckMessage]:
     try:
         valid_identifier(task.identifier)
     except InvalidJobError as error:
         return [
             Error(
                 f"The task {task.place}: {error}",
-                hint='Give it a shorter identifier: @task("billing:send").',
+                hint='Choose a shorter identifier: @task("billing:send").',
                 obj=task,
                 id="graphile_worker.E009",
             )
@@ -52,7 +52,7 @@ def _unusable_identifier(task: Task[Any, Any]) -> list[CheckMessage]:
     return []
 
 
-def _unusable_signature(task: Task[Any, Any]) -> list[CheckMessage]:
+def _check_signature(task: Task[Any, Any]) -> list[CheckMessage]:
     try:
         signature = signatures.read(task.function)
     except InvalidTypeError as error:
@@ -70,17 +70,17 @@ def _unusable_signature(task: Task[Any, Any]) -> list[CheckMessage]:
 
 def _mistaken_helpers(task: Task[Any, Any], name: str) -> CheckMessage:
     return Warning(
-        f"The task {task.identifier!r}, {task.place}: its second parameter, {name!r}, gets the worker's helpers, "
+        f"The task {task.identifier!r}, {task.place}: the second parameter, {name!r}, receives the worker's helpers, "
         "not a part of the payload.",
-        hint="If it should, call it helpers or annotate it with Helpers; if not, put its value into the payload.",
+        hint="If intended, name it helpers or annotate it with Helpers. If not, move its value into the payload.",
         obj=task,
         id="graphile_worker.W004",
     )
 
 
 def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Every line of the crontab, wherever it is written, and the tasks that it names."""
-    return [message for place in readable_places() for message in _check_crontab_of(place)]
+    """Check every crontab item of every source, and the tasks that they name."""
+    return [message for place in valid_places() for message in _check_crontab_of(place)]
 
 
 def _check_crontab_of(place: Place) -> list[CheckMessage]:
@@ -91,14 +91,14 @@ def _check_crontab_of(place: Place) -> list[CheckMessage]:
         draft = draft_schedule(settings, with_tasks=with_tasks)
     except OSError as error:
         return [_unreadable_file(place, error)]
-    mistakes = _mistakes(draft)
+    mistakes = _mistakes_of(draft)
     known = len(draft.mistakes)
     draft.refuse_unknown_tasks(registry.tasks, registry.tasks.identifiers())
     unknown = draft.mistakes[known:]
     return [_crontab_message(mistake) for mistake in mistakes] + [_unknown_task(found) for found in unknown]
 
 
-def _mistakes(draft: Draft) -> tuple[CrontabMistake, ...]:
+def _mistakes_of(draft: Draft) -> tuple[CrontabMistake, ...]:
     try:
         draft.finish()
     except CrontabError as error:
@@ -107,12 +107,12 @@ def _mistakes(draft: Draft) -> tuple[CrontabMistake, ...]:
 
 
 def _crontab_message(mistake: CrontabMistake) -> CheckMessage:
-    hint = "Nothing of a crontab with mistakes is scheduled."
+    hint = "Correct the crontab. Until then, none of its items is scheduled."
     return Error(str(mistake), hint=hint, id="graphile_worker.E012")
 
 
 def _unknown_task(mistake: CrontabMistake) -> CheckMessage:
-    hint = "Tasks are found in the tasks.py of every installed app."
+    hint = "Correct the name, or define the task in the tasks.py of an installed app."
     return Error(str(mistake), hint=hint, id="graphile_worker.E013")
 
 
@@ -121,6 +121,6 @@ def _unreadable_file(place: Place, error: OSError) -> CheckMessage:
         f"{setting_name(place, 'CRONTAB_FILE')}: expected a file that can be read, got "
         f"{str(place.settings.crontab_file)!r}: "
         f"{error.strerror or error}.",
-        hint="A relative path is relative to where the command is started.",
+        hint="Set the path of a readable file. A relative path starts at the directory of the command.",
         id="graphile_worker.E012",
     )

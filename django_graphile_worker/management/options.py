@@ -1,4 +1,4 @@
-"""The worker's command line: options in, settings out. Shared by both commands."""
+"""The options of a worker's command line, and the plan they make. Both commands use them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import conf
-from django_graphile_worker.exceptions import ConfigurationError
+from django_graphile_worker.worker.process.plan import Plan
 
-# Options that change a setting of the same meaning.
+# Options that change the setting of the same name.
 SETTINGS = (
     "concurrency",
     "processes",
@@ -28,7 +28,7 @@ SETTINGS = (
 
 
 def at_least(smallest: float, kind: type[int] | type[float]) -> Any:
-    """A number for an option, refused before anything starts when it makes no sense."""
+    """Return a converter of an option to a number, which rejects numbers that are too small."""
 
     def convert(text: str) -> int | float:
         try:
@@ -47,12 +47,12 @@ def at_least(smallest: float, kind: type[int] | type[float]) -> Any:
 def existing_file(text: str) -> Path:
     path = Path(text)
     if not path.is_file():
-        raise ArgumentTypeError(f"expected a crontab file, got {text!r}, which is not there")
+        raise ArgumentTypeError(f"expected a crontab file, got {text!r}, which does not exist")
     return path
 
 
 def add_worker_arguments(parser: CommandParser) -> None:
-    """Everything that ``runworker`` takes."""
+    """Add the options of ``runworker``."""
     defaults = conf.Settings()
     _add_amounts(parser, defaults)
     _add_choices(parser)
@@ -69,27 +69,27 @@ def _add_amounts(parser: CommandParser, defaults: conf.Settings) -> None:
         "--concurrency",
         type=at_least(1, int),
         metavar="N",
-        help=f"Jobs to run at once in each process (default: CONCURRENCY, {defaults.concurrency}).",
+        help=f"Run up to N jobs at once in each process (default: CONCURRENCY, {defaults.concurrency}).",
     )
     work.add_argument(
         "--processes",
         type=at_least(1, int),
         metavar="N",
-        help=f"Worker processes, for more cores (default: PROCESSES, {defaults.processes}).",
+        help=f"Run N worker processes, to use more cores (default: PROCESSES, {defaults.processes}).",
     )
-    work.add_argument("--once", action="store_true", help="Run what is runnable now, then exit.")
+    work.add_argument("--once", action="store_true", help="Run the jobs that are runnable now, then exit.")
     work.add_argument(
         "--local-queue-size",
         type=at_least(0, int),
         metavar="N",
-        help="The most jobs to claim ahead of free slots; how many, the worker finds out "
+        help="Claim at most N jobs ahead of free slots; the worker chooses how many up to that "
         f"(default: LOCAL_QUEUE_SIZE, {defaults.local_queue_size}).",
     )
     work.add_argument(
         "--grace-period",
         type=at_least(0, float),
         metavar="SECONDS",
-        help="How long running jobs may go on after the first signal "
+        help="Let running jobs go on for so long after the first signal "
         f"(default: GRACE_PERIOD, {defaults.grace_period:g}).",
     )
 
@@ -101,14 +101,14 @@ def _add_choices(parser: CommandParser) -> None:
         action="append",
         dest="databases",
         metavar="ALIAS",
-        help="A database to work on; may be given several times, -j counts for each (default: DATABASE).",
+        help="Work on this database; may be given several times, -j counts for each (default: DATABASE).",
     )
     which.add_argument(
         "--installation",
         action="append",
         dest="installations",
         metavar="ALIAS",
-        help="An installation to work on, where GRAPHILE_WORKER names several; may be given several times "
+        help="Work on this installation, where GRAPHILE_WORKER names several; may be given several times "
         "(default: default).",
     )
     which.add_argument(
@@ -125,7 +125,7 @@ def _add_choices(parser: CommandParser) -> None:
         action="append",
         dest="forbidden_flags",
         metavar="FLAG",
-        help="Leave out jobs with this flag, and with those of FORBIDDEN_FLAGS; may be given several times.",
+        help="Leave out jobs with this flag, in addition to FORBIDDEN_FLAGS; may be given several times.",
     )
 
 
@@ -147,21 +147,22 @@ def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:
         "--poll-interval",
         type=at_least(0.01, float),
         metavar="SECONDS",
-        help=f"How often to look for jobs that nobody announced (default: POLL_INTERVAL, {defaults.poll_interval:g}).",
+        help="Look for jobs at this interval, also without a notification "
+        f"(default: POLL_INTERVAL, {defaults.poll_interval:g}).",
     )
     wire.add_argument(
         "--no-listen",
         action="store_false",
         dest="listen",
         default=None,
-        help="Do not LISTEN; only poll. For poolers in transaction mode.",
+        help="Only poll, without LISTEN: for poolers in transaction mode.",
     )
     wire.add_argument(
         "--no-prepared-statements",
         action="store_false",
         dest="prepared_statements",
         default=None,
-        help="Do not prepare statements. For older poolers in transaction mode.",
+        help="Do not prepare statements: for older poolers in transaction mode.",
     )
 
 
@@ -171,7 +172,7 @@ def _add_health(parser: CommandParser) -> None:
         "--health-file",
         metavar="PATH",
         default="",
-        help="Keep this file young while the process is sound; python -m django_graphile_worker.probe PATH tells.",
+        help="Rewrite this file while the process is sound; python -m django_graphile_worker.probe PATH checks it.",
     )
     health.add_argument(
         "--no-wait",
@@ -181,27 +182,33 @@ def _add_health(parser: CommandParser) -> None:
 
 
 def _add_display(parser: CommandParser) -> None:
-    telling = parser.add_argument_group("what is shown")
-    telling.add_argument(
+    display = parser.add_argument_group("what is shown")
+    display.add_argument(
         "--no-log-success",
         action="store_false",
         dest="log_success",
         default=None,
-        help="No line for jobs that succeed.",
+        help="Do not log jobs that succeed.",
     )
-    telling.add_argument(
-        "--reload", action="store_true", help="Development: restart when code changes, as runserver does."
+    display.add_argument(
+        "--reload", action="store_true", help="Restart when code changes, as runserver does: for development."
     )
 
 
-def overrides_from(options: dict[str, Any]) -> dict[str, Any]:
-    """The settings that the command line names."""
-    return {name: options[name] for name in SETTINGS if options.get(name) is not None}
-
-
-def settings_from(options: dict[str, Any]) -> conf.Settings:
-    """The project's settings with the command line on top."""
-    try:
-        return conf.current().replace(**overrides_from(options)).forbidding(options.get("forbidden_flags") or ())
-    except ConfigurationError as error:
-        raise CommandError(str(error)) from error
+def plan_from(options: dict[str, Any], *, is_colored: bool) -> Plan:
+    """Return what the command line asks for. The settings are not read: see Plan."""
+    if options["reload"] and (options["once"] or (options["processes"] or 1) > 1):
+        raise CommandError("--reload: expected one process that stays, got --processes or --once as well.")
+    return Plan(
+        overrides={name: options[name] for name in SETTINGS if options.get(name) is not None},
+        databases=tuple(options.get("databases") or ()),
+        installations=tuple(options.get("installations") or ()),
+        also_forbidden=tuple(options.get("forbidden_flags") or ()),
+        once=bool(options["once"]),
+        reload=bool(options["reload"]),
+        with_cron=not options["no_cron"],
+        verbosity=int(options["verbosity"]),
+        is_colored=is_colored,
+        waits=not options["no_wait"],
+        health_file=options["health_file"],
+    )

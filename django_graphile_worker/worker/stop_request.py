@@ -1,4 +1,4 @@
-"""Asking a worker to stop: what the caller has in hand, and what the worker sees of it."""
+"""Requests to stop a worker: ``StopRequest`` for the caller, ``StopState`` for the worker."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from types import FrameType, TracebackType
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.frozen import Frozen
 
-# Why a worker stops whose schema was changed by a newer graphile-worker; the error says the rest.
+# The reason of a stop after a newer graphile-worker has changed the schema; the error has the details.
 REFUSED = "the schema is too new"
 
 
 class Ending(Frozen):
-    """How a worker's life ended."""
+    """How a worker ended."""
 
-    # Does the database know the outcome of every job, if only that it was given back?
+    # Was every job released, at least as returned?
     was_released: bool
     # Did a job still run when the grace period was over?
     was_cut_off: bool
 
 
 class StopState:
-    """Was the worker asked to stop, and how often? Once to let jobs end, twice to stop at once.
+    """The requests to stop a worker: the first lets jobs end, the second stops at once.
 
-    A signal handler may run between any two instructions, so it takes no lock
-    and calls nobody: it counts. The byte that wakes the one who waits is written
-    before, by Python itself: a signal that comes just as the main thread falls
-    asleep, or to another thread, would have its handler called only after that.
+    A signal handler may run between any two instructions, so it takes no lock and calls no code of others: it counts.
+    The byte that wakes the waiting main thread is written before the handler runs, by Python itself (set_wakeup_fd):
+    where a signal arrives just as the main thread begins to wait, or on another thread, Python calls the handler only
+    after the wait.
     """
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.signal_number: int | None = None
-        # Why the worker cannot go on, if it is that what stops it.
+        # The error that stops the worker, if an error does.
         self.refusal: GraphileWorkerError | None = None
         # Called when the worker has started.
         self.on_started: Callable[[], None] = lambda: None
-        # How the worker's life ended, once it is over.
+        # How the worker ended, once it has.
         self.ending: Ending | None = None
         self._reader, self._writer = os.pipe()
         self._is_closed = False
@@ -49,18 +49,18 @@ class StopState:
         os.set_blocking(self._writer, False)
 
     def __call__(self, reason: str = "stop") -> None:
-        """Ask, from any thread or signal handler."""
+        """Request a stop, from any thread or signal handler."""
         self.reasons.append(reason)
         with contextlib.suppress(OSError):
             os.write(self._writer, b".")
 
     def refuse(self, error: GraphileWorkerError) -> None:
-        """Ask because the worker cannot go on."""
+        """Request a stop because of an error."""
         self.refusal = error
         self(REFUSED)
 
     def be_woken_by_signals(self) -> int:
-        """Have each signal write a byte; what did so until now is the answer."""
+        """Have Python write a byte for each signal; return the descriptor that it wrote to before."""
         return signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
     def handle_signal(self, number: int, frame: FrameType | None) -> None:
@@ -68,7 +68,7 @@ class StopState:
         name = signal.Signals(number).name
         self(name)
         if number == signal.SIGQUIT:
-            # At once, as if it had come twice.
+            # It stops the worker at once, like two signals.
             self(name)
 
     @property
@@ -81,7 +81,7 @@ class StopState:
 
     @property
     def leaves_jobs_behind(self) -> bool:
-        """Is the end not to be held up by what may still run in this process? See leaving.py."""
+        """May a job still run in this process, which its end must not wait for? See process/exit.py."""
         return self.is_urgent or (self.ending is not None and self.ending.was_cut_off)
 
     @property
@@ -89,9 +89,9 @@ class StopState:
         return self.reasons[0] if self.reasons else "finished"
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the next request; True when the worker is to stop."""
+        """Wait for a request; return True when there is a request."""
         while not self.is_made and select.select([self._reader], [], [], timeout)[0]:
-            # A signal: by the next look its handler has told whether it was one of ours.
+            # A signal came. By the next check of is_made its handler has run, and has counted a stop signal.
             self.drain()
         return self.is_made
 
@@ -103,7 +103,7 @@ class StopState:
             os.read(self._reader, 4096)
 
     def close(self) -> None:
-        """Give its two file descriptors back, once the worker is over. Calling it again changes nothing."""
+        """Close the two file descriptors, once the worker has ended. Calling it again changes nothing."""
         was_closed, self._is_closed = self._is_closed, True
         for descriptor in () if was_closed else (self._reader, self._writer):
             with contextlib.suppress(OSError):
@@ -111,10 +111,10 @@ class StopState:
 
 
 class StopRequest:
-    """Stops ``run_worker()`` or ``run_once()`` from another thread.
+    """A request to stop ``run_worker()`` or ``run_once()`` from another thread.
 
-    Call it once to let running jobs end, twice to stop at once. ``close()`` it, or use it in a ``with``, when the
-    worker is over: it holds two file descriptors.
+    Call it once to let running jobs end, twice to stop at once. Call ``close()`` when the worker has ended, or use a
+    ``with`` block: it holds two file descriptors.
     """
 
     __slots__ = ("_state",)
@@ -123,7 +123,7 @@ class StopRequest:
         self._state = StopState()
 
     def __call__(self, reason: str = "stop") -> None:
-        """Ask the worker to stop, from any thread or signal handler; ``reason`` is for the log."""
+        """Request a stop, from any thread or signal handler; ``reason`` is for the log."""
         self._state(reason)
 
     @property
@@ -132,7 +132,7 @@ class StopRequest:
         return self._state.is_made
 
     def close(self) -> None:
-        """Close the file descriptors, once the worker is over."""
+        """Close the file descriptors, once the worker has ended."""
         self._state.close()
 
     def __enter__(self) -> StopRequest:
@@ -145,5 +145,5 @@ class StopRequest:
 
 
 def state_of(request: StopRequest) -> StopState:
-    """What the worker sees of a request."""
+    """Return the worker's side of a request."""
     return request._state

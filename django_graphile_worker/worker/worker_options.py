@@ -1,4 +1,4 @@
-"""The settings that a worker from code may be given, as keywords."""
+"""The settings that a worker started by code takes as keywords."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 
 class OnceOptions(TypedDict, total=False):
-    """Settings of ``run_once()``, in lower case; ``docs/reference/settings.md`` says what each does."""
+    """Settings of ``run_once()``, in lower case; ``docs/reference/settings.md`` explains each."""
 
     schema: str
     concurrency: int
@@ -36,7 +36,7 @@ class OnceOptions(TypedDict, total=False):
 
 
 class WorkerOptions(OnceOptions, total=False):
-    """Settings of ``run_worker()`` and ``Worker``: those of ``run_once()``, and the crontab."""
+    """Settings of ``run_worker()`` and ``Worker``: the settings of ``run_once()``, and the crontab."""
 
     crontab: str | Sequence[Any]
     crontab_file: str | PathLike[str] | None

@@ -27,7 +27,7 @@ ARGUMENTS = [
 
 
 class StrictPolicy:
-    """A middleware that forbids browsers everything a page of the admin does not need."""
+    """A middleware that sets a content security policy with only what the pages of the admin need."""
 
     def __init__(self, get_response: Callable[..., Any]) -> None:
         self.get_response = get_response
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Not longer than a module: while Playwright is open, an event loop runs in this thread, and other tests want none.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, or a reason why not."""
+    """Launch Chromium, or skip the test with the reason."""
     playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     executable = prerequisites.find_browser()
     if executable is None:
@@ -74,20 +74,20 @@ def site(live_server: Any, settings: Any, worker_schema: str) -> Any:
 
 
 def _session() -> str:
-    """The cookie of somebody who has logged in already."""
+    """Return the session cookie of a logged-in user."""
     client = Client()
     client.force_login(get_user_model().objects.get(username="demo"))
     return client.cookies["sessionid"].value
 
 
-def _is_complaint(message: Any) -> bool:
+def _is_error(message: Any) -> bool:
     return message.type == "error" and "favicon.ico" not in message.location.get("url", "")
 
 
 @pytest.fixture
 def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
-    """A factory of logged-in pages; whatever a page complains about fails the test."""
-    complaints: list[str] = []
+    """Return a factory of logged-in pages. Errors in the console of the browser fail the test."""
+    errors: list[str] = []
     contexts: list[Any] = []
 
     def open_(path: str = "overview/", *, logs_in: bool = False, **options: Any) -> Any:
@@ -97,8 +97,8 @@ def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
             context.add_cookies([{"name": "sessionid", "value": _session(), "url": site.url}])
         page = context.new_page()
         page.set_default_timeout(60_000)
-        page.on("console", lambda message: complaints.append(message.text) if _is_complaint(message) else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if _is_error(message) else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(path)
         if logs_in:
             page.fill("#id_username", "demo")
@@ -110,4 +110,4 @@ def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
     yield open_
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert errors == []

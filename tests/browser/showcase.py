@@ -1,4 +1,4 @@
-"""A shop on a busy afternoon: what the screenshots show, and browser tests walk through."""
+"""Jobs, workers and statistics of a shop, for the screenshots and the browser tests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make_user(name: str = "demo", **options: Any) -> Any:
 
 
 def fill(schema: str) -> None:
-    """Jobs in every state, two workers, and a day of statistics."""
+    """Create jobs in every state, two workers, and a day of statistics."""
     _jobs()
     _workers(schema)
     _statistics(schema)

@@ -1,4 +1,4 @@
-"""The admin as people use it: in Chromium, under a policy that forbids everything inline."""
+"""The admin in Chromium, under a content security policy that forbids everything inline."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Traceback (most recent call last):
 ValueError: no such order"""
 
 
-def renew_often(page: Any) -> None:
-    """Five times a second, which nobody but a test can want."""
+def refresh_often(page: Any) -> None:
+    """Refresh five times a second, an interval that the page does not offer."""
     page.evaluate("document.querySelector('#gw-interval').add(new Option('often', '0.2'))")
     page.select_option("#gw-interval", "0.2")
 
 
-def keep(page: Any, name: str, *, full: bool = False) -> None:
+def take_screenshot(page: Any, name: str, *, full: bool = False) -> None:
     if SCREENSHOTS:
         page.screenshot(path=Path(SCREENSHOTS) / f"admin-{name}.png", full_page=full)
 
@@ -67,12 +67,12 @@ def test_from_a_failed_job_to_its_success(open_page: OpenPage) -> None:
     page.click("button:has-text('Reschedule')")
     assert "Rescheduled: 1 job." in page.inner_text(".messagelist")
     assert page.inner_text(".gw-status .gw-badge") == "Ready"
-    assert "demo" in page.inner_text(".gw-timeline"), "who did it is part of the job's story"
+    assert "demo" in page.inner_text(".gw-timeline"), "the timeline names the user"
 
-    renew_often(page)
+    refresh_often(page)
     call_command("runworker", once=True)
-    page.wait_for_selector("text=There is no job")
-    assert "jobs are deleted when they succeed" in page.inner_text(".gw-page")
+    page.wait_for_selector("text=does not exist")
+    assert "Jobs are deleted when they succeed" in page.inner_text(".gw-page")
 
 
 def test_adding_a_job_with_bad_json_then_good(open_page: OpenPage) -> None:
@@ -97,19 +97,19 @@ def test_actions_on_some_and_on_all_that_match(open_page: OpenPage) -> None:
     boxes.nth(1).check()
     page.select_option("#gw-action", "complete")
     page.click("button:has-text('Go')")
-    assert "Jobs: 2." in page.inner_text(".gw-alarm")
+    assert "Jobs: 2." in page.inner_text(".gw-notice")
     page.click("button:has-text('Complete')")
     assert "Completed: 2 jobs." in page.inner_text(".messagelist")
 
-    page.check("[data-all]")
+    page.check("[data-select-all-matches]")
     assert boxes.nth(0).is_disabled()
     page.select_option("#gw-action", "fail")
     page.click("button:has-text('Go')")
-    assert f"“Ready task:send_receipt”: {before - 2}." in page.inner_text(".gw-alarm")
+    assert f"“Ready task:send_receipt”: {before - 2}." in page.inner_text(".gw-notice")
     page.fill("#id_reason", "The shop is closed.")
     page.click("button:has-text('Fail permanently')")
     assert f"Permanently failed: {before - 2} jobs." in page.inner_text(".messagelist")
-    assert "No jobs here." in page.inner_text("#gw-jobs")
+    assert "No jobs." in page.inner_text("#gw-jobs")
     assert Job.objects.filter(last_error="The shop is closed.").count() == before - 2
 
 
@@ -117,18 +117,18 @@ def test_a_mistyped_search_offers_no_action_on_all(open_page: OpenPage) -> None:
     page = open_page("job/?state=failed", viewport=DESKTOP)
     page.fill("#gw-q", "taks:print_invoice")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".gw-alarm")
+    page.wait_for_selector(".gw-notice")
     assert page.input_value("#gw-q") == "taks:print_invoice"
-    assert page.locator("[data-all]").count() == 0
+    assert page.locator("[data-select-all-matches]").count() == 0
     page.click("text=Retrying")
     page.wait_for_selector("[aria-current=page]:has-text('Retrying')")
-    assert page.input_value("#gw-q") == "taks:print_invoice", "a mistake does not get lost on the way"
+    assert page.input_value("#gw-q") == "taks:print_invoice", "a mistake stays in the search box"
     page.fill("#gw-q", "task:charge_card")
     page.keyboard.press("Enter")
-    page.wait_for_selector("[data-all]")
+    page.wait_for_selector("[data-select-all-matches]")
 
 
-def test_an_action_on_very_many_goes_on_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_action_on_many_jobs_continues_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_actions, "STEP", 4)
     clock = iter(range(10**6))
     monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 1.5)
@@ -136,21 +136,21 @@ def test_an_action_on_very_many_goes_on_by_itself(open_page: OpenPage, monkeypat
     for _ in range(10):
         make_failed_job("many", error="KeyError: 'x'")
     page = open_page("job/?state=failed&q=task:many", viewport=DESKTOP)
-    page.check("[data-all]")
+    page.check("[data-select-all-matches]")
     page.select_option("#gw-action", "run")
     page.click("button:has-text('Go')")
     page.click("button:has-text('Run now')")
-    page.wait_for_selector("text=What is done stays done")
+    page.wait_for_selector("text=The changes so far are committed")
     page.set_viewport_size({"width": 1360, "height": 300})
-    keep(page, "progress")
+    take_screenshot(page, "progress")
     page.wait_for_selector(".messagelist")
     assert "Run now: 10 jobs." in page.inner_text(".messagelist")
 
 
-def test_a_page_renews_itself_but_not_under_ones_hands(open_page: OpenPage) -> None:
+def test_a_page_refreshes_itself_but_not_while_it_is_used(open_page: OpenPage) -> None:
     page = open_page("job/?q=task:fresh")
     page.evaluate("window.keptAlive = true")
-    renew_often(page)
+    refresh_often(page)
     first = make_job("fresh")
     page.wait_for_selector(f"text=#{first}")
     assert page.evaluate("window.keptAlive"), "the page itself was not loaded again"
@@ -164,13 +164,13 @@ def test_a_page_renews_itself_but_not_under_ones_hands(open_page: OpenPage) -> N
 
     page.select_option("#gw-interval", "2")
     page.reload()
-    assert page.input_value("#gw-interval") == "2", "what was chosen is remembered"
+    assert page.input_value("#gw-interval") == "2", "the interval is stored"
 
 
 def test_everything_works_without_javascript(open_page: OpenPage) -> None:
     page = open_page("job/?state=failed&q=task:print_invoice", java_script_enabled=False)
     assert not page.is_visible("#gw-interval")
-    page.check("[data-all]")
+    page.check("[data-select-all-matches]")
     page.select_option("#gw-action", "run")
     page.click("button:has-text('Go')")
     page.click("button:has-text('Run now')")
@@ -182,7 +182,7 @@ def test_by_keyboard_alone(open_page: OpenPage) -> None:
     page.keyboard.press("/")
     page.keyboard.type("task:print_invoice")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".gw-chip")
+    page.wait_for_selector(".gw-term")
     page.focus(".gw-id")
     page.keyboard.press("Enter")
     page.wait_for_selector(".gw-error-summary")
@@ -258,7 +258,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: OpenPage) -> Non
         width = page.evaluate("document.scrollingElement.scrollWidth")
         assert width <= 390, path
     page.goto("job/?state=failed")
-    keep(page, "jobs-narrow")
+    take_screenshot(page, "jobs-narrow")
 
 
 PHONE = {"width": 390, "height": 800}
@@ -301,8 +301,8 @@ def test_names_of_any_length_leave_room_for_the_rest(open_page: OpenPage, viewpo
     assert tall == 0, "a name is no column of single letters"
 
 
-def test_text_from_right_to_left_turns_nothing_else_around(open_page: OpenPage) -> None:
-    """Beside an Arabic name a number, or the value of a payload's key, would change sides."""
+def test_text_from_right_to_left_leaves_its_surroundings_alone(open_page: OpenPage) -> None:
+    """Beside an Arabic name, a number or the value of a payload's key must not change sides."""
     job_id = make_failed_job("إرسال", payload={"اسم": "محمد"}, error="ValueError: لا")
     page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
     key, value = (page.locator(one).bounding_box() for one in (".gw-json-key", ".gw-json-string"))
@@ -327,7 +327,7 @@ def test_an_error_stands_right_above_its_field(open_page: OpenPage) -> None:
 
 
 @pytest.mark.skipif(not SCREENSHOTS, reason="set SCREENSHOTS=docs/_static to take the documentation's pictures anew")
-def test_pictures_for_the_documentation(open_page: OpenPage) -> None:
+def test_screenshots_for_the_documentation(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 1360, "height": 1180})
     failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
     pictures = {
@@ -351,6 +351,6 @@ def test_pictures_for_the_documentation(open_page: OpenPage) -> None:
     for name, path in pictures.items():
         page.set_viewport_size({"width": 1360, "height": heights[name]})
         page.goto(path)
-        keep(page, name)
+        take_screenshot(page, name)
     dark = open_page("overview/", viewport={"width": 1360, "height": 1180}, color_scheme="dark")
-    keep(dark, "overview-dark")
+    take_screenshot(dark, "overview-dark")

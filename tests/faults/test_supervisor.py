@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from django_graphile_worker import probe
-from django_graphile_worker.worker.process.supervisor import Child, Supervisor, _tell
+from django_graphile_worker.worker.process.child import Child, _send
+from django_graphile_worker.worker.process.supervisor import Supervisor
 from django_graphile_worker.worker.stop_request import StopState
 from tests.faults.processes import Fleet, Wait, WorkerProcess
 from tests.faults.world import World
@@ -179,7 +180,7 @@ def test_database_that_is_read_only_at_the_start__is_one_sentence(world: World, 
 def test_child__does_not_mind_a_supervisor_that_is_gone() -> None:
     hears, tells = multiprocessing.Pipe(duplex=False)
     hears.close()
-    _tell(tells, "started")
+    _send(tells, "started")
     tells.close()
 
 

@@ -34,11 +34,11 @@ from django_graphile_worker.checks import databases as database_checks
 from django_graphile_worker.checks import tasks as task_checks
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.routing import place_of, places_to_serve
-from django_graphile_worker.worker.entrypoints import build_runners
 from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.process.runners import build_runners
 from tests.conftest import RawConnection
-from tests.integration.worker.parts import own_tasks
 from tests.support.operating import operate
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -274,7 +274,7 @@ def test_checks__look_at_each_installation(settings: Any, worker_schema: str) ->
     (engine,) = database_checks.check_engine()
     assert (engine.id, engine.hint) == (
         "graphile_worker.E004",
-        'Set GRAPHILE_WORKER["lost"]["DATABASE"] to one of them, or look at DATABASE_ROUTERS.',
+        'Set GRAPHILE_WORKER["lost"]["DATABASE"] to one of these aliases, or correct DATABASE_ROUTERS.',
     )
     (missing,) = database_checks.check_installation(databases=["default"])
     assert missing.id == "graphile_worker.W001", "migrate mends it"

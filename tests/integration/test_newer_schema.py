@@ -99,13 +99,16 @@ class TestFunctionsOfAnotherProgram:
     def test_check__names_them_and_the_ledger(self) -> None:
         come_from_rust()
         message = found()["E019"]
-        assert "got add_job of another program" in message
-        assert "has come to 22, which is beyond 20: that is what graphile_worker for Rust (0.14) does" in message
+        assert "functions of another program: add_job." in message
+        assert "has reached 22, which is beyond 20: graphile_worker for Rust (0.14)" in message
         assert 'Run "manage.py graphile_worker repair"' in message
 
     def test_status__names_them(self) -> None:
         come_from_rust()
-        assert "add_job of another program (manage.py graphile_worker repair puts ours back)" in operate("status").out
+        assert (
+            "add_job of another program (manage.py graphile_worker repair restores those of this package)"
+            in operate("status").out
+        )
 
     def test_adding__says_what_helps(self) -> None:
         come_from_rust()
@@ -129,7 +132,7 @@ class TestFunctionsOfAnotherProgram:
     )
     def test_repair__drops_functions_that_make_calls_ambiguous(self, signature: str) -> None:
         execute(f"create function {{schema}}.add_job{signature} returns void language sql as $$ select $$")
-        assert "got add_job of another program" in found()["E019"]
+        assert "functions of another program: add_job." in found()["E019"]
         said = operate("repair").out
         assert said.startswith("Dropped: add_job(identifier text, payload json")
         assert found() == {}
@@ -147,7 +150,7 @@ class TestFunctionsOfAnotherProgram:
     def test_repair__says_what_depends_on_a_function_that_must_go(self) -> None:
         execute("create function {schema}.add_job(wrong integer) returns integer language sql as $$ select 1 $$")
         execute("create view {schema}.theirs as select {schema}.add_job(1)")
-        with pytest.raises(CommandError, match=r"can be dropped, got: .*view .*Drop what depends on them first"):
+        with pytest.raises(CommandError, match=r"can be dropped, got: .*view .*Drop the dependent objects first"):
             operate("repair")
 
     def test_repair__refuses_a_schema_that_is_too_new(self) -> None:

@@ -13,6 +13,10 @@ from django.db import connections
 
 from tests.support.factories import minutes_ago
 
+# Ids of workers.
+DEAD = "django-worker-dead"
+LIVE = "django-worker-live"
+
 
 class Said(NamedTuple):
     """What a command wrote."""
@@ -55,3 +59,14 @@ def make_worker(worker_id: str, *, beat: datetime | None = None, using: str = "d
         using=using,
     )
     return worker_id
+
+
+def make_statistics(task: str, minutes: float, **counts: Any) -> None:
+    row = {"succeeded": 0, "failed": 0, "permanently_failed": 0, "duration_seconds": 0.0} | counts
+    for period, name in ((60, task), (60, ""), (600, task)):
+        execute(
+            "insert into {schema}._private_statistics (period_seconds, started_at, task_identifier, succeeded, failed,"
+            " permanently_failed, interrupted, duration_seconds, wait_seconds, durations, waits)"
+            " values (%s, %s, %s, %s, %s, %s, 0, %s, 0, '{}', '{}')",
+            [period, minutes_ago(minutes), name, *row.values()],
+        )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_graphile_worker.durations import readable_duration
+from django_graphile_worker.durations import in_largest_unit, readable_duration
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,11 @@ from django_graphile_worker.durations import readable_duration
 )
 def test_readable_duration__is_as_people_say_it(seconds: float, text: str) -> None:
     assert readable_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0 s"), (59.4, "59 s"), (59.6, "1 m"), (-7_500, "2 h"), (86_400 * 3.5, "3 d"), (86_400 * 800, "2 y")],
+)
+def test_largest_unit__is_written_and_nothing_below_it(seconds: float, text: str) -> None:
+    assert in_largest_unit(seconds) == text

@@ -11,10 +11,16 @@ import atexit
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
+import pytest
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
+from django.utils import autoreload
+
+from django_graphile_worker import apps
+from django_graphile_worker.worker.process import reloader
 
 
 def test_atexit__runs_the_exit_functions_when_asked() -> None:
@@ -39,6 +45,23 @@ def test_django__says_to_a_command_whether_the_command_line_called_it() -> None:
     call_command(_Command(stdout=output))
     _Command(stdout=output).run_from_argv(["manage.py", "any", "--skip-checks"])
     assert output.getvalue() == "False\nTrue\n"
+
+
+def test_django__has_the_functions_of_its_reloader(tmp_path: Path) -> None:
+    """``autoreload.get_child_arguments`` and the others exist; a change ends the reloader with SystemExit(3)."""
+    assert callable(autoreload.get_child_arguments)
+    assert callable(autoreload.ensure_echo_on)
+    assert hasattr(autoreload.get_reloader(), "run")
+    assert issubclass(autoreload.WatchmanUnavailable, Exception)
+    assert autoreload.DJANGO_AUTORELOAD_ENV == apps.DJANGO_AUTORELOAD_ENV
+    watched = autoreload.StatReloader()
+    (tmp_path / "module.py").touch()
+    watched.watch_dir(tmp_path, "*.py")
+    assert (tmp_path / "module.py").resolve() in {path.resolve() for path, _ in watched.snapshot_files()}
+    assert watched.SLEEP_TIME > 0
+    with pytest.raises(SystemExit) as raised:
+        autoreload.trigger_reload("a file")
+    assert raised.value.code == reloader.CHANGED
 
 
 def test_django__keeps_the_models_of_an_admin_site_in_a_registry() -> None:

@@ -1,32 +1,18 @@
-"""Jobs: the list, a job, what can be done with them, and adding one."""
+"""The pages about jobs: the list, a job, adding a job, and the actions on jobs.
+
+``job_admin.JobAdmin`` is built of one class for each page, each in the module of its view: ``list_view`` (search, tabs,
+permissions), then ``detail_view``, ``add_view`` and ``actions_view``, which all extend the list. Start reading with
+``list_view``. The other modules serve these views: ``pagination`` the list; ``facts``, ``timeline``, ``tracebacks``,
+``payload_tree`` and ``add_job_code`` the page of a job; ``forms`` adding a job and the actions; ``actions``,
+``bulk_progress`` and ``action_messages`` the actions.
+
+The package may import the modules of ``admin`` and everything that they may import, but not the other pages.
+
+To add an action, add it to ``actions.ACTIONS``, with a permission that ``list_view.JobListAdmin`` has a method for.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
-from django.db import connections, transaction
-from django.urls import URLPattern, URLResolver, path
-from django.utils.translation import gettext_lazy
-
-from django_graphile_worker.admin.jobs.actions_view import ActingPage
-from django_graphile_worker.admin.jobs.add_view import AddingPage
+from django_graphile_worker.admin.jobs.job_admin import JobAdmin
 
 __all__ = ["JobAdmin"]
-
-
-class JobAdmin(ActingPage, AddingPage):
-    """All about jobs. A subclass whose `get_queryset` shows less restricts every page and action here."""
-
-    page_title = gettext_lazy("Jobs")
-
-    def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
-        act: Any = self.admin_site.admin_view(self.act_view)
-        # What is done to very many jobs is committed step by step, also on a site that has ATOMIC_REQUESTS.
-        for alias in connections:
-            act = transaction.non_atomic_requests(using=alias)(act)
-        payload = self.admin_site.admin_view(self.payload_view)
-        own = [
-            path("act/", act, name="graphile_worker_job_act"),
-            path("<path:object_id>/payload/", payload, name="graphile_worker_job_payload"),
-        ]
-        return [*own, *super().get_urls()]

@@ -1,4 +1,4 @@
-"""What can be done with jobs."""
+"""The actions on jobs: labels, permissions, forms, and the SQL functions that they call."""
 
 from __future__ import annotations
 
@@ -18,53 +18,58 @@ from django_graphile_worker.escaping import storable_text
 from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.jobs import Changes
 
-Given = dict[str, Any]
+FormData = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action: its names, who may do it, what it asks for, and how it is done."""
+    """An action: its texts, its permission, its form if it has one, and the call that it makes."""
 
     name: str
     label: Any
     explanation: Any
     # The permission, as the name of JobAdmin's method without has_ and _permission.
     permission: str
-    # What the schema is asked to do, from what the form was given.
-    call: Callable[[Given], bulk_actions.Call]
-    done: Any
+    # Returns the call of an SQL function for the data of the form.
+    make_call: Callable[[FormData], bulk_actions.Call]
+    success_message: Any
     form: type[forms.Form] | None = None
     is_destructive: bool = False
-    flag: int = audit.CHANGE
+    log_flag: int = audit.CHANGE
+
+    @property
+    def title(self) -> str:
+        """The label without the ellipsis of a button that opens another page."""
+        return str(self.label).rstrip("…")
+
+    @property
+    def needs_confirmation(self) -> bool:
+        return self.is_destructive or self.form is not None
 
     def is_allowed(self, admin: Any, request: HttpRequest) -> bool:
         return bool(getattr(admin, f"has_{self.permission}_permission")(request))
 
-    @property
-    def needs_asking(self) -> bool:
-        return self.is_destructive or self.form is not None
 
-
-def _run(given: Given) -> bulk_actions.Call:
+def _run(data: FormData) -> bulk_actions.Call:
     return _reschedule({"run_at": timedelta(0), "attempts": 0})
 
 
-def _reschedule(given: Given) -> bulk_actions.Call:
+def _reschedule(data: FormData) -> bulk_actions.Call:
     changes = Changes(
-        run_at=given.get("run_at"),
-        priority=given.get("priority"),
-        attempts=given.get("attempts"),
-        max_attempts=given.get("max_attempts"),
+        run_at=data.get("run_at"),
+        priority=data.get("priority"),
+        attempts=data.get("attempts"),
+        max_attempts=data.get("max_attempts"),
     )
     return bulk_actions.reschedule(changes, notify=conf.current().notify)
 
 
-def _complete(given: Given) -> bulk_actions.Call:
+def _complete(data: FormData) -> bulk_actions.Call:
     return bulk_actions.COMPLETE
 
 
-def _fail(given: Given) -> bulk_actions.Call:
-    return bulk_actions.fail(storable_text(given.get("reason") or "") or None)
+def _fail(data: FormData) -> bulk_actions.Call:
+    return bulk_actions.fail(storable_text(data.get("reason") or "") or None)
 
 
 ACTIONS = {
@@ -73,7 +78,7 @@ ACTIONS = {
         Action(
             "run",
             _("Run now"),
-            _("They are due at once and start afresh, with all their attempts."),
+            _("The jobs become due now, and get all their attempts again."),
             "reschedule",
             _run,
             _("Run now: %(jobs)s."),
@@ -81,7 +86,7 @@ ACTIONS = {
         Action(
             "reschedule",
             _("Reschedule…"),
-            _("What is left empty stays as it is."),
+            _("Empty fields leave the jobs unchanged."),
             "reschedule",
             _reschedule,
             _("Rescheduled: %(jobs)s."),
@@ -90,17 +95,17 @@ ACTIONS = {
         Action(
             "complete",
             _("Complete…"),
-            _("They are deleted as if they had succeeded, and do not run."),
+            _("The jobs are deleted as if they had succeeded, and do not run."),
             "complete",
             _complete,
             _("Completed: %(jobs)s."),
             is_destructive=True,
-            flag=audit.DELETION,
+            log_flag=audit.DELETION,
         ),
         Action(
             "fail",
             _("Fail permanently…"),
-            _("They stay where they can be seen, and are not tried again."),
+            _("The jobs stay in the list of permanently failed jobs, and are not retried."),
             "complete",
             _fail,
             _("Permanently failed: %(jobs)s."),
@@ -110,12 +115,12 @@ ACTIONS = {
         Action(
             "remove",
             _("Remove…"),
-            _("They are deleted, and do not run. This cannot be undone."),
+            _("The jobs are deleted, and do not run. This cannot be undone."),
             "complete",
             _complete,
             _("Removed: %(jobs)s."),
             is_destructive=True,
-            flag=audit.DELETION,
+            log_flag=audit.DELETION,
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""Doing something with one job, with some, or with all that match."""
+"""The view that changes jobs: one job, the selected jobs, or all that match a search."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import audit, databases, formatting
+from django_graphile_worker.admin.jobs.action_messages import add_messages, skipped_message, success_message
 from django_graphile_worker.admin.jobs.actions import ACTIONS, Action
-from django_graphile_worker.admin.jobs.bulk_progress import Progress, carry_out, resumed
-from django_graphile_worker.admin.jobs.list_view import ListingPage
-from django_graphile_worker.admin.jobs.states import name_of
-from django_graphile_worker.admin.pages import page, posted
+from django_graphile_worker.admin.jobs.bulk_progress import BulkProgress, load_progress, run_steps
+from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.states import state_name
+from django_graphile_worker.admin.pages import explain_database_errors, require_post
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.inspection import search
@@ -29,71 +29,69 @@ MOST_SELECTED = 1_000
 EXAMPLES = 10
 
 
-class UnclearError(ValueError):
-    """Nobody can tell which jobs are meant."""
+class SelectionError(ValueError):
+    """The request does not say which jobs to change."""
 
 
-class ActingPage(ListingPage):
-    """Every change of jobs goes through here: POST, with its own permission, once asked for, and noted."""
+class JobActionsAdmin(JobListAdmin):
+    """The view of all actions. An action needs POST and its own permission, is confirmed by the user, and is logged."""
 
-    @page
-    @posted
+    @explain_database_errors
+    @require_post
     def act_view(self, request: HttpRequest) -> HttpResponse:
         self.require(self.has_view_permission(request))
         action = ACTIONS.get(request.POST.get("action", ""))
         if action is None:
-            messages.warning(request, _("Choose an action."))
-            return self._back(request)
+            messages.warning(request, _("Select an action."))
+            return self._redirect_back(request)
         self.require(action.is_allowed(self, request))
-        alias = databases.alias_of(request)
+        alias = databases.selected_alias(request)
         try:
-            criteria = self._chosen(request, alias)
-        except UnclearError as error:
+            criteria = self._selection(request, alias)
+        except SelectionError as error:
             messages.error(request, str(error))
-            return self._back(request)
-        is_asked = "confirmed" in request.POST
-        form = action.form(request.POST if is_asked else None) if action.form else None
-        takes_all = not criteria.ids or "all" in request.POST
-        if not is_asked and (action.needs_asking or takes_all):
-            return self._ask(request, action, criteria, form, alias)
-        if form is not None and not form.is_valid():
-            return self._ask(request, action, criteria, form, alias)
-        return self._do(request, action, criteria, form, alias)
+            return self._redirect_back(request)
+        is_confirmed = "confirmed" in request.POST
+        form = action.form(request.POST if is_confirmed else None) if action.form else None
+        needs_confirmation = action.needs_confirmation or not criteria.ids or "all" in request.POST
+        if (needs_confirmation and not is_confirmed) or (form is not None and not form.is_valid()):
+            return self._confirm(request, action, criteria, form, alias)
+        return self._run(request, action, criteria, form, alias)
 
-    def _chosen(self, request: HttpRequest, alias: str) -> Criteria:
-        """The jobs that are meant, and of them only those that the user may see; UnclearError when nobody can tell."""
-        within = self.within(request, alias)
+    def _selection(self, request: HttpRequest, alias: str) -> Criteria:
+        """Return the criteria of the selected jobs, without those that the user may not see."""
+        visible_ids = self.visible_ids(request, alias)
         if "all" not in request.POST:
             ids = _ids(request.POST.getlist("id"))
             if not ids:
-                raise UnclearError(_("Choose jobs, or all that match."))
-            return Criteria(ids=ids, within=within)
+                raise SelectionError(_("Select jobs, or all that match."))
+            return Criteria(ids=ids, within=visible_ids)
         with databases.reading(alias) as session:
-            query = self.read_query(request, session, request.POST.get("q", ""))
+            query = self.parse_query(request, session, request.POST.get("q", ""))
         state = request.POST.get("state", "")
-        # All that match must never mean more than what was asked for.
+        # Without a condition that has a mistake, more jobs would match than the user asked for.
         mistakes = [*query.mistakes, *_state_mistakes(state)]
         if mistakes:
-            told = _("Nothing was done, as the search has a mistake, and without it more jobs would match.")
-            raise UnclearError(" ".join([told, *mistakes]))
-        return replace(query.criteria, state=self.state_asked(state, query.criteria), within=within)
+            message = _("No jobs were changed. The search has a mistake, and without it more jobs would match.")
+            raise SelectionError(" ".join([message, *mistakes]))
+        return replace(query.criteria, state=self.requested_state(state, query.criteria), within=visible_ids)
 
-    def _ask(self, request: HttpRequest, action: Action, criteria: Criteria, form: Any, alias: str) -> HttpResponse:
+    def _confirm(self, request: HttpRequest, action: Action, criteria: Criteria, form: Any, alias: str) -> HttpResponse:
+        """Show the jobs and the form of the action, and ask for confirmation."""
         with databases.reading(alias) as (cursor, schema):
             found = search.find(cursor, criteria, schema=schema, limit=EXAMPLES)
             rows = search.rows(cursor, found.ids, schema=schema)
             counts = {} if criteria.ids else count_states(cursor, criteria, schema=schema)
         is_all = "all" in request.POST
-        sees = self.has_view_payload_permission(request)
         context = {
-            "title": str(action.label).rstrip("…"),
+            "title": action.title,
             "action": action,
             "form": form,
-            "number": self._number(criteria, counts, found),
-            "description": self._description(request, criteria) if is_all else "",
-            "examples": [self._line(request, row, sees) for row in rows],
+            "number": _number(criteria, counts, found),
+            "description": _description(request, criteria) if is_all else "",
+            "rows": [self.job_row(request, row) for row in rows],
             "has_more": len(criteria.ids) > EXAMPLES or found.next_token is not None,
-            "hidden": self._repeated(request),
+            "hidden_fields": _hidden_fields(request),
             "act_url": self.url(request, "job", "act"),
             "back_url": self._back_url(request),
             "step": f"{bulk_actions.STEP:,}",
@@ -101,89 +99,37 @@ class ActingPage(ListingPage):
         }
         return self.render(request, "confirm.html", context)
 
-    def _number(self, criteria: Criteria, counts: dict[State, Count], found: search.Found) -> str:
-        if criteria.ids and criteria.state is State.ANY:
-            return f"{len(criteria.ids):,}"
-        if found.next_token is None:
-            return f"{len(found.ids):,}"
-        return formatting.count(counts.get(criteria.state)) or _("more than %(number)s") % {"number": len(found.ids)}
-
-    def _description(self, request: HttpRequest, criteria: Criteria) -> str:
-        state = "" if criteria.state is State.ANY else f"{name_of(criteria.state)} "
-        return f"{state}{request.POST.get('q', '')}".strip() or _("all jobs")
-
-    def _repeated(self, request: HttpRequest) -> list[tuple[str, str]]:
-        """The fields that say what is meant, to be sent again with the answer."""
-        names = ("action", "all", "q", "state", "back", databases.PARAMETER)
-        pairs = [(name, request.POST[name]) for name in names if name in request.POST]
-        if "all" in request.POST:
-            return pairs
-        return pairs + [("id", str(each)) for each in _ids(request.POST.getlist("id"))]
-
-    def _do(
+    def _run(
         self, request: HttpRequest, action: Action, criteria: Criteria, form: forms.Form | None, alias: str
     ) -> HttpResponse:
-        progress = resumed(request.POST.get("progress"), action.name)
-        given = form.cleaned_data if form else {}
-        note = self._noting(request, action, criteria, given)
-        progress = carry_out(progress, action.call(given), criteria, alias, note)
-        if not progress.is_over:
-            return self._go_on(request, action, progress, form)
-        self._tell(request, action, criteria, progress)
-        return self._back(request)
+        progress = load_progress(request.POST.get("progress"), action.name)
+        data = form.cleaned_data if form else {}
+        log = _make_log(request, action, criteria, data)
+        progress = run_steps(progress, action.make_call(data), criteria, alias, log)
+        if not progress.is_finished:
+            return self._render_progress(request, action, progress, form)
+        selected = None if "all" in request.POST else len(set(criteria.ids))
+        add_messages(request, action, progress, selected=selected)
+        return self._redirect_back(request)
 
-    def _noting(
-        self, request: HttpRequest, action: Action, criteria: Criteria, given: dict[str, Any]
-    ) -> Callable[[Progress], None]:
-        """Each step is noted in its own transaction: the log tells neither more nor less than what was done."""
-        said = ", ".join(f"{name}={value}" for name, value in given.items() if value not in (None, ""))
-        where = f" {self._description(request, criteria)}" if "all" in request.POST else ""
-        message = f"{str(action.label).rstrip('…')}{where}{f' ({said})' if said else ''}."
-        entry = audit.Entry(request, Job, message, action.flag)
-
-        def note(progress: Progress) -> None:
-            if progress.changed_now:
-                entry.write(progress.ids, progress.changed_now, is_last=progress.is_over)
-
-        return note
-
-    def _go_on(self, request: HttpRequest, action: Action, progress: Progress, form: forms.Form | None) -> HttpResponse:
-        """Tell what has been done, and offer to do the rest."""
-        given = [(name, request.POST[name]) for name in (form.fields if form else ()) if name in request.POST]
+    def _render_progress(
+        self, request: HttpRequest, action: Action, progress: BulkProgress, form: forms.Form | None
+    ) -> HttpResponse:
+        """Show what has been done, with a form that continues the action."""
+        form_data = [(name, request.POST[name]) for name in (form.fields if form else ()) if name in request.POST]
+        continued = [("confirmed", "1"), ("progress", progress.signed())]
         context = {
-            "title": str(action.label).rstrip("…"),
-            "done": str(action.done) % {"jobs": formatting.jobs(progress.changed)},
-            "left_alone": self._left_alone(progress),
-            "is_stuck": progress.is_stuck,
-            "hidden": [*self._repeated(request), *given, ("confirmed", "1"), ("progress", progress.signed())],
+            "title": action.title,
+            "success_message": success_message(action, progress),
+            "skipped_message": skipped_message(progress),
+            "has_timed_out": progress.has_timed_out,
+            "hidden_fields": [*_hidden_fields(request), *form_data, *continued],
             "act_url": self.url(request, "job", "act"),
             "back_url": self._back_url(request),
         }
-        return self.render(request, "progress.html", context, status=503 if progress.is_stuck else 200)
+        return self.render(request, "progress.html", context, status=503 if progress.has_timed_out else 200)
 
-    def _left_alone(self, progress: Progress) -> str:
-        if not progress.left_alone:
-            return ""
-        left = ngettext(
-            "%(number)s job was left alone, because a worker is running it.",
-            "%(number)s jobs were left alone, because workers are running them.",
-            progress.left_alone,
-        )
-        return left % {"number": f"{progress.left_alone:,}"}
-
-    def _tell(self, request: HttpRequest, action: Action, criteria: Criteria, progress: Progress) -> None:
-        if progress.changed:
-            messages.success(request, str(action.done) % {"jobs": formatting.jobs(progress.changed)})
-        if progress.left_alone:
-            messages.warning(request, self._left_alone(progress))
-        missing = len(set(criteria.ids)) - progress.found if "all" not in request.POST else 0
-        if missing > 0:
-            gone = ngettext("%(number)s job is no longer there.", "%(number)s jobs are no longer there.", missing)
-            messages.warning(request, gone % {"number": f"{missing:,}"})
-        if not progress.found and not missing:
-            messages.warning(request, _("No job matched."))
-
-    def _back(self, request: HttpRequest) -> HttpResponse:
+    def _redirect_back(self, request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(self._back_url(request))
 
     def _back_url(self, request: HttpRequest) -> str:
@@ -193,6 +139,45 @@ class ActingPage(ListingPage):
             return back
         query, state = request.POST.get("q", ""), request.POST.get("state")
         return self.url(request, "job", q=query, state=None if state == State.ANY else state)
+
+
+def _number(criteria: Criteria, counts: dict[State, Count], found: search.Found) -> str:
+    if criteria.ids and criteria.state is State.ANY:
+        return f"{len(criteria.ids):,}"
+    if found.next_token is None:
+        return f"{len(found.ids):,}"
+    return formatting.count(counts.get(criteria.state)) or _("more than %(number)s") % {"number": len(found.ids)}
+
+
+def _description(request: HttpRequest, criteria: Criteria) -> str:
+    """Return the state and the search that select all jobs that match."""
+    state = "" if criteria.state is State.ANY else f"{state_name(criteria.state)} "
+    return f"{state}{request.POST.get('q', '')}".strip() or _("all jobs")
+
+
+def _hidden_fields(request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the fields that say which jobs are selected, which the form on the next page sends again."""
+    names = ("action", "all", "q", "state", "back", databases.PARAMETER)
+    pairs = [(name, request.POST[name]) for name in names if name in request.POST]
+    if "all" in request.POST:
+        return pairs
+    return pairs + [("id", str(each)) for each in _ids(request.POST.getlist("id"))]
+
+
+def _make_log(
+    request: HttpRequest, action: Action, criteria: Criteria, data: dict[str, Any]
+) -> Callable[[BulkProgress], None]:
+    """Return a function that logs a step. Called in the transaction of the step, it logs exactly what was committed."""
+    values = ", ".join(f"{name}={value}" for name, value in data.items() if value not in (None, ""))
+    selection = f" {_description(request, criteria)}" if "all" in request.POST else ""
+    message = f"{action.title}{selection}{f' ({values})' if values else ''}."
+    entry = audit.BulkEntry(request, Job, message, action.log_flag)
+
+    def log(progress: BulkProgress) -> None:
+        if progress.changed_now:
+            entry.write(progress.ids, progress.changed_now, is_last=progress.is_finished)
+
+    return log
 
 
 def _state_mistakes(state: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Adding a job, afresh or like another one."""
+"""The page that adds a job, empty or with the values of another job."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import api, registry
-from django_graphile_worker.admin import audit, databases, formatting, health
-from django_graphile_worker.admin.jobs.detail_view import DetailPage
+from django_graphile_worker.admin import audit, databases, health
+from django_graphile_worker.admin.jobs.add_job_code import future_run_at
+from django_graphile_worker.admin.jobs.detail_view import JobDetailAdmin
 from django_graphile_worker.admin.jobs.forms import AddJobForm
-from django_graphile_worker.admin.jobs.payload_tree import written
-from django_graphile_worker.admin.jobs.states import flags_of
-from django_graphile_worker.admin.pages import page
+from django_graphile_worker.admin.jobs.payload_tree import to_json
+from django_graphile_worker.admin.jobs.states import flag_names
+from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.sql.inspection import job_detail, lock_holders, names
 
 
-class AddingPage(DetailPage):
-    """A known task, a payload that is checked at its field, and every option that a job has."""
+class JobAddAdmin(JobDetailAdmin):
+    """The page that adds a job: a known task, a payload in JSON, and every option of a job."""
 
-    @page
+    @explain_database_errors
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         self.require(self.has_add_permission(request))
-        pattern = self._pattern(request)
-        hides_payload = pattern is not None and not self.has_view_payload_permission(request)
+        source = self._source_job(request)
+        hides_payload = source is not None and not self.has_view_payload_permission(request)
         form = AddJobForm(
             request.POST if request.method == "POST" else None,
-            tasks=self._tasks(request),
+            tasks=self._task_choices(request),
             hides_payload=hides_payload,
-            initial=_initial(pattern, hides_payload),
+            initial=_initial(source, hides_payload),
         )
         if request.method == "POST" and form.is_valid():
-            response = self._add(request, form, pattern if hides_payload else None)
+            response = self._add(request, form, source if hides_payload else None)
             if response:
                 return response
         context = {
-            "title": _("Add job") if pattern is None else _("Add job #%(id)s again") % {"id": pattern.id},
+            "title": _("Add job") if source is None else _("Add job #%(id)s again") % {"id": source.id},
             "form": form,
-            "pattern": pattern,
             "hides_payload": hides_payload,
-            "add_url": self.url(request, "job", "add", **({"from": pattern.id} if pattern else {})),
+            "add_url": self.url(request, "job", "add", **({"from": source.id} if source else {})),
             "list_url": self.url(request, "job"),
         }
         return self.render(request, "add.html", context)
 
-    def _pattern(self, request: HttpRequest) -> job_detail.JobDetail | None:
-        """The job that the new one is to be like; one must be allowed to see it."""
+    def _source_job(self, request: HttpRequest) -> job_detail.JobDetail | None:
+        """Return the job whose values the form begins with. The user must be allowed to see it."""
         object_id = request.GET.get("from")
         if object_id is None:
             return None
@@ -60,51 +60,49 @@ class AddingPage(DetailPage):
             raise Http404
         return job
 
-    def _tasks(self, request: HttpRequest) -> list[tuple[str, list[tuple[str, str]]]]:
-        """Tasks to choose from: this site's own, and what workers and jobs know besides."""
-        with databases.reading(databases.alias_of(request)) as (cursor, schema):
+    def _task_choices(self, request: HttpRequest) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Return the tasks of this site, and the other tasks that workers or jobs have, as groups of choices."""
+        with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             elsewhere = set(names.known_tasks(cursor, schema=schema))
             elsewhere |= {
                 task for each in lock_holders.holders(cursor, schema=schema) for task in health.tasks_of(each)
             }
         here = registry.tasks.identifiers()
-        groups = [(_("Tasks of this site"), list(here)), (_("Tasks of others"), sorted(elsewhere - set(here)))]
+        groups = [(_("Tasks of this site"), list(here)), (_("Other tasks"), sorted(elsewhere - set(here)))]
         return [(label, [(name, name) for name in group]) for label, group in groups if group]
 
-    def _add(self, request: HttpRequest, form: AddJobForm, pattern: job_detail.JobDetail | None) -> HttpResponse | None:
-        """Add the job; None when it was refused, with the reason in the form."""
+    def _add(self, request: HttpRequest, form: AddJobForm, source: job_detail.JobDetail | None) -> HttpResponse | None:
+        """Add the job, with the payload of `source` if given. Return None when it is rejected; the form says why."""
         identifier = form.cleaned_data["task"]
-        payload = form.cleaned_data.get("payload") if pattern is None else decode_leniently(pattern.payload_text)
+        payload = form.cleaned_data.get("payload") if source is None else decode_leniently(source.payload_text)
         if isinstance(payload, RawPayload):
             raise Http404
         task = registry.tasks.get(identifier) or identifier
         try:
-            job = api.add_job(task, payload, **form.options(), using=databases.alias_of(request))
+            job = api.add_job(task, payload, **form.options(), using=databases.selected_alias(request))
         except (InvalidJobError, InvalidTypeError) as error:
             form.add_error(None, str(error))
             return None
-        audit.note(request, Job, str(job.id), f"{identifier} #{job.id}", _("Added in the admin."), audit.ADDITION)
+        audit.log(request, Job, str(job.id), f"{identifier} #{job.id}", _("Added in the admin."), audit.ADDITION)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": identifier, "id": job.id})
-        may_look = self.has_view_permission(request)
-        return HttpResponseRedirect(self.url(request, "job", "change", job.id) if may_look else "..")
+        may_view = self.has_view_permission(request)
+        return HttpResponseRedirect(self.url(request, "job", "change", job.id) if may_view else "..")
 
 
-def _initial(pattern: job_detail.JobDetail | None, hides_payload: bool) -> dict[str, Any]:
-    if pattern is None:
+def _initial(source: job_detail.JobDetail | None, hides_payload: bool) -> dict[str, Any]:
+    if source is None:
         return {"payload": "{}"}
-    payload = "" if hides_payload else _indented(pattern.payload_text)
-    is_later = not pattern.is_due and formatting.FIRST < pattern.run_at < formatting.LAST
     return {
-        "task": pattern.task_identifier,
-        "payload": payload,
-        "queue_name": pattern.queue_name,
-        "run_at": pattern.run_at if is_later else None,
-        "priority": pattern.priority,
-        "max_attempts": pattern.max_attempts,
-        "flags": ", ".join(flags_of(pattern.flags_text)),
+        "task": source.task_identifier,
+        "payload": "" if hides_payload else _indented(source.payload_text),
+        "queue_name": source.queue_name,
+        "run_at": future_run_at(source),
+        "priority": source.priority,
+        "max_attempts": source.max_attempts,
+        "flags": ", ".join(flag_names(source.flags_text)),
     }
 
 
 def _indented(text: str) -> str:
     value = decode_leniently(text)
-    return text if isinstance(value, RawPayload) else written(value, indent=2)
+    return text if isinstance(value, RawPayload) else to_json(value, indent=2)

@@ -1,4 +1,4 @@
-"""Carrying out an action: step by step, for as long as a request may take, and on from there when asked."""
+"""An action on many jobs: in steps, for as long as a request may take, and continued by further requests."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from django_graphile_worker.admin import databases
 from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.inspection.criteria import Criteria
 
-# Proxies and servers give a request half a minute, and people less. After this a request answers how far it came.
+# Proxies and servers end a request after about 30 seconds, and users wait less. After this time a request responds
+# with its progress.
 LONGEST_REQUEST = 10.0
 SALT = "graphile_worker.progress"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an action has come, over however many requests; everything up to its place is done and committed."""
+class BulkProgress:
+    """The progress of an action over all its requests. Everything up to `place` is done and committed."""
 
     action: str
-    # Jobs that have changed since are left out: an action must not meet again what it has changed.
+    # Jobs that changed after this time are left out: the action must not change a job twice.
     since: datetime | None = None
     place: bulk_actions.Place | None = None
     found: int = 0
     changed: int = 0
-    # Of this request alone.
+    # The following are those of the current request.
     ids: tuple[int, ...] = ()
     changed_now: int = 0
-    is_over: bool = False
-    # A step was withdrawn, because it did not end in time.
-    is_stuck: bool = False
+    is_finished: bool = False
+    # The last step did not end within the statement timeout, and was rolled back.
+    has_timed_out: bool = False
 
     @property
-    def left_alone(self) -> int:
+    def skipped(self) -> int:
         return self.found - self.changed
 
-    def after(self, step: bulk_actions.Step) -> Progress:
+    def after(self, step: bulk_actions.Step) -> BulkProgress:
         return replace(
             self,
             place=step.next_place,
@@ -50,19 +51,19 @@ class Progress:
             changed=self.changed + step.changed,
             ids=(*self.ids, *step.ids)[: bulk_actions.MOST_NAMED],
             changed_now=self.changed_now + step.changed,
-            is_over=step.next_place is None,
+            is_finished=step.next_place is None,
         )
 
     def signed(self) -> str:
-        """What the form that goes on sends back, so that nobody can make it up."""
+        """Return the field of the form that continues the action, signed so that a user cannot make it up."""
         kept = {name: value for name, value in asdict(self).items() if name in ("action", "place", "found", "changed")}
         return signing.dumps({**kept, "since": self.since and self.since.isoformat()}, salt=SALT, compress=True)
 
 
-def resumed(text: str | None, action: str) -> Progress:
-    """The progress that a form sent back, or none yet."""
+def load_progress(text: str | None, action: str) -> BulkProgress:
+    """Return the progress that a form sent back, or that of an action that has not begun."""
     if not text:
-        return Progress(action)
+        return BulkProgress(action)
     try:
         kept: dict[str, Any] = signing.loads(text, salt=SALT)
     except signing.BadSignature:
@@ -70,7 +71,7 @@ def resumed(text: str | None, action: str) -> Progress:
     if kept["action"] != action:
         raise Http404
     since, place = kept["since"], kept["place"]
-    return Progress(
+    return BulkProgress(
         action,
         since=datetime.fromisoformat(since) if since else None,
         place=bulk_actions.Place(tuple(place[0]), place[1]) if place else None,
@@ -79,12 +80,16 @@ def resumed(text: str | None, action: str) -> Progress:
     )
 
 
-def carry_out(
-    progress: Progress, call: bulk_actions.Call, criteria: Criteria, alias: str, note: Callable[[Progress], None]
-) -> Progress:
-    """Do the next steps, and tell how far they led. Each is a transaction, together with the note about it.
+def run_steps(
+    progress: BulkProgress,
+    call: bulk_actions.Call,
+    criteria: Criteria,
+    alias: str,
+    log: Callable[[BulkProgress], None],
+) -> BulkProgress:
+    """Run the next steps and return the progress. Each step is a transaction, together with its entry in the log.
 
-    Inside a transaction of somebody else's, steps would not end what they lock: there, all is done in one.
+    Inside a transaction of the caller, a step would not release its locks when it ends: there, all is done in one.
     """
     deadline = monotonic() + LONGEST_REQUEST
     has_steps = not connections[alias].in_atomic_block
@@ -93,21 +98,26 @@ def carry_out(
             parts = bulk_actions.parts(cursor, criteria, schema=schema)
             if progress.since is None and has_steps:
                 progress = replace(progress, since=bulk_actions.beginning(cursor))
-        while not progress.is_over and monotonic() < deadline:
-            with databases.writing(alias) as (cursor, schema):
-                step = bulk_actions.step(
-                    cursor,
-                    call,
-                    parts,
-                    progress.place,
-                    schema=schema,
-                    since=progress.since,
-                    size=bulk_actions.STEP if has_steps else None,
-                )
-                ahead = progress.after(step)
-                note(ahead)
-            # Only what is committed is done.
-            progress = ahead
+        while not progress.is_finished and monotonic() < deadline:
+            with databases.writing(alias) as session:
+                following = progress.after(_run_step(session, progress, call, parts, has_steps=has_steps))
+                log(following)
+            # The step counts after its commit.
+            progress = following
     except databases.PageTimeoutError:
-        return replace(progress, is_stuck=True)
+        return replace(progress, has_timed_out=True)
     return progress
+
+
+def _run_step(
+    session: databases.Session, progress: BulkProgress, call: bulk_actions.Call, parts: Any, *, has_steps: bool
+) -> bulk_actions.Step:
+    return bulk_actions.step(
+        session.cursor,
+        call,
+        parts,
+        progress.place,
+        schema=session.schema,
+        since=progress.since,
+        size=bulk_actions.STEP if has_steps else None,
+    )

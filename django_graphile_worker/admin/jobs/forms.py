@@ -1,4 +1,4 @@
-"""What actions ask for, and the form that adds a job."""
+"""The forms of the actions, and the form that adds a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import conf
-from django_graphile_worker.admin.formatting import NOTHING
+from django_graphile_worker.admin.formatting import EMPTY_VALUE
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,
@@ -29,8 +29,8 @@ from django_graphile_worker.jobs import (
 from django_graphile_worker.payloads import encode
 
 
-class MomentInput(forms.DateTimeInput):
-    """The browser's own picker of a time."""
+class DateTimeLocalInput(forms.DateTimeInput):
+    """The date and time picker of the browser."""
 
     input_type = "datetime-local"
 
@@ -38,49 +38,49 @@ class MomentInput(forms.DateTimeInput):
         super().__init__(attrs={"step": "1"}, format="%Y-%m-%dT%H:%M:%S")
 
 
-class MomentField(forms.DateTimeField):
-    """A time that a job can have."""
+class RunAtField(forms.DateTimeField):
+    """A date and time that a job can run at."""
 
-    widget = MomentInput
+    widget = DateTimeLocalInput
 
     def clean(self, value: Any) -> Any:
-        moment = super().clean(value)
+        run_at = super().clean(value)
         try:
-            return valid_run_at(moment)
+            return valid_run_at(run_at)
         except GraphileWorkerError as error:
             raise forms.ValidationError(str(error)) from None
 
 
-def _zone_told() -> str:
-    """The browser's picker has no time zone, and whoever looks at it may be in another one than the site."""
-    told = {"zone": timezone.get_current_timezone_name(), "time": f"{timezone.localtime():%H:%M}"}
-    return _("In the time zone %(zone)s, where it is %(time)s now.") % told
+def _time_zone_help() -> str:
+    """Return the time zone of the field: the picker shows none, and the user's may differ from the site's."""
+    values = {"zone": timezone.get_current_timezone_name(), "time": f"{timezone.localtime():%H:%M}"}
+    return _("In the time zone %(zone)s, where it is %(time)s now.") % values
 
 
-zone_told = lazy(_zone_told, str)
+time_zone_help = lazy(_time_zone_help, str)
 
 
-def _number(label: Any, smallest: int, largest: int, **options: Any) -> forms.IntegerField:
+def _number_field(label: Any, smallest: int, largest: int, **options: Any) -> forms.IntegerField:
     return forms.IntegerField(label=label, required=False, min_value=smallest, max_value=largest, **options)
 
 
 class RescheduleForm(forms.Form):
-    """When and how jobs run."""
+    """The new time, priority and attempts of jobs."""
 
-    run_at = MomentField(label=gettext_lazy("Run at"), required=False, help_text=zone_told())
-    priority = _number(
+    run_at = RunAtField(label=gettext_lazy("Run at"), required=False, help_text=time_zone_help())
+    priority = _number_field(
         gettext_lazy("Priority"),
         SMALLEST_PRIORITY,
         LARGEST_PRIORITY,
         help_text=gettext_lazy("Lower numbers run first."),
     )
-    attempts = _number(
+    attempts = _number_field(
         gettext_lazy("Attempts so far"),
         0,
         LARGEST_MAX_ATTEMPTS,
-        help_text=gettext_lazy("0 lets a permanently failed job start afresh."),
+        help_text=gettext_lazy("0 gives a permanently failed job all its attempts again."),
     )
-    max_attempts = _number(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
+    max_attempts = _number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
@@ -90,19 +90,19 @@ class RescheduleForm(forms.Form):
 
 
 class FailForm(forms.Form):
-    """Why jobs are given up."""
+    """The reason for failing jobs permanently."""
 
     reason = forms.CharField(
         label=gettext_lazy("Reason"),
         required=False,
         max_length=2_000,
-        help_text=gettext_lazy("Kept as the error, for whoever looks at it later."),
+        help_text=gettext_lazy("Stored as the last error of the jobs."),
         widget=forms.TextInput(attrs={"class": "vTextField"}),
     )
 
 
 class PayloadField(forms.CharField):
-    """JSON text; the value is what it stands for."""
+    """JSON text, which is decoded."""
 
     widget = forms.Textarea(attrs={"rows": 10, "cols": 80, "class": "gw-code", "spellcheck": "false"})
 
@@ -114,13 +114,7 @@ class PayloadField(forms.CharField):
             payload = json.loads(text)
             encode(payload, max_size=conf.current().max_payload_size)
         except json.JSONDecodeError as error:
-            message = _("Expected JSON, got %(got)s at line %(line)s, column %(column)s: %(problem)s.") % {
-                "got": repr(text[error.pos : error.pos + 20]) if error.pos < len(text) else _("the end"),
-                "line": error.lineno,
-                "column": error.colno,
-                "problem": error.msg,
-            }
-            raise forms.ValidationError(message) from None
+            raise forms.ValidationError(_invalid_json(text, error)) from None
         except PayloadError as error:
             raise forms.ValidationError(str(error)) from None
         except (ValueError, RecursionError) as error:
@@ -128,34 +122,43 @@ class PayloadField(forms.CharField):
         return payload
 
 
+def _invalid_json(text: str, error: json.JSONDecodeError) -> str:
+    return _("Expected JSON, got %(got)s at line %(line)s, column %(column)s: %(problem)s.") % {
+        "got": repr(text[error.pos : error.pos + 20]) if error.pos < len(text) else _("the end"),
+        "line": error.lineno,
+        "column": error.colno,
+        "problem": error.msg,
+    }
+
+
 class AddJobForm(forms.Form):
-    """A job to add."""
+    """The form that adds a job."""
 
     task = forms.ChoiceField(label=gettext_lazy("Task"))
     payload = PayloadField(
         label=gettext_lazy("Payload"),
         required=False,
         strip=False,
-        help_text=gettext_lazy("JSON. Left empty it is {}."),
+        help_text=gettext_lazy("JSON. Empty means {}."),
     )
     queue_name = forms.CharField(
         label=gettext_lazy("Queue"),
         required=False,
         max_length=MAX_QUEUE_NAME_LENGTH,
-        help_text=gettext_lazy("Jobs of one queue run one after the other."),
+        help_text=gettext_lazy("The jobs of a queue run one after another."),
     )
-    run_at = MomentField(
+    run_at = RunAtField(
         label=gettext_lazy("Run at"),
         required=False,
-        help_text=format_lazy("{} {}", gettext_lazy("Left empty it is now."), zone_told()),
+        help_text=format_lazy("{} {}", gettext_lazy("Empty means now."), time_zone_help()),
     )
-    priority = _number(
+    priority = _number_field(
         gettext_lazy("Priority"),
         SMALLEST_PRIORITY,
         LARGEST_PRIORITY,
         help_text=gettext_lazy("Lower numbers run first."),
     )
-    max_attempts = _number(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
+    max_attempts = _number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
     job_key = forms.CharField(
         label=gettext_lazy("Job key"),
         required=False,
@@ -165,13 +168,13 @@ class AddJobForm(forms.Form):
     job_key_mode = forms.ChoiceField(
         label=gettext_lazy("Job key mode"),
         required=False,
-        choices=[("", NOTHING), *((mode.value, mode.value) for mode in JobKeyMode)],
+        choices=[("", EMPTY_VALUE), *((mode.value, mode.value) for mode in JobKeyMode)],
     )
     flags = forms.CharField(label=gettext_lazy("Flags"), required=False, help_text=gettext_lazy("Separated by commas."))
 
     def __init__(self, *args: Any, tasks: Sequence[Any], hides_payload: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["task"].choices = [("", NOTHING), *tasks]  # type: ignore[attr-defined]
+        self.fields["task"].choices = [("", EMPTY_VALUE), *tasks]  # type: ignore[attr-defined]
         if hides_payload:
             del self.fields["payload"]
 
@@ -183,6 +186,6 @@ class AddJobForm(forms.Form):
             raise forms.ValidationError(str(error)) from None
 
     def options(self) -> dict[str, Any]:
-        """The keyword arguments of add_job."""
+        """Return the keyword arguments of add_job."""
         names = ("queue_name", "run_at", "max_attempts", "job_key", "job_key_mode", "priority", "flags")
         return {name: self.cleaned_data[name] if self.cleaned_data[name] != "" else None for name in names}

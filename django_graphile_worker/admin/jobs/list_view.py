@@ -1,4 +1,4 @@
-"""The list of jobs."""
+"""The list of jobs: tabs by state, search, pages."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import databases, error_summary, formatting
-from django_graphile_worker.admin import search as chips
-from django_graphile_worker.admin.jobs import pagination
 from django_graphile_worker.admin.jobs.actions import ACTIONS
-from django_graphile_worker.admin.jobs.states import flags_of, hint_of, name_of
-from django_graphile_worker.admin.pages import Page, page
+from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
+from django_graphile_worker.admin.jobs.states import flag_names, state_description, state_name
+from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
+from django_graphile_worker.admin.search import SearchQuery, SearchTerm, WordMatches, join_terms, parse_search
 from django_graphile_worker.sql.inspection import names, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 
 PAGE_SIZE = 50
-# On a tab "1,000+" will do.
+# A tab shows "1,000+" for more.
 MOST_COUNTED = 1_000
 TABS = (State.ANY, State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
-# Fields of the filter form, and the chips that they become.
-FILTERS = {"task": "task", "queue": "queue", "flag": "flag", "priority": "priority", "created": "created"}
+# The fields of the filter form, each the name of a search term.
+FILTERS = ("task", "queue", "flag", "priority", "created")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A job's line in the list."""
+class JobRow:
+    """A job as the list shows it."""
 
     id: int
     url: str
@@ -43,109 +43,121 @@ class Line:
     queue_url: str
     priority: int
     attempts: str
-    when: SafeString | str
+    time: SafeString | str
     key: str | None
     flags: list[str]
-    error: error_summary.Summary
+    error: error_summary.ErrorSummary
 
 
-class ListingPage(Page):
-    """Tabs by state, a search box with chips, pages that all cost the same."""
+class JobListAdmin(PageAdmin):
+    """The list of jobs, and the permissions that all pages about jobs share. Every page of the list costs the same."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "add_job")
+        return self.has_app_permission(request, "add_job")
 
     def has_reschedule_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.may(request, "reschedule_job")
+        return self.has_app_permission(request, "reschedule_job")
 
     def has_complete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.may(request, "complete_job")
+        return self.has_app_permission(request, "complete_job")
 
     def has_view_payload_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.may(request, "view_payload")
+        return self.has_app_permission(request, "view_payload")
 
-    def read_query(self, request: HttpRequest, session: databases.Session, text: str) -> chips.Query:
-        """What the search box asks for."""
+    def parse_query(self, request: HttpRequest, session: databases.Session, text: str) -> SearchQuery:
+        """Parse the text of the search box."""
         cursor, schema = session
-        within = self.within(request, databases.alias_of(request))
+        visible_ids = self.visible_ids(request, databases.selected_alias(request))
 
         @cache
-        def meaning(word: str) -> chips.Meaning:
-            known = chips.Meaning(*names.meaning(cursor, word, schema=schema))
-            if known.is_key and within is not None:
-                # That somebody else's job has this key is none of the user's business.
-                mine = search.find(cursor, Criteria(keys=(word,), within=within), schema=schema, limit=1)
-                return known._replace(is_key=bool(mine.ids))
-            return known
+        def look_up(word: str) -> WordMatches:
+            matches = WordMatches(*names.meaning(cursor, word, schema=schema))
+            if matches.is_key and visible_ids is not None:
+                # A user must not learn that a job has this key which the user may not see.
+                criteria = Criteria(keys=(word,), within=visible_ids)
+                visible = search.find(cursor, criteria, schema=schema, limit=1)
+                return replace(matches, is_key=bool(visible.ids))
+            return matches
 
-        return chips.read(
+        return parse_search(
             text,
             sees_payloads=self.has_view_payload_permission(request),
             known_tasks=names.known_tasks(cursor, schema=schema) if "*" in text else (),
-            meaning=meaning,
+            look_up=look_up,
         )
 
-    def state_asked(self, value: str | None, criteria: Criteria) -> State:
-        """The state of the tab; an error's name is only looked for among jobs that failed."""
-        known = value in State._value2member_map_
-        state = State(value) if known and value else State.ANY
+    def requested_state(self, value: str | None, criteria: Criteria) -> State:
+        """Return the state of the tab. The name of an error is searched for only among jobs that failed."""
+        is_known = value in State._value2member_map_
+        state = State(value) if is_known and value else State.ANY
         if criteria.error_names and state not in (State.RETRYING, State.FAILED):
             return State.FAILING
         return state
 
-    @page
+    @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        if redirect := self._filtered(request):
+        if redirect := self._apply_filters(request):
             return redirect
-        alias = databases.alias_of(request)
+        alias = databases.selected_alias(request)
         with databases.reading(alias) as session:
             cursor, schema = session
-            asked = request.GET.get("q", "")
-            query = self.read_query(request, session, asked)
-            # A mistake stays in the box to be mended, and with the list, whose actions it stops.
-            text = asked if query.mistakes else str(query)
-            state = self.state_asked(request.GET.get("state"), query.criteria)
-            criteria = replace(query.criteria, state=state, within=self.within(request, alias))
+            query = self.parse_query(request, session, request.GET.get("q", ""))
+            state = self.requested_state(request.GET.get("state"), query.criteria)
+            criteria = replace(query.criteria, state=state, within=self.visible_ids(request, alias))
             counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
-            places = {name: request.GET.get(name) for name in ("after", "before")}
-            leaf = pagination.turn(session, criteria, limit=PAGE_SIZE, **places)
-            rows = search.rows(cursor, leaf.ids, schema=schema)
+            positions = {name: request.GET.get(name) for name in ("after", "before")}
+            page = read_page(session, criteria, limit=PAGE_SIZE, **positions)
+            rows = search.rows(cursor, page.ids, schema=schema)
             known_tasks = names.known_tasks(cursor, schema=schema)
-        sees = self.has_view_payload_permission(request)
         context = {
-            "subtitle": hint_of(state),
-            "tabs": self._tabs(request, text, state, counts),
-            "state": state.value,
-            "query": text,
-            "chips": self._chips(request, query, state),
-            "mistakes": query.mistakes,
-            "lines": [self._line(request, row, sees) for row in rows],
+            **self._search_context(request, query, state, counts),
+            **self._page_urls(request, query, state, page),
+            "rows": [self.job_row(request, row) for row in rows],
             "known_tasks": known_tasks,
-            "next_url": self._address(request, text, state, after=leaf.after) if leaf.after else "",
-            "previous_url": self._address(request, text, state, before=leaf.before) if leaf.before else "",
-            "first_url": self._address(request, text, state) if any(places.values()) else "",
-            "examined": leaf.examined and f"{leaf.examined:,}",
+            "examined": page.examined and f"{page.examined:,}",
             "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
-            "may_take_all": not query.mistakes and (bool(leaf.after or leaf.before) or len(rows) > 1),
+            "may_select_all": not query.mistakes and (bool(page.after or page.before) or len(rows) > 1),
             "total": formatting.count(counts.get(state)),
         }
         return self.render(request, "jobs.html", context)
 
-    def _filtered(self, request: HttpRequest) -> HttpResponse | None:
-        """The filter form says in fields what the search box says in chips."""
-        given = {name: request.GET.get(f"filter_{name}", "").strip() for name in FILTERS}
-        if not any(given.values()):
+    def _apply_filters(self, request: HttpRequest) -> HttpResponse | None:
+        """Redirect to the list with the fields of the filter form as search terms; None when all fields are empty."""
+        values = {name: request.GET.get(f"filter_{name}", "").strip() for name in FILTERS}
+        terms = [SearchTerm(name, value.replace("\x00", "")) for name, value in values.items() if value]
+        if not terms:
             return None
-        added = [chips.SearchTerm(FILTERS[name], value.replace("\x00", "")) for name, value in given.items() if value]
-        text = f"{request.GET.get('q', '')} {chips.join(added)}".strip()
+        text = f"{request.GET.get('q', '')} {join_terms(terms)}".strip()
         return HttpResponseRedirect(self.url(request, "job", q=text, state=request.GET.get("state")))
 
-    def _address(self, request: HttpRequest, query: str, state: State, **more: Any) -> str:
+    def _search_context(
+        self, request: HttpRequest, query: SearchQuery, state: State, counts: dict[State, Count]
+    ) -> dict[str, Any]:
+        text = _text(request, query)
+        return {
+            "subtitle": state_description(state),
+            "tabs": self._tabs(request, text, state, counts),
+            "state": state.value,
+            "query": text,
+            "terms": self._terms(request, query, state),
+            "mistakes": query.mistakes,
+        }
+
+    def _page_urls(self, request: HttpRequest, query: SearchQuery, state: State, page: JobsPage) -> dict[str, str]:
+        text = _text(request, query)
+        is_first = not (request.GET.get("after") or request.GET.get("before"))
+        return {
+            "next_url": self._list_url(request, text, state, after=page.after) if page.after else "",
+            "previous_url": self._list_url(request, text, state, before=page.before) if page.before else "",
+            "first_url": "" if is_first else self._list_url(request, text, state),
+        }
+
+    def _list_url(self, request: HttpRequest, query: str, state: State, **position: Any) -> str:
         shown = None if state in (State.ANY, State.FAILING) else state.value
-        return self.url(request, "job", q=query, state=shown, **more)
+        return self.url(request, "job", q=query, state=shown, **position)
 
     def _tabs(
         self, request: HttpRequest, query: str, current: State, counts: dict[State, Count]
@@ -153,8 +165,8 @@ class ListingPage(Page):
         shown = State.ANY if current is State.FAILING else current
         return [
             {
-                "name": name_of(state),
-                "url": self._address(request, query, state),
+                "name": state_name(state),
+                "url": self._list_url(request, query, state),
                 "count": formatting.count(counts.get(state)),
                 "is_current": state is shown,
                 "state": state.value,
@@ -162,30 +174,35 @@ class ListingPage(Page):
             for state in TABS
         ]
 
-    def _chips(self, request: HttpRequest, query: chips.Query, state: State) -> list[dict[str, str]]:
-        """Each chip with the address of the same list without it; mistakes stay until somebody mends them."""
+    def _terms(self, request: HttpRequest, query: SearchQuery, state: State) -> list[dict[str, str]]:
+        """Return each term with the address of the list without it; words with mistakes stay in the search."""
 
-        def without(chip: chips.SearchTerm) -> str:
-            others = [str(other) for other in query.chips if other is not chip]
-            return self._address(request, " ".join([*others, *query.unread]), state)
+        def url_without(term: SearchTerm) -> str:
+            others = [str(other) for other in query.terms if other is not term]
+            return self._list_url(request, " ".join([*others, *query.unparsed]), state)
 
-        return [{"text": str(chip), "url": without(chip)} for chip in query.chips]
+        return [{"text": str(term), "url": url_without(term)} for term in query.terms]
 
-    def _line(self, request: HttpRequest, row: search.JobRow, sees_payloads: bool) -> Line:
-        state = row.state
-        return Line(
+    def job_row(self, request: HttpRequest, row: search.JobRow) -> JobRow:
+        sees_payloads = self.has_view_payload_permission(request)
+        return JobRow(
             id=row.id,
             url=self.url(request, "job", "change", quote(str(row.id))),
             task=row.task_identifier or _("unknown task"),
-            task_url=self.url(request, "job", q=str(chips.SearchTerm("task", row.task_identifier or "?"))),
-            state=state,
-            state_name=name_of(state),
+            task_url=self.url(request, "job", q=str(SearchTerm("task", row.task_identifier or "?"))),
+            state=row.state,
+            state_name=state_name(row.state),
             queue=row.queue_name,
-            queue_url=self.url(request, "job", q=str(chips.SearchTerm("queue", row.queue_name or "?"))),
+            queue_url=self.url(request, "job", q=str(SearchTerm("queue", row.queue_name or "?"))),
             priority=row.priority,
             attempts=f"{row.attempts_made}/{row.max_attempts}",
-            when=formatting.moment(row.moment),
+            time=formatting.relative_time(row.moment),
             key=row.key,
-            flags=flags_of(row.flags_text),
-            error=error_summary.summary(row.error, sees_payloads=sees_payloads),
+            flags=flag_names(row.flags_text),
+            error=error_summary.summarize(row.error, sees_payloads=sees_payloads),
         )
+
+
+def _text(request: HttpRequest, query: SearchQuery) -> str:
+    """Return the text of the search box. A mistake stays in it to be corrected, and blocks actions on all matches."""
+    return request.GET.get("q", "") if query.mistakes else str(query)

@@ -1,40 +1,42 @@
-"""From page to page of a list, in both directions, by the places of jobs and not by their number."""
+"""Pages of the job list, in both directions. A page begins at the position of a job, not at an offset."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import Criteria
 
 
-class Leaf(NamedTuple):
-    """The jobs on a page, and the places where its neighbours begin, if there are any."""
+@dataclass(frozen=True, slots=True)
+class JobsPage:
+    """The jobs on a page, and the positions at which the previous and the next page begin, if there are such pages."""
 
-    ids: list[int]
+    ids: Sequence[int]
     before: str | None
     after: str | None
-    # Nothing more was found among this many jobs.
+    # The search stopped after this many jobs without filling the page; None when it did not stop early.
     examined: int | None
 
 
-def turn(
+def read_page(
     session: Session, criteria: Criteria, *, limit: int, after: str | None = None, before: str | None = None
-) -> Leaf:
-    """The page after a place, or the one before it."""
+) -> JobsPage:
+    """Read the page after a position, or the page before it."""
     if before:
-        leaf = _turn_back(session, criteria, limit, before)
-        if leaf is not None:
-            return leaf
+        page = _read_previous_page(session, criteria, limit, before)
+        if page is not None:
+            return page
     found = search.find(session.cursor, criteria, schema=session.schema, limit=limit, after=after)
-    return Leaf(found.ids, found.first_token if after else None, found.next_token, found.examined)
+    return JobsPage(found.ids, found.first_token if after else None, found.next_token, found.examined)
 
 
-def _turn_back(session: Session, criteria: Criteria, limit: int, before: str) -> Leaf | None:
-    """The page before a place; None when that would be only part of the first one."""
+def _read_previous_page(session: Session, criteria: Criteria, limit: int, before: str) -> JobsPage | None:
+    """Read the page before a position; None when that would be only a part of the first page."""
     found = search.find(session.cursor, criteria, schema=session.schema, limit=limit, after=before, is_backwards=True)
     if found.next_token is None:
         return None
-    # Without a job the place where the looking began is all there is to go on from.
-    return Leaf(found.ids[::-1], found.next_token, found.first_token or before, found.examined)
+    # When no job was found, the next page begins where this search began.
+    return JobsPage(found.ids[::-1], found.next_token, found.first_token or before, found.examined)

@@ -1,4 +1,4 @@
-"""The states of jobs, in words."""
+"""Names and descriptions of the states of jobs, and the names of flags."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 
 
-def name_of(state: State) -> str:
+def state_name(state: State) -> str:
     return {
         State.ANY: _("All"),
         State.READY: _("Ready"),
@@ -21,21 +21,22 @@ def name_of(state: State) -> str:
     }[state]
 
 
-def hint_of(state: State) -> str:
+def state_description(state: State) -> str:
+    """Return what the jobs of a state are, and how the list orders them."""
     return {
-        State.ANY: _("The newest first."),
+        State.ANY: _("Newest first."),
         State.READY: _("In the order in which they run: by priority, then by time."),
-        State.SCHEDULED: _("The soonest first."),
-        State.RUNNING: _("In the hand of a worker: the longest held first."),
-        State.RETRYING: _("Failed before, and will be tried again: the soonest first."),
-        State.FAILED: _("No attempts left: the latest first."),
-        State.FAILING: _("Failed, whether or not they will be tried again: the latest first."),
-        State.WAITING: _("The soonest first."),
+        State.SCHEDULED: _("Soonest first."),
+        State.RUNNING: _("Held by a worker: longest held first."),
+        State.RETRYING: _("Failed, and will be retried: soonest first."),
+        State.FAILED: _("No attempts left: latest first."),
+        State.FAILING: _("Failed, permanently or not: latest first."),
+        State.WAITING: _("Soonest first."),
     }[state]
 
 
-def flags_of(text: str | None) -> list[str]:
-    """Return the flags in a column, sorted; a column that holds something else is shown as it is."""
+def flag_names(text: str | None) -> list[str]:
+    """Return the names in a flags column, sorted; a column that contains something else is shown as it is."""
     if not text or text in ("{}", "[]"):
         return []
     return sorted(flags_from(text)) or [text]

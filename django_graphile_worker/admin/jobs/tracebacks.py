@@ -1,4 +1,4 @@
-"""Errors with their tracebacks, so that the eye finds the own code first."""
+"""The error of a job, parsed so that the page can fold away frames of libraries."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ LONGEST_ERROR = 100_000
 
 _FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib(?:64)?/python\d|<frozen |node_modules|node:internal")
-_BEGINNING = "Traceback (most recent call last):"
+_HEADER = "Traceback (most recent call last):"
 
 
 @dataclass(slots=True)
 class Frame:
-    """A call: where, and the code there."""
+    """A frame of a traceback; lines of code are added while it is parsed."""
 
     file: str
     line: str
@@ -33,7 +33,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Block:
-    """Neighbouring parts of one kind: plain text, own frames, or frames of libraries."""
+    """Adjacent parts of one kind: "text", "own" frames, or "library" frames."""
 
     kind: str
     text: str = ""
@@ -41,43 +41,42 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """What went wrong in one line, then all the rest."""
+class ParsedError:
+    """The first line of an error, and the rest in blocks."""
 
     summary: str
     blocks: list[Block]
 
 
-def read(error: str) -> Trace:
-    """Take an error apart; whatever is no traceback stays the text that it is."""
+def parse_error(error: str) -> ParsedError:
+    """Split an error into blocks. Lines that are no part of a traceback stay text."""
     text = error[:LONGEST_ERROR]
     summary, _, rest = text.partition("\n")
     blocks = list(_blocks(rest.strip("\n").split("\n"))) if rest.strip() else []
-    # A traceback ends with what stands at the top already.
+    # A traceback ends with the line that is the summary already.
     if blocks and blocks[-1].kind == "text" and blocks[-1].text.strip() == summary.strip():
         blocks.pop()
-    return Trace(summary, blocks)
+    return ParsedError(summary, blocks)
 
 
 def _blocks(lines: list[str]) -> Iterator[Block]:
     block: Block | None = None
     for line in lines:
         found = _FRAME.fullmatch(line)
-        if found:
-            frame = Frame(found["file"], found["line"], found["function"] or "")
-            kind = "library" if frame.is_library else "own"
-            if block is None or block.kind != kind:
-                if block is not None:
-                    yield block
-                block = Block(kind)
-            block.frames.append(frame)
-        elif block is not None and block.frames and line.startswith("    "):
+        if block is not None and block.frames and not found and line.startswith("    "):
             block.frames[-1].code.append(line[4:])
-        elif line.strip() != _BEGINNING:
-            if block is None or block.kind != "text":
-                if block is not None:
-                    yield block
-                block = Block("text")
+            continue
+        if not found and line.strip() == _HEADER:
+            continue
+        frame = Frame(found["file"], found["line"], found["function"] or "") if found else None
+        kind = "text" if frame is None else "library" if frame.is_library else "own"
+        if block is None or block.kind != kind:
+            if block is not None:
+                yield block
+            block = Block(kind)
+        if frame is None:
             block.text += line + "\n"
+        else:
+            block.frames.append(frame)
     if block is not None:
         yield block

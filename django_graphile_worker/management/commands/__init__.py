@@ -1,0 +1,1 @@
+"""The modules that Django finds as commands; each is thin."""

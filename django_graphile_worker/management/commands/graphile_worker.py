@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.management.color import no_style
 from django.db import OperationalError
 
-from django_graphile_worker.checks.databases import check_psycopg, told
+from django_graphile_worker.checks.databases import check_psycopg, in_one_line
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
@@ -21,18 +21,18 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "psycopg":
         raise
-    # Django loads the module before it could catch a CommandError.
-    raise SystemExit(f"CommandError: {told(check_psycopg())}") from None
+    # Django loads this module outside of the code that catches a CommandError.
+    raise SystemExit(f"CommandError: {in_one_line(check_psycopg())}") from None
 
 
 class HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Django's order of options, and examples line by line."""
+    """A formatter with Django's order of options, and with examples line by line."""
 
 
 class Command(BaseCommand):
-    help = "Looks after the queue. Each verb has its own --help."
+    help = "Inspect and change the queue. Each verb has its own --help."
     requires_system_checks = []
-    # Django's own note of it: not by call_command().
+    # Set by Django: False under call_command().
     _called_from_command_line: bool
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -50,10 +50,10 @@ class Command(BaseCommand):
             verb.add_arguments(added)
             if verb.has_usual_options:
                 _add_usual_options(added)
-            self._add_everybodys_options(added)
+            self._add_django_options(added)
 
-    def _add_everybodys_options(self, parser: CommandParser) -> None:
-        """Django's own options, which otherwise had to stand before the verb."""
+    def _add_django_options(self, parser: CommandParser) -> None:
+        """Add Django's own options to a verb, which would have to precede the verb otherwise."""
         absent = argparse.SUPPRESS
         for flags, kwargs in (
             (("-v", "--verbosity"), {"type": int, "choices": [0, 1, 2, 3]}),
@@ -67,9 +67,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if problems := check_psycopg():
-            raise CommandError(told(problems))
+            raise CommandError(in_one_line(problems))
         is_colored = options["force_color"] or (self.stdout.isatty() and not os.environ.get("NO_COLOR"))
-        desk = Console(
+        console = Console(
             out=self.stdout,
             err=self.stderr,
             style=self.style if is_colored and not options["no_color"] else no_style(),
@@ -79,7 +79,7 @@ class Command(BaseCommand):
             owns_process=self._called_from_command_line,
         )
         try:
-            BY_NAME[options["verb"]].run(desk, options)
+            BY_NAME[options["verb"]].run(console, options)
         except GraphileWorkerError as error:
             raise CommandError(str(error)) from error
         except OperationalError as error:
@@ -87,9 +87,9 @@ class Command(BaseCommand):
 
 
 def _add_usual_options(parser: CommandParser) -> None:
-    parser.add_argument("--database", metavar="ALIAS", help="The queue's database (default: as add_job chooses it).")
+    parser.add_argument("--database", metavar="ALIAS", help="Use this database (default: the one that add_job uses).")
     parser.add_argument(
-        "--installation", metavar="ALIAS", help="The queue's installation, where GRAPHILE_WORKER names several."
+        "--installation", metavar="ALIAS", help="Use this installation, where GRAPHILE_WORKER names several."
     )
     parser.add_argument("--json", action="store_true", help="Write JSON, for programs.")
 
@@ -104,7 +104,7 @@ def _filled(text: str) -> str:
 
 
 def _suggest_verbs(parser: CommandParser) -> None:
-    """A mistyped verb is answered with the one that was probably meant."""
+    """Answer a mistyped verb with the verb that was probably meant."""
     complain = parser.error
 
     def error(message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What people type after an option, as the values that the API takes."""
+"""Converters of what is typed on the command line to the values that the API takes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from django_graphile_worker import suggestions
-from django_graphile_worker.management.operator import times
+from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, parse_time_phrase
 
 LARGEST_ID = 2**63 - 1
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def _option(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -64,17 +67,40 @@ def _seconds(text: str) -> float:
     return number
 
 
+def _period(text: str) -> timedelta:
+    """Parse a period like ``7d`` or ``1h30m``."""
+    try:
+        return parse_time_phrase(text)
+    except ValueError:
+        raise ValueError(f"expected {EXPECTED_TIME_PHRASE}, got {text!r}") from None
+
+
+def _run_at(text: str) -> datetime | timedelta:
+    """Parse ``now``, ``+5m`` from now, or a time in ISO 8601 (in the current time zone unless it names another)."""
+    if text == "now":
+        return timedelta(0)
+    try:
+        if text.startswith("+"):
+            return parse_time_phrase(text[1:])
+        moment = parse_datetime(f"{text}T00:00" if _DATE.fullmatch(text) else text)
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise ValueError(f"expected 'now', a period like +5m or +1h30m, or a time like 2026-05-01T12:00, got {text!r}")
+    return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
+
+
 job_id: Callable[[str], int] = _option("job id", _job_id)
 positive: Callable[[str], int] = _option("number", _positive)
 whole: Callable[[str], int] = _option("number", _whole)
 not_negative: Callable[[str], int] = _option("number", _not_negative)
 seconds: Callable[[str], float] = _option("seconds", _seconds)
-period: Callable[[str], timedelta] = _option("period", times.parse_period)
-run_at: Callable[[str], datetime | timedelta] = _option("time", times.parse_run_at)
+period: Callable[[str], timedelta] = _option("period", _period)
+run_at: Callable[[str], datetime | timedelta] = _option("time", _run_at)
 
 
 def payload(text: str | None) -> Any:
-    """A payload from an argument, or from standard input for ``-``: JSON, or JSON5 when it is not."""
+    """Parse a payload, from standard input for ``-``: as JSON, and as JSON5 when it is not JSON."""
     if text is None:
         return None
     source = "payload" if text != "-" else "payload from standard input"
@@ -89,7 +115,7 @@ def payload(text: str | None) -> Any:
 
 
 def _payload_from_json5(text: str, source: str) -> Any:
-    # Here, as most payloads are plain JSON.
+    # Late import: most payloads are plain JSON.
     from django_graphile_worker.crontab import json5
 
     try:
@@ -106,6 +132,6 @@ def _beginning(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion for a mistyped name, to be appended to a sentence, or nothing."""
+    """Return a suggestion for a mistyped name, to append to a sentence; empty when there is none."""
     hint = suggestions.did_you_mean(name, known)
     return f" {hint}" if hint else ""

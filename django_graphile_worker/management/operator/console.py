@@ -1,4 +1,4 @@
-"""Where an operator sits: what a verb shows its results on, and the database it asks."""
+"""The console of a verb: where it writes its results, and the database it reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUERY_CANCELED = "57014"
 
 
 class Reading(NamedTuple):
-    """A look at the database: everything in it is from one moment by the database's clock."""
+    """A transaction that reads the queue; ``now`` is its time by the database's clock."""
 
     cursor: Cursor
     schema: str
@@ -45,28 +45,28 @@ class Console:
     using: str | None
     installation: str | None = None
     is_json: bool = False
-    # Called from the command line, not by code that goes on afterwards?
+    # Was the verb called from the command line, and not by code that goes on afterwards?
     owns_process: bool = False
 
     @property
     def place(self) -> dict[str, Any]:
-        """Which queue it is about, as the functions of the API take it."""
+        """The database and the installation, as the functions of the API take them."""
         return {"using": self.using, "installation": self.installation}
 
     @property
     def settings(self) -> conf.Settings:
-        """Those of the queue that it is about."""
+        """The settings of the installation."""
         return place_of(self.using, self.installation).settings
 
     def say(self, text: str) -> None:
         self.out.write(text)
 
     def note(self, text: str) -> None:
-        """Something that is no part of the result: pipes and ``--json`` stay clean."""
+        """Write a text that is no part of the result to standard error: pipes and ``--json`` get the result alone."""
         self.err.write(escaped(text), style_func=str)
 
     def warn(self, text: str) -> None:
-        """A note that something may not be as it was meant."""
+        """Write a note that something may not be as intended."""
         self.err.write(self.style.WARNING(escaped(text)), style_func=str)
 
     def dump(self, value: Any) -> None:
@@ -77,17 +77,17 @@ class Console:
 
     @property
     def width(self) -> int | None:
-        """How many places a line has; a file or a pipe has as many as it takes."""
+        """The columns of the terminal; None for a file or a pipe, which have no limit."""
         return shutil.get_terminal_size().columns if self.out.isatty() else None
 
     def now(self) -> datetime:
-        """The database's time; also for roles that may add jobs and see none."""
+        """Return the database's time; also for roles that may add jobs and see none."""
         with open_queue(self.using, self.installation) as queue:
             return crontabs.database_now(queue.cursor)
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
-        """Look at the queue: for a limited time, and not with eyes that see nothing."""
+        """Read the queue, for a limited time. Raises an error for a role from which row security hides the rows."""
         seconds = conf.current().admin_statement_timeout
         with open_queue(self.using, self.installation) as queue:
             queue.refuse_hidden_tables()

@@ -1,4 +1,4 @@
-"""Tables for a terminal: aligned, no wider than it, and not obeying what they show."""
+"""Tables for a terminal: aligned, no wider than the terminal, and free of control sequences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_graphile_worker.escaping import shown
 
 GAP = "  "
 EMPTY = "-"
-# A column that gives way is never made narrower than this.
+# The least width to which a column is shortened.
 NARROWEST = 8
 
 Paint = Callable[[str], str]
@@ -37,7 +37,7 @@ Row = Sequence[Cell | str]
 
 
 def width(text: str) -> int:
-    """How many places a text takes on a terminal."""
+    """Return the columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(_places(character) for character in text)
@@ -50,7 +50,7 @@ def _places(character: str) -> int:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row], *, most: int | None) -> str:
-    """The rows under their headings; as blocks, one line for each cell, where even short cells do not fit."""
+    """Return the rows under their headings; as blocks, one line for each cell, where shortened cells do not fit."""
     cells = [[_cell(value) for value in row] for row in rows]
     if most is not None:
         columns, cells = _filled(columns, cells)
@@ -71,7 +71,7 @@ def _cell(value: Cell | str) -> Cell:
 
 
 def _filled(columns: Sequence[Column], rows: list[list[Cell]]) -> tuple[Sequence[Column], list[list[Cell]]]:
-    """Only the columns that have something in them."""
+    """Drop the columns that are empty in every row."""
     kept = [index for index in range(len(columns)) if any(row[index].text != EMPTY for row in rows)]
     return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
@@ -81,7 +81,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _narrowed(columns: Sequence[Column], widths: Sequence[int], most: int) -> list[int]:
-    """Take places, one by one, from the widest column that gives way."""
+    """Narrow the widest column that may be shortened, again and again, until the table fits."""
     narrowed = list(widths)
     giving = [index for index, column in enumerate(columns) if column.gives_way]
     while _total(narrowed) > most:
@@ -126,13 +126,13 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
 
 
 def brief_error(error: str | None) -> str:
-    """The first line of an error, and of its class the name alone."""
+    """Return the first line of an error, with the name of its class but not of its module."""
     line = (error or "").strip().partition("\n")[0]
     return re.sub(r"^(?:[^\W\d]\w*\.)+(?=[^\W\d]\w*(?::|$))", "", line)
 
 
 def facts(pairs: Sequence[tuple[str, Cell | str]], *, indent: str = "") -> str:
-    """Names and values, one pair a line."""
+    """Return names and values, one pair a line."""
     names = max((width(name) for name, _ in pairs), default=0)
     lines = []
     for name, value in pairs:

@@ -1,21 +1,21 @@
-/* Small comforts. Every page works without this file. */
+/* Automatic refresh, selection, copying, and a keyboard shortcut. Every page works without this file. */
 'use strict';
 {
     const KEY = 'graphile_worker.refresh';
 
-    /* Live refresh: the page is fetched as it is, and its marked regions are exchanged. */
+    /* Fetches the page again, and replaces the regions that are marked with data-refresh. */
     class Refresh {
-        constructor(panel) {
-            this.panel = panel;
-            this.select = panel.querySelector('select');
-            this.state = panel.querySelector('.gw-live-state');
+        constructor(control) {
+            this.control = control;
+            this.select = control.querySelector('select');
+            this.status = control.querySelector('.gw-refresh-status');
             this.timer = null;
             this.abort = null;
             this.restore();
-            panel.hidden = false;
-            this.select.addEventListener('change', () => this.remember());
-            document.addEventListener('visibilitychange', () => this.plan());
-            this.plan();
+            control.hidden = false;
+            this.select.addEventListener('change', () => this.store());
+            document.addEventListener('visibilitychange', () => this.schedule());
+            this.schedule();
         }
 
         get seconds() {
@@ -23,36 +23,36 @@
         }
 
         restore() {
-            let kept = null;
+            let stored = null;
             try {
-                kept = localStorage.getItem(KEY);
+                stored = localStorage.getItem(KEY);
             } catch {
                 return;
             }
-            if (kept !== null && [...this.select.options].some(option => option.value === kept)) {
-                this.select.value = kept;
+            if (stored !== null && [...this.select.options].some(option => option.value === stored)) {
+                this.select.value = stored;
             }
         }
 
-        remember() {
+        store() {
             try {
                 localStorage.setItem(KEY, this.select.value);
             } catch {
-                /* A browser that keeps nothing still refreshes. */
+                /* Without storage, the interval applies to this page only. */
             }
-            this.plan();
+            this.schedule();
         }
 
-        /* Nobody looks, or somebody is in the middle of something. */
+        /* The tab is hidden, or the user has selected a job, opened an element or focused a control. */
         get isPaused() {
             return document.hidden || document.querySelector(
-                'input[name="id"]:checked, [data-refresh] details[data-touched], [data-refresh] :focus-within'
+                'input[name="id"]:checked, [data-refresh] details[data-opened], [data-refresh] :focus-within'
             ) !== null;
         }
 
-        plan() {
+        schedule() {
             clearTimeout(this.timer);
-            this.panel.classList.toggle('gw-off', this.seconds === 0);
+            this.control.classList.toggle('gw-off', this.seconds === 0);
             if (this.seconds > 0 && !document.hidden) {
                 this.timer = setTimeout(() => this.run(), this.seconds * 1000);
             }
@@ -60,13 +60,13 @@
 
         async run() {
             if (this.isPaused) {
-                this.state.textContent = this.panel.dataset.paused;
-                this.plan();
+                this.status.textContent = this.control.dataset.paused;
+                this.schedule();
                 return;
             }
-            this.panel.classList.add('gw-busy');
+            this.control.classList.add('gw-busy');
             this.abort = new AbortController();
-            const limit = setTimeout(() => this.abort.abort(), 20000);
+            const timeout = setTimeout(() => this.abort.abort(), 20000);
             try {
                 const response = await fetch(location.href, {
                     headers: {'X-Requested-With': 'XMLHttpRequest'}, signal: this.abort.signal, redirect: 'error'
@@ -77,44 +77,44 @@
                 }
                 const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
                 if (!this.isPaused) {
-                    this.exchange(fresh);
+                    this.replaceRegions(fresh);
                 }
-                this.panel.classList.remove('gw-broken');
-                this.state.textContent = '';
+                this.control.classList.remove('gw-failed-refresh');
+                this.status.textContent = '';
             } catch {
-                this.panel.classList.add('gw-broken');
-                this.state.textContent = this.panel.dataset.failed;
+                this.control.classList.add('gw-failed-refresh');
+                this.status.textContent = this.control.dataset.failed;
             } finally {
-                clearTimeout(limit);
-                this.panel.classList.remove('gw-busy');
-                this.plan();
+                clearTimeout(timeout);
+                this.control.classList.remove('gw-busy');
+                this.schedule();
             }
         }
 
-        exchange(fresh) {
-            if (fresh.getElementById('gw-gone')) {
-                /* The job is done and gone: show the page that says so. */
-                const here = document.getElementById('content-main');
-                const there = fresh.getElementById('content-main');
-                if (here && there) {
-                    here.replaceWith(document.importNode(there, true));
+        replaceRegions(fresh) {
+            if (fresh.getElementById('gw-missing-job')) {
+                /* The job has been deleted: show the whole page that says so, and stop refreshing. */
+                const shown = document.getElementById('content-main');
+                const current = fresh.getElementById('content-main');
+                if (shown && current) {
+                    shown.replaceWith(document.importNode(current, true));
                 }
                 this.select.value = '0';
                 return;
             }
-            for (const here of document.querySelectorAll('[data-refresh]')) {
-                const there = fresh.getElementById(here.id);
-                if (there && here.innerHTML !== there.innerHTML) {
-                    here.replaceWith(document.importNode(there, true));
+            for (const shown of document.querySelectorAll('[data-refresh]')) {
+                const current = fresh.getElementById(shown.id);
+                if (current && shown.innerHTML !== current.innerHTML) {
+                    shown.replaceWith(document.importNode(current, true));
                 }
             }
             prepare();
         }
     }
 
-    /* The box in the head of a list checks all others. */
-    function prepareChecks() {
-        for (const box of document.querySelectorAll('[data-check-all]')) {
+    /* The checkbox in the header selects all jobs of the page. “All that match” disables the other checkboxes. */
+    function prepareSelection() {
+        for (const box of document.querySelectorAll('[data-select-page]')) {
             box.hidden = false;
             box.addEventListener('change', () => {
                 for (const other of document.querySelectorAll('input[name="id"]')) {
@@ -122,72 +122,73 @@
                 }
             });
         }
-        const all = document.querySelector('[data-all]');
+        const all = document.querySelector('[data-select-all-matches]');
         if (all && !all.dataset.ready) {
             all.dataset.ready = '1';
             all.addEventListener('change', () => {
-                for (const other of document.querySelectorAll('input[name="id"], [data-check-all]')) {
+                for (const other of document.querySelectorAll('input[name="id"], [data-select-page]')) {
                     other.disabled = all.checked;
                 }
             });
         }
     }
 
-    function prepareCopying() {
+    /* A button that copies the code beside it. */
+    function prepareCopyButtons() {
         if (!navigator.clipboard) {
             return;
         }
-        for (const place of document.querySelectorAll('.gw-copyable')) {
-            if (place.querySelector('button')) {
+        for (const element of document.querySelectorAll('.gw-copyable')) {
+            if (element.querySelector('button')) {
                 continue;
             }
             const button = document.createElement('button');
             button.type = 'button';
             button.className = 'gw-button';
-            button.textContent = place.dataset.copy;
+            button.textContent = element.dataset.copy;
             button.addEventListener('click', async () => {
-                await navigator.clipboard.writeText(place.querySelector('pre').textContent);
+                await navigator.clipboard.writeText(element.querySelector('pre').textContent);
                 button.textContent = '✓';
             });
-            place.append(button);
+            element.append(button);
         }
     }
 
-    /* A region in which somebody has opened something is left as it is. */
+    /* Mark elements that the user has opened: a refresh would close them. */
     document.addEventListener('toggle', event => {
         if (event.target.matches?.('[data-refresh] details')) {
-            event.target.toggleAttribute('data-touched', event.target.open);
+            event.target.toggleAttribute('data-opened', event.target.open);
         }
     }, true);
 
-    /* “/” leads to the search box. */
+    /* “/” moves the focus to the search box. */
     document.addEventListener('keydown', event => {
-        const box = document.getElementById('gw-q');
+        const searchBox = document.getElementById('gw-q');
         const isTyping = event.target.closest?.('input, textarea, select, [contenteditable]');
-        if (event.key === '/' && box && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        if (event.key === '/' && searchBox && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
             event.preventDefault();
-            box.focus();
+            searchBox.focus();
         }
     });
 
     function prepare() {
-        prepareChecks();
-        prepareCopying();
+        prepareSelection();
+        prepareCopyButtons();
     }
 
-    /* An action on very many jobs goes on by itself until somebody stops it. */
-    const rest = document.querySelector('form[data-go-on]');
-    if (rest) {
-        const timer = setTimeout(() => rest.requestSubmit(), 1000);
+    /* An action on many jobs continues by itself until the user stops it. */
+    const progressForm = document.querySelector('form[data-continue]');
+    if (progressForm) {
+        const timer = setTimeout(() => progressForm.requestSubmit(), 1000);
         addEventListener('pagehide', () => clearTimeout(timer));
-        for (const link of rest.querySelectorAll('a')) {
+        for (const link of progressForm.querySelectorAll('a')) {
             link.addEventListener('click', () => clearTimeout(timer));
         }
     }
 
     prepare();
-    const panel = document.querySelector('[data-live]');
-    if (panel) {
-        new Refresh(panel);
+    const control = document.querySelector('[data-refresh-control]');
+    if (control) {
+        new Refresh(control);
     }
 }

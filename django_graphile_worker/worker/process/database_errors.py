@@ -1,4 +1,4 @@
-"""What keeps a worker from working, in a sentence."""
+"""Errors of the database, as sentences for the person who starts a worker."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from psycopg import errors
 
 
 def in_a_sentence(error: psycopg.Error, alias: str = "") -> str:
-    """What was expected of the database, and what it said; its alias, where there are several."""
-    said = " ".join(str(error).split())
+    """Return what was expected of the database, and its error; with its alias, where there are several."""
+    text = " ".join(str(error).split())
     name = f" {alias!r}" if alias else ""
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        return f"Expected a database{name} that can be written to, got a read-only one, a standby perhaps: {said}"
+        return f"Expected a database{name} that can be written to, got a read-only one, a standby perhaps: {text}"
     if isinstance(error, psycopg.OperationalError):
-        return f"Expected the database{name} to answer, got: {said}"
-    return f"Expected the database{name} to do what the worker asks, got an error: {said}"
+        return f"Expected the database{name} to answer, got: {text}"
+    return f"Expected the database{name} to do what the worker asks, got an error: {text}"
 
 
-# What libpq reports when it cannot connect has no SQLSTATE; where messages are translated, these are not recognised.
-_WILL_NOT_PASS = (
+# Errors of libpq that waiting does not mend. They have no SQLSTATE; a translated message is not recognised.
+_LASTING_ERRORS = (
     "authentication failed",
     "no password supplied",
     "does not exist",
@@ -30,7 +30,7 @@ _WILL_NOT_PASS = (
 
 
 def may_pass(error: psycopg.OperationalError) -> bool:
-    """Tell whether it is worth waiting: a server that starts is, a wrong password is not."""
+    """Return True for an error that waiting may mend: a server that starts does, a wrong password does not."""
     code = error.sqlstate or ""
-    said = str(error)
-    return not code.startswith(("28", "3D")) and not any(words in said for words in _WILL_NOT_PASS)
+    text = str(error)
+    return not code.startswith(("28", "3D")) and not any(words in text for words in _LASTING_ERRORS)

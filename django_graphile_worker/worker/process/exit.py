@@ -16,16 +16,29 @@ import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
-# What others registered to be done at the end (to send reports, to save coverage) gets this long.
-PATIENCE = 2.0
+from django_graphile_worker.worker.stop_request import StopState
+
+# How long exit handlers of others (that send reports, or save coverage) may take.
+EXIT_HANDLERS_TIMEOUT = 2.0
+
+
+def end_process(request: StopState, code: int) -> None:
+    """End this process at once where a job still runs in it; otherwise see to it that it ends in time.
+
+    Jobs that have ended may have left threads behind, for which Python would wait.
+    """
+    if request.leaves_jobs_behind:
+        leave(code)
+    if request.is_made:
+        end_in_time(code)
 
 
 def leave(code: int) -> NoReturn:
-    """End this process: the log is written, exit handlers are called, no thread is waited for."""
+    """End this process: write the log, call exit handlers, wait for no thread."""
     end_in_time(code)
     try:
         _flush()
-        # On this thread, the main one, as always: some of them may not be called from another.
+        # On the main thread, where Python calls them: some handlers may not be called on another.
         atexit._run_exitfuncs()
         _flush()
     finally:
@@ -33,19 +46,19 @@ def leave(code: int) -> NoReturn:
 
 
 def end_in_time(code: int) -> None:
-    """This process is to end, in whatever way it does: what no job waits for any more keeps it no longer than this."""
+    """Let this process end in its own way, but kill it when that takes longer than the timeout."""
     threading.Thread(target=_end_later, args=(code,), name="graphile-worker-end", daemon=True).start()
 
 
 def _end_later(code: int) -> None:
-    """A handler that waits for the job, or for a lock that the job holds, waits for ever."""
-    threading.Event().wait(PATIENCE)
+    # An exit handler that waits for a job, or for a lock that a job holds, would wait for ever.
+    threading.Event().wait(EXIT_HANDLERS_TIMEOUT)
     os._exit(code)
 
 
 def _flush() -> None:
     for out in (*_log_handlers(), sys.stdout, sys.stderr):
-        # One that is closed, broken, or not there at all has nothing to write.
+        # A stream that is closed, broken, or None has nothing to write.
         with contextlib.suppress(Exception):
             out.flush()
 

@@ -1,7 +1,7 @@
-"""``runworker --health-file``: a file that is young as long as this process is sound, for a container's probe.
+"""``runworker --health-file``: a file that is rewritten while the process is sound, for a container's probe.
 
-It is written by a thread of its own. A database that is away does not make it old: the worker waits for the
-database by itself, and a restart would only interrupt the jobs that run.
+A thread of its own writes it, also while the database does not answer: the worker waits for the database by itself, and
+a restart would only interrupt the jobs that run.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ logger = logging.getLogger("django_graphile_worker.worker")
 
 
 class HealthFile(Service):
-    """Writes the file again and again while no part of the worker has died."""
+    """A service that rewrites the file every few seconds while no part of the worker has died."""
 
     name = "health-file"
 
     def __init__(self, path: Path, runners: Sequence[Runner]) -> None:
-        super().__init__(on_trouble=self._tell_trouble)
+        super().__init__(on_trouble=self._log_trouble)
         self._path = path
         self._runners = runners
-        self._has_told = False
+        self._has_logged = False
 
     def step(self) -> float:
         if any(runner.dead_parts() for runner in self._runners):
@@ -46,7 +46,7 @@ class HealthFile(Service):
         return all(runner.heartbeat.holds_lease for runner in self._runners)
 
     def write(self) -> None:
-        """Write the file in one piece: who reads it never sees half of it."""
+        """Replace the file in one step: a reader never sees half of it."""
         content = {
             "pid": os.getpid(),
             "worker_ids": [runner.worker_id for runner in self._runners],
@@ -62,15 +62,18 @@ class HealthFile(Service):
         with suppress(OSError):
             self._path.unlink()
 
-    def _tell_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
-        if not self._has_told:
+    def _log_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
+        if not self._has_logged:
             logger.warning("the health file %s cannot be written: %s", self._path, error)
-        self._has_told = True
+        self._has_logged = True
 
 
 @contextmanager
 def kept_up(path: Path | None, runners: Sequence[Runner]) -> Iterator[None]:
-    """Keep the file young inside the block, and remove it at the end. Raises GraphileWorkerError when it cannot be."""
+    """Rewrite the file inside the block, and remove it at the end.
+
+    Raises GraphileWorkerError when the file cannot be written.
+    """
     if path is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""What the signals of a worker process do."""
+"""The signal handlers of a worker process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from django_graphile_worker.worker.stop_request import StopState
 
 # SIGQUIT counts twice: it stops the worker at once.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-# Writes where every thread is to standard error, and changes nothing.
+# Writes the stacks of all threads to standard error, and changes nothing.
 DUMP_SIGNAL = signal.SIGUSR1
 
 
-class _Before:
-    """What signals did before the worker handled them."""
+class _PreviousHandlers:
+    """The signal handlers from before the worker installed its own."""
 
     def __init__(self) -> None:
         self.handlers: dict[signal.Signals, Any] = {}
@@ -29,22 +29,22 @@ class _Before:
 
     def restore(self) -> None:
         for number, handler in self.handlers.items():
-            # None: not made by Python, which cannot bring it back.
+            # None: a handler that was not installed by Python, which cannot restore it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.set_wakeup_fd(self.wakeup_descriptor)
 
 
-# One for each `handled_signals` that is under way, the outermost first.
-_stack: list[_Before] = []
+# One for each `handled_signals` that is active, the outermost first.
+_stack: list[_PreviousHandlers] = []
 
 
 @contextmanager
 def handled_signals(request: StopState) -> Iterator[None]:
-    """Turn the stop signals into stop requests, and SIGUSR1 into a dump of stacks; only the main thread may."""
+    """Turn stop signals into stop requests, and SIGUSR1 into a dump of stacks; only the main thread may."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = _Before()
+    before = _PreviousHandlers()
     before.wakeup_descriptor = request.be_woken_by_signals()
     _stack.append(before)
     for number in STOP_SIGNALS:
@@ -63,7 +63,7 @@ def handled_signals(request: StopState) -> Iterator[None]:
 
 @contextmanager
 def dumped_stacks() -> Iterator[None]:
-    """Have SIGUSR1 write the stacks of all threads, unless the site has a use of its own for it."""
+    """Have SIGUSR1 write the stacks of all threads, unless the project handles the signal itself."""
     if signal.getsignal(DUMP_SIGNAL) is not signal.SIG_DFL or not _register_dump():
         yield
         return
@@ -74,7 +74,7 @@ def dumped_stacks() -> Iterator[None]:
 
 
 def _register_dump() -> bool:
-    """In C, by the signal handler itself: it works also while a job keeps the interpreter's lock."""
+    """Register a handler in C, which works also while a job holds the interpreter's lock; return whether it worked."""
     for out in (sys.stderr, sys.__stderr__):
         with contextlib.suppress(AttributeError, OSError, ValueError, RuntimeError):
             faulthandler.register(DUMP_SIGNAL, file=out, all_threads=True)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def _register_dump() -> bool:
 
 
 def _restore_in_child() -> None:
-    """A forked process is no worker: signals do there what they did before, and wake nobody in its parent."""
+    """Restore the handlers in a forked process, which is no worker: its signals must not wake its parent."""
     if _stack:
         faulthandler.unregister(DUMP_SIGNAL)
         _stack[0].restore()

@@ -14,7 +14,7 @@ VIEWS = ("view_overview", "view_job", "view_jobqueue", "view_recurringtask", "vi
 
 @pytest.fixture
 def client_with(db: None) -> MakeClient:
-    """A client of a staff user who may see all pages, and do what is named."""
+    """Return a factory of clients. The user is staff, may see all pages, and has the given permissions."""
 
     def make(*codenames: str, views: tuple[str, ...] = VIEWS, **options: Any) -> Client:
         user = User.objects.create_user(f"user{User.objects.count()}", is_staff=True)

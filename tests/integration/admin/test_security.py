@@ -1,4 +1,4 @@
-"""Who may do what, what is hidden, and that no text of a job ever becomes markup."""
+"""Permissions, redaction, and escaping: no text of a job becomes markup."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from django.test import Client
 from django_graphile_worker.admin.search import SearchTerm
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
-from tests.integration.admin import pages
 from tests.integration.admin.conftest import VIEWS, MakeClient
-from tests.integration.admin.pages import body, job_url, text
-from tests.integration.admin.test_pages import execute, make_worker, record
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import body, job_url, make_worker, record_statistics, text
 from tests.support.factories import make_failed_job, make_job, make_queue
+from tests.support.operating import execute
 
 PAGE_OF = dict(
     zip(VIEWS, (pages.OVERVIEW, pages.JOBS, pages.QUEUES, pages.RECURRING, pages.WORKERS, pages.ERRORS), strict=True)
 )
-# Permission, address and fields of everything that changes something.
+# The permission, the address and the fields of every view that changes something.
 CHANGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "run": ("reschedule_job", pages.ACT, {"action": "run"}),
     "reschedule": ("reschedule_job", pages.ACT, {"action": "reschedule", "confirmed": "1", "priority": "9"}),
@@ -86,22 +86,22 @@ class TestPermissions:
         assert client_with().post(url, {**fields, "all": "1"}).status_code == 403
         assert everything() == before
 
-    def test_actions_need_the_list_to_be_seen(self, client_with: MakeClient, job_id: int) -> None:
+    def test_actions_need_the_permission_to_view_jobs(self, client_with: MakeClient, job_id: int) -> None:
         client = client_with("complete_job", "reschedule_job", views=())
         assert client.post(pages.ACT, {"action": "run", "id": job_id}).status_code == 403
 
-    def test_a_viewer_sees_no_buttons(self, client_with: MakeClient, job_id: int, worker_schema: str) -> None:
-        make_worker(worker_schema, "node", silent=900)
+    def test_a_viewer_sees_no_buttons(self, client_with: MakeClient, job_id: int) -> None:
+        make_worker("node", silent=900)
         client = client_with()
         for url in [*PAGE_OF.values(), job_url(job_id)]:
             content = body(client.get(url)).split('id="content-main"')[1]
             assert "csrfmiddlewaretoken" not in content
-            assert not re.search(r"<button(?![^>]*>(Search|Add to the search))", content)
+            assert not re.search(r"<button(?![^>]*>(Search|Add to search))", content)
             assert 'name="action"' not in content
             assert 'type="checkbox"' not in content
         assert client.get(pages.ADD).status_code == 403
 
-    def test_users_who_are_no_staff_are_sent_to_the_login(self, job_id: int) -> None:
+    def test_users_without_staff_status_are_redirected_to_the_login(self, job_id: int) -> None:
         client = Client()
         client.force_login(User.objects.create_user("customer"))
         for url in [*PAGE_OF.values(), job_url(job_id), pages.ACT]:
@@ -158,10 +158,10 @@ class TestRedaction:
         client.post(pages.ACT, {"action": "fail", "id": secret_job, "confirmed": "1", "reason": f"token: {SECRET}"})
         assert SECRET not in LogEntry.objects.get().change_message
 
-    def test_whoever_may_see_payloads_sees_them(self, client_with: MakeClient, secret_job: int) -> None:
+    def test_payloads_are_shown_with_the_permission(self, client_with: MakeClient, secret_job: int) -> None:
         assert SECRET in body(client_with("view_payload").get(job_url(secret_job)))
 
-    def test_the_whole_payload_is_a_file_for_whom_may_see_it(self, client_with: MakeClient) -> None:
+    def test_the_whole_payload_is_a_file_with_the_permission(self, client_with: MakeClient) -> None:
         payload = {"text": "<script>alert(1)</script>" + "x" * 300_000, "password": SECRET, "big": 2**64}
         job_id = make_job("send", payload)
         url = f"{pages.JOBS}{job_id}/payload/"
@@ -180,38 +180,38 @@ class TestRedaction:
         for odd in ("0", "x", "9" * 30):
             assert client.get(f"{pages.JOBS}{odd}/payload/").status_code == 404
 
-    def test_a_hidden_payload_is_taken_over_unseen(self, client_with: MakeClient, secret_job: int) -> None:
+    def test_a_hidden_payload_is_copied_unseen(self, client_with: MakeClient, secret_job: int) -> None:
         client = client_with("add_job")
         client.post(f"{pages.ADD}?from={secret_job}", {"task": "send_receipt"})
         assert Job.objects.exclude(pk=secret_job).get().payload == SECRETS
 
-    def test_the_search_does_not_tell_what_is_hidden(self, client_with: MakeClient, secret_job: int) -> None:
+    def test_the_search_does_not_reveal_what_is_hidden(self, client_with: MakeClient, secret_job: int) -> None:
         query = {"q": f"payload.password:{SECRET}"}
         guessed = client_with().get(pages.JOBS, query)
         assert guessed.context["mistakes"]
-        assert len(client_with("view_payload").get(pages.JOBS, query).context["lines"]) == 1
-        assert len(client_with().get(pages.JOBS, {"q": "payload.nested.0.fine:visible"}).context["lines"]) == 1
+        assert len(client_with("view_payload").get(pages.JOBS, query).context["rows"]) == 1
+        assert len(client_with().get(pages.JOBS, {"q": "payload.nested.0.fine:visible"}).context["rows"]) == 1
 
-    def test_no_text_of_errors_can_be_tried_out(self, client_with: MakeClient, secret_job: int) -> None:
-        """One letter more at a time would read out the whole secret."""
+    def test_the_text_of_errors_cannot_be_guessed(self, client_with: MakeClient, secret_job: int) -> None:
+        """Searching for one letter more at a time would reveal the whole secret."""
         hides, sees = client_with("reschedule_job"), client_with("view_payload")
         for query in (f"error:{SECRET[:3]}", SECRET[:3], f'error:"token={SECRET[:3]}"'):
-            assert sees.get(pages.JOBS, {"q": query}).context["lines"]
+            assert sees.get(pages.JOBS, {"q": query}).context["rows"]
             page = hides.get(pages.JOBS, {"q": query})
             assert "the text of errors is hidden from you" in text(page)
-            assert page.context["chips"] == []
-            told = hides.post(pages.ACT, {"action": "run", "all": "1", "confirmed": "1", "q": query}, follow=True)
-            assert "Run now" not in " ".join(pages.messages(told))
+            assert page.context["terms"] == []
+            response = hides.post(pages.ACT, {"action": "run", "all": "1", "confirmed": "1", "q": query}, follow=True)
+            assert "Run now" not in " ".join(pages.messages(response))
         assert not Job.objects.get(pk=secret_job).is_available
 
-    def test_no_payload_can_be_tried_out_as_a_whole(self, client_with: MakeClient) -> None:
+    def test_payloads_cannot_be_guessed_as_a_whole(self, client_with: MakeClient) -> None:
         make_job("send", {"card": {"pin_token": "1234"}, "user": 7})
         hides, sees = client_with(), client_with("view_payload")
         whole = str(SearchTerm("payload.card", '{"pin_token": "1234"}'))
         queries = {whole: 0, "payload.user:7": 1}
         for query, number in queries.items():
-            assert len(sees.get(pages.JOBS, {"q": query}).context["lines"]) == 1
-            assert len(hides.get(pages.JOBS, {"q": query}).context["lines"]) == number
+            assert len(sees.get(pages.JOBS, {"q": query}).context["rows"]) == 1
+            assert len(hides.get(pages.JOBS, {"q": query}).context["rows"]) == number
 
     def test_names_of_errors_are_hidden_where_they_hold_secrets(self, client_with: MakeClient) -> None:
         make_failed_job("send", error=f"password={SECRET} was refused: no")
@@ -221,17 +221,17 @@ class TestRedaction:
         assert "hunter" not in body(page)
         assert {group["name"] for group in page.context["groups"]} == {"password=•••••• was refused", "KeyError"}
         assert "hunter" in body(client_with("view_payload").get(pages.ERRORS))
-        assert client_with().get(pages.JOBS, {"q": f'exception:"{name}"'}).context["chips"] == []
-        assert len(client_with("view_payload").get(pages.JOBS, {"q": f'exception:"{name}"'}).context["lines"]) == 1
+        assert client_with().get(pages.JOBS, {"q": f'exception:"{name}"'}).context["terms"] == []
+        assert len(client_with("view_payload").get(pages.JOBS, {"q": f'exception:"{name}"'}).context["rows"]) == 1
 
-    def test_undecodable_payloads_are_hidden_whole(self, client_with: MakeClient, worker_schema: str) -> None:
+    def test_undecodable_payloads_are_hidden_whole(self, client_with: MakeClient) -> None:
         job_id = make_job("send")
         raw = '{"password": "' + SECRET + '", "n": ' + "9" * 6000 + "}"
-        execute("update {schema}._private_jobs set payload = %s::json where id = %s", worker_schema, raw, job_id)
+        execute("update {schema}._private_jobs set payload = %s::json where id = %s", [raw, job_id])
         assert SECRET not in body(client_with().get(job_url(job_id)))
         assert SECRET in body(client_with("view_payload").get(job_url(job_id)))
 
-    def test_patterns_are_the_projects_own(self, client_with: MakeClient, secret_job: int, settings: Any) -> None:
+    def test_patterns_of_the_setting_apply(self, client_with: MakeClient, secret_job: int, settings: Any) -> None:
         settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "REDACT": ["^fine$"]}
         shown = body(client_with().get(job_url(secret_job)))
         assert "visible" not in shown
@@ -251,7 +251,7 @@ HOSTILE = [
 
 
 class Scanner(html.parser.HTMLParser):
-    """Finds what a strict policy forbids, and elements that no template of ours has written."""
+    """Finds what a strict content security policy forbids, and elements that no template contains."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -267,7 +267,7 @@ class Scanner(html.parser.HTMLParser):
                 self.found.append(f"{tag} {name}={names[name]}")
 
 
-def trouble_in(response: Any) -> list[str]:
+def forbidden_markup(response: Any) -> list[str]:
     scanner = Scanner()
     scanner.feed(body(response))
     return scanner.found
@@ -284,7 +284,6 @@ def test_no_text_becomes_markup(admin_page: Client, worker_schema: str, settings
     running = make_job(name, queue_name=name, locked_by=text_)
     make_queue(name, locked_by=text_)
     make_worker(
-        worker_schema,
         text_ + "w",
         silent=900,
         host=text_,
@@ -292,8 +291,8 @@ def test_no_text_becomes_markup(admin_page: Client, worker_schema: str, settings
         tasks=[name],
         running=[{"job_id": text_, "task": text_, "started_at": text_}, {"job_id": 1, "task": text_}],
     )
-    execute("insert into {schema}._private_known_crontabs values (%s, now(), now())", worker_schema, text_)
-    record(worker_schema, name, succeeded=3, failed=1)
+    execute("insert into {schema}._private_known_crontabs values (%s, now(), now())", [text_])
+    record_statistics(worker_schema, name, succeeded=3, failed=1)
     urls = [*pages.ALL_PAGES, *(job_url(each) for each in (failed, waiting, running))]
     responses = [admin_page.get(url) for url in urls]
     responses += [
@@ -313,7 +312,7 @@ def test_no_text_becomes_markup(admin_page: Client, worker_schema: str, settings
     ]
     for response in responses:
         assert response.status_code in (200, 404), response.request["PATH_INFO"]
-        assert trouble_in(response) == [], response.request["PATH_INFO"]
+        assert forbidden_markup(response) == [], response.request["PATH_INFO"]
         assert "14{%" not in body(response)
 
 
@@ -350,11 +349,11 @@ def test_no_parameter_breaks_a_page(admin_page: Client, url: str, parameter: str
     for value in ODD_VALUES:
         response = admin_page.get(url, {parameter: value})
         assert response.status_code == 200, value
-        assert trouble_in(response) == []
+        assert forbidden_markup(response) == []
 
 
 def test_redaction_reads_a_long_text_once() -> None:
-    # Of this process alone: what others do on the machine is not its fault.
+    # The time of this process, so that other processes on the machine do not count.
     began = time.process_time()
     for text_ in ("a" * 200_000, "a=" * 100_000, "://" * 60_000, '"' * 200_000, "token" * 40_000):
         redact_text(text_)

@@ -1,4 +1,4 @@
-"""Every word on the pages can be translated: what is left when the translated ones are taken away is data."""
+"""Every word on the pages can be translated: what remains without the translated words is data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from tests.integration.admin import pages
-from tests.integration.admin.test_pages import make_worker, record
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import make_worker, record_statistics
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
-# Names that are the same in every language.
+# Names that are not translated.
 SAME = {"Python", "SQL", "UTC"}
 SHOWN = re.compile(r'(?:title|aria-label|placeholder|data-label|data-copy|data-paused|data-failed)="([^"]*)"')
 
@@ -25,15 +25,15 @@ def mark(text: str) -> str:
 
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A language in which everything that was translated can be told."""
+    """Mark every translated text."""
     trans: Any = translation._trans  # type: ignore[attr-defined]
     monkeypatch.setattr(trans, "gettext", lambda message: mark(message))
     monkeypatch.setattr(trans, "pgettext", lambda context, message: mark(message))
     monkeypatch.setattr(trans, "ngettext", lambda one, many, number: mark(one if number == 1 else many))
 
 
-def left_over(response: Any) -> set[str]:
-    """Words of three letters and more that were not translated."""
+def untranslated(response: Any) -> set[str]:
+    """Return words of at least three letters that were not translated."""
     content = pages.body(response).split('id="content-main"')[1].partition(">")[2].split("<footer")[0]
     content = re.sub(r"(?s)<(pre|code|svg|option|datalist|time)\b.*?</\1>", " ", content)
     texts = [html.unescape(text) for text in [*SHOWN.findall(content), re.sub(r"<[^>]*>", " ", content)]]
@@ -49,19 +49,19 @@ def _without_marked(text: str) -> str:
 
 
 def test_no_word_is_left_untranslated(admin_page: Client, worker_schema: str, request: pytest.FixtureRequest) -> None:
-    make_worker(worker_schema, "w1", tasks=["t1"], running=[{"job_id": 1, "task": "t1"}])
-    make_worker(worker_schema, "w2", silent=900)
+    make_worker("w1", tasks=["t1"], running=[{"job_id": 1, "task": "t1"}])
+    make_worker("w2", silent=900)
     make_queue("q1", locked_by="w2")
     make_job("t1", queue_name="q1", key="k1", flags={"f": True})
     make_job("t2", locked_by="w9", locked_at=minutes_ago(300))
     failed = make_failed_job("t1", payload={"a": [1, {"b": 2}]}, error="E: x")
-    record(worker_schema, "t1", succeeded=5)
+    record_statistics(worker_schema, "t1", succeeded=5)
     request.getfixturevalue("marked")
     for url in (
         pages.OVERVIEW, pages.JOBS, f"{pages.JOBS}?state=failed&q=x:1", pages.job_url(failed), pages.job_url(10**9),
         pages.QUEUES, pages.WORKERS, pages.ERRORS, pages.ADD,
     ):  # fmt: skip
-        assert left_over(admin_page.get(url)) == set(), url
+        assert untranslated(admin_page.get(url)) == set(), url
     asked = admin_page.post(pages.ACT, {"action": "reschedule", "all": "1"})
-    assert left_over(asked) == set()
-    assert left_over(admin_page.post(pages.WORKERS + "unlock/", {"worker": "w9"})) == set()
+    assert untranslated(asked) == set()
+    assert untranslated(admin_page.post(pages.WORKERS + "unlock/", {"worker": "w9"})) == set()

@@ -10,9 +10,10 @@ import pytest
 
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.entrypoints import build_runners, supervised
-from tests.integration.worker.parts import SteppedRunner, own_tasks, stepped_runners
+from django_graphile_worker.worker.process.process import run_with_signals
+from django_graphile_worker.worker.process.runners import build_runners
 from tests.support.factories import make_job
+from tests.support.stepped_worker import SteppedRunner, own_tasks, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,7 +43,7 @@ def sessions(raw_connection: Callable[..., Any]) -> Sessions:
 @pytest.fixture
 def worker() -> Iterator[SteppedRunner]:
     """One whose beats have come through for a while."""
-    with stepped_runners(quick) as make:
+    with stepped_workers(quick) as make:
         worker = make()
         worker.recovery.judges_at_once = True
         yield worker
@@ -96,7 +97,7 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
         runners = build_runners(
             places_to_serve(change=lambda settings: settings.replace(log_success=False)), with_cron=False
         )
-        assert supervised(runners, None, once=True) == 0
+        assert run_with_signals(runners, None, once=True) == 0
     wait_until(lambda: not sessions())
 
 

@@ -18,7 +18,7 @@ import pytest
 from django_graphile_worker import add_job
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
 from django_graphile_worker.worker.service import Service
-from tests.integration.worker.parts import build, own_tasks
+from tests.support.stepped_worker import build, own_tasks
 
 SETTINGS = """
 from testproject import databases

@@ -1,25 +1,36 @@
-"""All verbs, in the order in which the overview tells them."""
+"""The verbs of ``manage.py graphile_worker``: a module for each, in the order of the overview.
+
+A verb parses its options, calls the API or ``sql.inspection``, and writes to a ``Console``. Verbs do not import each
+other; what several need is in ``management.operator``.
+"""
 
 from __future__ import annotations
 
 from django_graphile_worker.management.operator.verb import Verb
 from django_graphile_worker.management.operator.verbs.add import Add
-from django_graphile_worker.management.operator.verbs.change import Complete, Fail, Remove, Reschedule
 from django_graphile_worker.management.operator.verbs.cleanup import Cleanup
+from django_graphile_worker.management.operator.verbs.complete import Complete
 from django_graphile_worker.management.operator.verbs.crontab import Crontab
-from django_graphile_worker.management.operator.verbs.errors import Errors, Retry
+from django_graphile_worker.management.operator.verbs.errors import Errors
+from django_graphile_worker.management.operator.verbs.fail import Fail
 from django_graphile_worker.management.operator.verbs.grants import Grants
-from django_graphile_worker.management.operator.verbs.jobs import Jobs, Show
-from django_graphile_worker.management.operator.verbs.recovery import Sweep, Unlock
+from django_graphile_worker.management.operator.verbs.jobs import Jobs
+from django_graphile_worker.management.operator.verbs.queues import Queues
+from django_graphile_worker.management.operator.verbs.remove import Remove
 from django_graphile_worker.management.operator.verbs.repair import Repair
+from django_graphile_worker.management.operator.verbs.reschedule import Reschedule
+from django_graphile_worker.management.operator.verbs.retry import Retry
 from django_graphile_worker.management.operator.verbs.run import Run
-from django_graphile_worker.management.operator.verbs.status import ShowStatus
+from django_graphile_worker.management.operator.verbs.show import Show
+from django_graphile_worker.management.operator.verbs.status import Status
+from django_graphile_worker.management.operator.verbs.sweep import Sweep
 from django_graphile_worker.management.operator.verbs.tasks import Tasks
-from django_graphile_worker.management.operator.verbs.workers import Queues, Workers
+from django_graphile_worker.management.operator.verbs.unlock import Unlock
+from django_graphile_worker.management.operator.verbs.workers import Workers
 
 VERBS: tuple[Verb, ...] = (
     Run(),
-    ShowStatus(),
+    Status(),
     Jobs(),
     Show(),
     Tasks(),

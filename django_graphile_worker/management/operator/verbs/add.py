@@ -1,4 +1,4 @@
-"""Adding a job by hand: ``add``."""
+"""``add``: add a job."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Add(Verb):
     name = "add"
     summary = "Add a job."
     description = (
-        "Adds a job; the task's own defaults apply to what is not given. A task that this project does not have is "
-        "added all the same, with a note: other workers may have it."
+        "Add a job, with the defaults of its task for options that are not given. Accept a task that this project does "
+        "not have, with a warning: other workers may have it."
     )
     examples = (
         "send_receipt '{\"order\": 1}'",
@@ -31,43 +31,52 @@ class Add(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("task", metavar="TASK", help="The task's identifier.")
         parser.add_argument(
-            "payload", nargs="?", metavar="PAYLOAD", help="JSON or JSON5; - reads it from standard input (default: {})."
+            "payload",
+            nargs="?",
+            metavar="PAYLOAD",
+            help="The payload as JSON or JSON5; - reads it from standard input (default: {}).",
         )
-        parser.add_argument("--queue", metavar="QUEUE", help="Run it in this queue, one job at a time.")
+        parser.add_argument("--queue", metavar="QUEUE", help="Add the job to this queue, which runs one job at a time.")
         parser.add_argument(
             "--run-at",
             type=arguments.run_at,
             metavar="TIME",
-            help="+5m, or a time like 2026-05-01T12:00 (default: now).",
+            help="Run at this time: +5m, or a time like 2026-05-01T12:00 (default: now).",
         )
-        parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Attempts allowed.")
-        parser.add_argument("--key", metavar="KEY", help="Replace the job with this key, if it waits.")
+        parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Allow so many attempts.")
+        parser.add_argument("--key", metavar="KEY", help="Replace the waiting job with this key, if there is one.")
         parser.add_argument(
-            "--key-mode", choices=[mode.value for mode in JobKeyMode], help="What a waiting job with the key keeps."
+            "--key-mode",
+            choices=[mode.value for mode in JobKeyMode],
+            help="Choose what a waiting job with the key keeps.",
         )
-        parser.add_argument("--priority", type=arguments.whole, metavar="N", help="Lower numbers run first.")
-        parser.add_argument("--flag", action="append", metavar="FLAG", help="A flag; may be given several times.")
+        parser.add_argument(
+            "--priority", type=arguments.whole, metavar="N", help="Set the priority; lower numbers run first."
+        )
+        parser.add_argument(
+            "--flag", action="append", metavar="FLAG", help="Set this flag; may be given several times."
+        )
 
-    def run(self, desk: Console, options: Options) -> None:
+    def run(self, console: Console, options: Options) -> None:
         name = options["task"]
         known = registry.tasks.get(name)
-        self._refuse_newer_schema(desk)
-        # Said below, to the person who asked, and not in the log as well.
+        self._refuse_newer_schema(console)
+        # The console shows the warning below; without this, the log would have it, too.
         logged_names.add(name)
-        job = self._add(desk, options)
+        job = self._add(console, options)
         if known is None:
             hint = arguments.did_you_mean(name, registry.tasks.identifiers())
-            desk.warn(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
-        if desk.is_json:
-            desk.dump(job_as_dict(job))
+            console.warn(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
+        if console.is_json:
+            console.dump(job_as_dict(job))
             return
-        desk.say(desk.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, desk.now())}"))
+        console.say(console.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, console.now())}"))
 
-    def _refuse_newer_schema(self, desk: Console) -> None:
-        with open_queue(**desk.place) as queue:
+    def _refuse_newer_schema(self, console: Console) -> None:
+        with open_queue(**console.place) as queue:
             refuse_breaking_migration(queue.cursor, schema=queue.schema)
 
-    def _add(self, desk: Console, options: Options) -> Job:
+    def _add(self, console: Console, options: Options) -> Job:
         return api.add_job(
             registry.tasks.get(options["task"]) or options["task"],
             arguments.payload(options["payload"]),
@@ -78,12 +87,12 @@ class Add(Verb):
             job_key_mode=options["key_mode"],
             priority=options["priority"],
             flags=options["flag"],
-            **desk.place,
+            **console.place,
         )
 
 
 def _what_happened(job: Job, key_mode: str | None) -> str:
-    """A job that was there before has been revised."""
+    """Return what add_job did: a job that existed before has a revision."""
     if not job.revision:
         return "Added"
     return "Was there already:" if key_mode == JobKeyMode.UNSAFE_DEDUPE else "Replaced"

@@ -1,4 +1,4 @@
-"""Deleting what nobody needs: ``cleanup``."""
+"""``cleanup``: delete old failed jobs and unused names."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Cleanup(Verb):
     name = "cleanup"
     summary = "Delete old failed jobs, and names that no job uses."
     description = (
-        "Deletes what is asked for, and is safe while workers run. Task names that this project or a live worker "
-        "knows are kept; Node's workers do not tell theirs, so leave --tasks out where some run."
+        "Delete what the options name; this is safe while workers run. Keep the task names that this project or a live "
+        "worker has. Node's workers do not register theirs, so leave --tasks out where some run."
     )
     examples = ("--permanently-failed-older-than 7d", "--permanently-failed-older-than 30d --queues --tasks")
 
@@ -27,12 +27,12 @@ class Cleanup(Verb):
             "--permanently-failed-older-than",
             type=arguments.period,
             metavar="AGE",
-            help="Delete jobs that failed for good longer ago than this: 7d, 12h, 4w.",
+            help="Delete jobs that failed permanently longer ago than this: 7d, 12h, 4w.",
         )
         parser.add_argument("--queues", action="store_true", help="Delete the names of queues without jobs.")
         parser.add_argument("--tasks", action="store_true", help="Delete the names of tasks without jobs.")
 
-    def run(self, desk: Console, options: Options) -> None:
+    def run(self, console: Console, options: Options) -> None:
         age = options["permanently_failed_older_than"]
         if age is None and not options["queues"] and not options["tasks"]:
             raise CommandError("Expected --permanently-failed-older-than, --queues or --tasks, got none of them.")
@@ -40,15 +40,15 @@ class Cleanup(Verb):
             failed_jobs_older_than=age,
             unused_queues=options["queues"],
             unused_tasks=options["tasks"],
-            **desk.place,
+            **console.place,
         )
-        if desk.is_json:
-            desk.dump(dataclasses.asdict(result))
+        if console.is_json:
+            console.dump(dataclasses.asdict(result))
         else:
             names = f"{counted(result.queues, 'queue name')}, {counted(result.tasks, 'task name')}"
-            desk.say(desk.style.SUCCESS(f"Deleted {counted(result.jobs, 'job')}, {names}."))
+            console.say(console.style.SUCCESS(f"Deleted {counted(result.jobs, 'job')}, {names}."))
         if not result.is_complete:
-            desk.note(
-                "Not all names could be looked at: jobs were being added all the time, or a worker does not tell "
-                "its tasks. Try again later."
+            console.note(
+                "Not all names were checked: jobs were added all the time, or a worker does not register its tasks. "
+                "Try again later."
             )

@@ -1,4 +1,4 @@
-"""Recurring tasks: ``crontab``, with which they are paused and resumed, too."""
+"""``crontab``: list, pause and resume recurring tasks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Crontab(Verb):
     name = "crontab"
     summary = "List recurring tasks, their next times and their last."
     description = (
-        "Lists the items of CRONTAB, of CRONTAB_FILE and of @task(cron=...): what their pattern means, the time zone "
-        "it is meant in, the next times (in the current time zone) and the last one that was fired. Items that the "
-        "database remembers and this project does not have come last. With --pause or --resume it changes one item, "
-        "for all workers, Node's too: a paused item is not fired, and what it missed is not made up when it is resumed."
+        "List the items of CRONTAB, of CRONTAB_FILE and of @task(cron=...): the meaning of their pattern, its time "
+        "zone, the next times (in the current time zone) and the last time that fired. Items that the database knows "
+        "and this project does not have come last. With --pause or --resume, change one item for all workers, "
+        "Node's too: a paused item does not fire, and the times it missed are not made up for when it is resumed."
     )
     examples = ("", "--next 20", "--crontab deploy/crontab --json", "--pause send_report", "--resume send_report")
 
@@ -44,70 +44,74 @@ class Crontab(Verb):
             type=arguments.positive,
             default=DEFAULT_TIMES,
             metavar="N",
-            help=f"How many coming times to show (default: {DEFAULT_TIMES}).",
+            help=f"Show the next N times (default: {DEFAULT_TIMES}).",
         )
         parser.add_argument(
-            "--crontab", type=existing_file, dest="crontab_file", metavar="FILE", help="Instead of CRONTAB_FILE."
+            "--crontab",
+            type=existing_file,
+            dest="crontab_file",
+            metavar="FILE",
+            help="Read this file instead of CRONTAB_FILE.",
         )
 
         change = parser.add_mutually_exclusive_group()
         change.add_argument("--pause", metavar="ITEM", help="Do not fire this item until it is resumed.")
         change.add_argument("--resume", metavar="ITEM", help="Fire this item again, from now on.")
 
-    def run(self, desk: Console, options: Options) -> None:
+    def run(self, console: Console, options: Options) -> None:
         if options["pause"] is not None or options["resume"] is not None:
-            _change(desk, options["pause"], options["resume"])
+            _pause_or_resume(console, options["pause"], options["resume"])
         else:
-            self._list(desk, options)
+            self._list(console, options)
 
-    def _list(self, desk: Console, options: Options) -> None:
-        place = place_of(**desk.place)
+    def _list(self, console: Console, options: Options) -> None:
+        place = place_of(**console.place)
         settings = place.settings
         if options["crontab_file"] is not None:
             settings = settings.replace(crontab_file=options["crontab_file"])
         items = collect(settings, with_tasks=place.installation == conf.DEFAULT)
-        with desk.reading() as (cursor, schema, now):
+        with console.reading() as (cursor, schema, now):
             known = paused_crontabs.known_items(cursor, schema=schema)
-        strangers = [known[name] for name in sorted(set(known) - {item.name for item in items})]
-        if desk.is_json:
-            desk.dump(_as_dict(items, known, strangers, now, options["next"]))
+        others = [known[name] for name in sorted(set(known) - {item.name for item in items})]
+        if console.is_json:
+            console.dump(_as_dict(items, known, others, now, options["next"]))
         else:
-            self._tell(desk, items, known, strangers, now, options["next"])
+            self._report(console, items, known, others, now, options["next"])
 
-    def _tell(
+    def _report(
         self,
-        desk: Console,
+        console: Console,
         items: Sequence[CronItem],
         known: Known,
-        strangers: Sequence[KnownCrontab],
+        others: Sequence[KnownCrontab],
         now: datetime,
         count: int,
     ) -> None:
         if not items:
-            desk.note("No recurring tasks here.")
-        blocks = [_block(desk, item, known.get(item.name), now, count) for item in items]
-        blocks += [_stranger(item, now) for item in strangers]
-        desk.say("\n\n".join(blocks))
+            console.note("No recurring tasks here.")
+        blocks = [_block(console, item, known.get(item.name), now, count) for item in items]
+        blocks += [_other_item(item, now) for item in others]
+        console.say("\n\n".join(blocks))
 
 
-def _change(desk: Console, paused: str | None, resumed: str | None) -> None:
+def _pause_or_resume(console: Console, paused: str | None, resumed: str | None) -> None:
     name, change = (paused, paused_crontabs.pause) if paused is not None else (resumed or "", paused_crontabs.resume)
-    with open_queue(**desk.place) as queue:
+    with open_queue(**console.place) as queue:
         was_changed = change(queue.cursor, name, schema=queue.schema)
         known = crontabs.known_crontabs(queue.cursor, schema=queue.schema)
     if name not in known:
-        raise CommandError(_unknown_item(desk, name, known))
+        raise CommandError(_unknown_item(console, name, known))
     state = "paused" if paused is not None else "fired again, from now on"
-    if desk.is_json:
-        desk.dump({"identifier": name, "is_paused": known[name].is_paused, "was_changed": was_changed})
+    if console.is_json:
+        console.dump({"identifier": name, "is_paused": known[name].is_paused, "was_changed": was_changed})
     elif was_changed:
-        desk.say(desk.style.SUCCESS(f"{shown(name)} is {state}."))
+        console.say(console.style.SUCCESS(f"{shown(name)} is {state}."))
     else:
-        desk.note(f"{shown(name)} was paused already." if paused is not None else f"{shown(name)} was not paused.")
+        console.note(f"{shown(name)} was paused already." if paused is not None else f"{shown(name)} was not paused.")
 
 
-def _unknown_item(desk: Console, name: str, known: Known) -> str:
-    place = place_of(**desk.place)
+def _unknown_item(console: Console, name: str, known: Known) -> str:
+    place = place_of(**console.place)
     items = {item.name for item in collect(place.settings, with_tasks=place.installation == conf.DEFAULT)}
     if name in items:
         way_out = " It is in the crontab of this project, but no worker has started with it yet: start one first."
@@ -116,7 +120,7 @@ def _unknown_item(desk: Console, name: str, known: Known) -> str:
     return f"Expected a recurring task that the database knows, got {name!r}.{way_out}"
 
 
-def _block(desk: Console, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
+def _block(console: Console, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
     pattern = item.match if isinstance(item.match, str) else "a function"
     coming = [] if _is_paused(known) else [times.both(moment, now) for moment in upcoming(item, now, count)]
     following = f"paused; --resume {shown(item.name)} has it fired again" if _is_paused(known) else "not soon"
@@ -129,7 +133,7 @@ def _block(desk: Console, item: CronItem, known: KnownCrontab | None, now: datet
         ("next", coming[0] if coming else following),
         *(("", moment) for moment in coming[1:]),
     ]
-    return f"{desk.style.MIGRATE_HEADING(shown(item.name))}\n{tables.facts(pairs, indent='  ')}"
+    return f"{console.style.MIGRATE_HEADING(shown(item.name))}\n{tables.facts(pairs, indent='  ')}"
 
 
 def _unusual(item: CronItem) -> list[tuple[str, tables.Cell | str]]:
@@ -157,20 +161,20 @@ def _last(known: KnownCrontab | None, now: datetime) -> str:
     return times.both(known.last_execution, now)
 
 
-def _stranger(known: KnownCrontab, now: datetime) -> str:
+def _other_item(known: KnownCrontab, now: datetime) -> str:
     pairs: list[tuple[str, tables.Cell | str]] = [
-        ("task", "not in this project's crontab; another worker has it, or had it"),
+        ("task", "not in this project's crontab; another worker has or had it"),
         ("last", _last(known, now)),
     ]
     return f"{shown(known.identifier)}\n{tables.facts(pairs, indent='  ')}"
 
 
 def _as_dict(
-    items: Sequence[CronItem], known: Known, strangers: Sequence[KnownCrontab], now: datetime, count: int
+    items: Sequence[CronItem], known: Known, others: Sequence[KnownCrontab], now: datetime, count: int
 ) -> dict[str, Any]:
     return {
         "items": [_item_as_dict(item, known.get(item.name), now, count) for item in items],
-        "others": [dataclasses.asdict(item) for item in strangers],
+        "others": [dataclasses.asdict(item) for item in others],
     }
 
 

@@ -1,4 +1,4 @@
-"""The queue on one screen: ``status``, also as a health check."""
+"""``status``: show the queue on one screen, and check it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.crontab.time_phrases import format_time_phrase
+from django_graphile_worker.durations import in_largest_unit
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import counted
+from django_graphile_worker.management.operator.formatting import capped
+from django_graphile_worker.management.operator.known_names import is_known, require_task
+from django_graphile_worker.management.operator.queue_status import CAP, RECENT, QueueStatus, find_problems, read_status
 from django_graphile_worker.management.operator.tables import Cell
-from django_graphile_worker.management.operator.verb import Options, Verb, is_known
-from django_graphile_worker.management.operator.verbs.status_figures import CAP, RECENT, Status, read_status
-from django_graphile_worker.sql.inspection.counts import Count
+from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection.criteria import State
 
-# Above this share of the NOTIFY queue something is wrong: it is mostly empty.
-FULL_NOTIFY_QUEUE = 0.1
 DEFAULT_AGE = timedelta(minutes=5)
 DEFAULT_WATCH = 2.0
 CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
@@ -28,47 +26,47 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 pause = time.sleep
 
 
-class ShowStatus(Verb):
+class Status(Verb):
     name = "status"
     aliases = ("stats",)
-    summary = "Show the queue on one screen; with --check, tell by the exit code whether it is well."
+    summary = "Show the queue on one screen; with --check, report its health by the exit code."
     description = (
-        f"Counts jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check "
-        "it fails, and names the job, when fewer workers are alive than --min-workers, when a job has been ready for "
-        "longer than --max-age, when more jobs than --max-failed have failed for good, when a silent worker still "
-        "holds jobs, when the server's NOTIFY queue fills up, or when another program has changed the schema so that "
-        "this one cannot work on it. "
-        "This is about the whole queue: whether one worker process lives, runworker --health-file tells."
+        f"Count jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check, "
+        "fail, and name the job, when fewer workers are alive than --min-workers, when a job has been ready for longer "
+        "than --max-age, when more jobs than --max-failed have failed permanently, when a silent worker still holds "
+        "jobs, when the server's NOTIFY queue fills up, when another program has changed the schema so that this "
+        "package cannot work on it, or when no job, no worker and not this project has a --task. "
+        "This checks the whole queue; runworker --health-file is for a single worker process."
     )
     examples = ("", "--watch", "--check --max-age 15m --max-failed 100 --min-workers 2", "--check --task billing:send")
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--check", action="store_true", help="Exit with 1 when the queue is not well.")
+        parser.add_argument("--check", action="store_true", help="Exit with 1 when the queue is not healthy.")
         parser.add_argument(
             "--task",
             action="append",
             metavar="TASK",
-            help="Look only at jobs of this task identifier; may be given several times.",
+            help="Count only jobs of this task identifier; may be given several times.",
         )
         parser.add_argument(
             "--max-age",
             type=arguments.period,
             default=DEFAULT_AGE,
             metavar="PERIOD",
-            help="With --check: how long a ready job may wait (default: 5m).",
+            help="With --check: let a ready job wait for at most so long (default: 5m).",
         )
         parser.add_argument(
             "--min-workers",
             type=arguments.not_negative,
             default=1,
             metavar="N",
-            help="With --check: how many workers must be alive (default: 1).",
+            help="With --check: expect at least N live workers (default: 1).",
         )
         parser.add_argument(
             "--max-failed",
             type=arguments.not_negative,
             metavar="N",
-            help="With --check: how many jobs may have failed for good (default: any number).",
+            help="With --check: accept at most N permanently failed jobs (default: any number).",
         )
         parser.add_argument(
             "--watch",
@@ -76,88 +74,58 @@ class ShowStatus(Verb):
             type=arguments.seconds,
             const=DEFAULT_WATCH,
             metavar="SECONDS",
-            help=f"Show it again and again, until Ctrl-C (default: every {DEFAULT_WATCH:g} seconds).",
+            help=f"Show the queue again and again, until Ctrl-C (default: every {DEFAULT_WATCH:g} seconds).",
         )
 
-    def run(self, desk: Console, options: Options) -> None:
+    def run(self, console: Console, options: Options) -> None:
         tasks = tuple(options["task"] or ())
         if options["watch"] is not None:
-            if options["check"] or desk.is_json:
+            if options["check"] or console.is_json:
                 raise CommandError("--watch: expected a screen to look at, got --check or --json as well.")
-            _watch(desk, tasks, options["watch"])
+            _watch(console, tasks, options["watch"])
             return
-        _warn_of_unknown(desk, tasks)
-        status = read_status(desk, tasks)
+        _look_up(console, tasks, must_exist=options["check"])
+        status = read_status(console, tasks)
         problems = find_problems(status, options)
-        if desk.is_json:
-            desk.dump(_as_dict(status, problems))
+        if console.is_json:
+            console.dump(_as_dict(status, problems))
         else:
-            desk.say(_as_text(desk, status))
+            console.say(_as_text(console, status))
         if options["check"] and problems:
             raise CommandError(f"Expected a healthy queue, got: {'; '.join(problems)}.")
 
 
-def _warn_of_unknown(desk: Console, tasks: Sequence[str]) -> None:
+def _look_up(console: Console, tasks: Sequence[str], *, must_exist: bool) -> None:
+    """Warn of names that no job has had; with ``must_exist``, raise an error for names that are entirely unknown."""
     if tasks:
-        with desk.reading() as (cursor, schema, _):
+        with console.reading() as (cursor, schema, _):
             for task in tasks:
-                is_known(cursor, desk, "task", task, schema=schema)
+                if must_exist:
+                    require_task(cursor, task, schema=schema)
+                is_known(cursor, console, "task", task, schema=schema)
 
 
-def _watch(desk: Console, tasks: tuple[str, ...], seconds: float) -> None:
+def _watch(console: Console, tasks: tuple[str, ...], seconds: float) -> None:
     try:
         while True:
-            text = _as_text(desk, read_status(desk, tasks))
-            desk.say(f"{CLEAR_SCREEN}{text}" if desk.out.isatty() else f"{text}\n")
-            desk.out.flush()
+            text = _as_text(console, read_status(console, tasks))
+            console.say(f"{CLEAR_SCREEN}{text}" if console.out.isatty() else f"{text}\n")
+            console.out.flush()
             pause(seconds)
     except KeyboardInterrupt:
-        desk.say("")
+        console.say("")
 
 
-def find_problems(status: Status, options: Options) -> list[str]:
-    """What is wrong, in words."""
-    problems = [] if status.schema_problem is None else [f"the schema: {status.schema_problem.rstrip('.')}"]
-    alive, wanted = len(status.workers("alive")), options["min_workers"]
-    if alive < wanted:
-        problems.append(f"{counted(alive, 'worker')} alive instead of {wanted}")
-    if status.waiting_seconds > options["max_age"].total_seconds():
-        problems.append(f"{_oldest(status)}, longer than {format_time_phrase(options['max_age'])}")
-    failed, allowed_failures = status.counts[State.FAILED].number, options["max_failed"]
-    if allowed_failures is not None and failed > allowed_failures:
-        noun = "permanently failed job" if failed == 1 else "permanently failed jobs"
-        problems.append(f"{_shown(status.counts[State.FAILED])} {noun}, more than {allowed_failures}")
-    holding = [holder for holder in status.workers("silent") if holder.jobs or holder.queues]
-    if holding:
-        holds = "holds" if len(holding) == 1 else "hold"
-        problems.append(f"{counted(len(holding), 'silent worker')} {holds} jobs (sweep takes them back)")
-    if status.notify_queue_usage > FULL_NOTIFY_QUEUE:
-        share = f"{status.notify_queue_usage:.0%}"
-        problems.append(f"the server's NOTIFY queue is {share} full (a session listens in a long transaction)")
-    return problems
-
-
-def _oldest(status: Status) -> str:
-    job = status.oldest_ready
-    assert job is not None
-    why = " (no live worker has this task)" if job.task_identifier in {name for name, _ in status.unserved} else ""
-    return f"{job.task_identifier} #{job.id} has been ready for {times.span(status.waiting_seconds)}{why}"
-
-
-def _shown(count: Count) -> str:
-    return f"{count.number}{'+' if count.is_more else ''}"
-
-
-def _as_text(desk: Console, status: Status) -> str:
-    style, found = desk.style, status.counts
+def _as_text(console: Console, status: QueueStatus) -> str:
+    style, found = console.style, status.counts
     alive, silent = len(status.workers("alive")), len(status.workers("silent"))
-    ready, scheduled, running, retrying, failed = (_shown(found[state]) for state in _ORDER)
-    oldest = f", the oldest for {times.span(status.waiting_seconds)}" if found[State.READY].number else ""
+    ready, scheduled, running, retrying, failed = (capped(found[state]) for state in _ORDER)
+    oldest = f", the oldest for {in_largest_unit(status.waiting_seconds)}" if found[State.READY].number else ""
     following = status.earliest[State.SCHEDULED]
     pairs: list[tuple[str, Cell | str]] = [
         ("ready", f"{ready}{oldest}"),
         ("scheduled", f"{scheduled}{f', the next {times.both(following, status.now)}' if following else ''}"),
-        ("running", f"{running} held by workers; {status.running} say they run"),
+        ("running", f"{running} held by workers; {status.running} reported as running"),
         ("retrying", Cell(retrying, style.WARNING if found[State.RETRYING].number else None)),
         ("permanently failed", Cell(failed, style.ERROR if found[State.FAILED].number else None)),
         ("last 5 minutes", _throughput(status)),
@@ -170,27 +138,27 @@ def _as_text(desk: Console, status: Status) -> str:
     if status.schema_problem is not None:
         pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
     if len(status.timeouts) > 1:
-        # Each is judged by its own. Mostly somebody has forgotten some of them.
+        # Each worker is judged by its own timeout. Mostly the difference is a worker that was forgotten.
         pairs.append(("worker timeouts", Cell(", ".join(f"{each:g} s" for each in status.timeouts), style.WARNING)))
     if status.unserved:
         pairs.append(("no worker has", Cell(_unserved(status), style.WARNING)))
     return tables.facts(pairs)
 
 
-def _throughput(status: Status) -> str:
+def _throughput(status: QueueStatus) -> str:
     each_minute = status.succeeded / RECENT
     failed = f", {status.failed} failed" if status.failed else ""
     return f"{status.succeeded} succeeded ({each_minute:.0f} a minute){failed}"
 
 
-def _unserved(status: Status) -> str:
+def _unserved(status: QueueStatus) -> str:
     return ", ".join(f"{task.identifier} (#{task.job_id} waits for it)" for task in status.unserved)
 
 
 _ORDER = (State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 
 
-def _as_dict(status: Status, problems: Sequence[str]) -> dict[str, Any]:
+def _as_dict(status: QueueStatus, problems: Sequence[str]) -> dict[str, Any]:
     return {
         "now": status.now,
         "healthy": not problems,

@@ -1,4 +1,4 @@
-"""Which tasks there are, and how their jobs fare: ``tasks``."""
+"""``tasks``: list tasks, with their jobs and workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.management.operator.verbs.workers import worker_state
+from django_graphile_worker.management.operator.worker_states import tasks_of, worker_state
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import overview
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
@@ -24,7 +24,7 @@ HOURS = 1
 
 
 class TaskFacts(NamedTuple):
-    """A task: what waits for it, who can run it, and how its runs went lately."""
+    """A task: its waiting jobs, its workers, and its recent runs."""
 
     identifier: str
     backlog: TaskBacklog | None
@@ -47,26 +47,26 @@ class TaskFacts(NamedTuple):
 
 class Tasks(Verb):
     name = "tasks"
-    summary = "List tasks: what waits for them, who has them, and how their runs went."
+    summary = "List tasks, with their waiting jobs, their workers and their recent runs."
     description = (
-        "Lists the tasks of this project and those that jobs are waiting for. WORKERS is how many live workers have "
-        f"the task. The runs are those of the last hour. Jobs are counted up to {MOST_COUNTED} a task."
+        "List the tasks of this project and those that jobs wait for. WORKERS is the number of live workers that have "
+        f"the task. The runs are those of the last hour. Count up to {MOST_COUNTED} jobs a task."
     )
     examples = ("", "--json")
 
-    def run(self, desk: Console, options: Options) -> None:
-        with desk.reading() as (cursor, schema, now):
+    def run(self, console: Console, options: Options) -> None:
+        with console.reading() as (cursor, schema, now):
             backlogs = overview.task_backlogs(cursor, schema=schema)
             found = holders(cursor, schema=schema)
             since = times.aware(now) - timedelta(hours=HOURS)
             rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)
         facts = _facts(backlogs, found, rows)
-        if desk.is_json:
-            desk.dump([_as_dict(each) for each in facts])
+        if console.is_json:
+            console.dump([_as_dict(each) for each in facts])
         elif facts:
-            desk.table(_COLUMNS, [_row(each, desk.style) for each in facts])
+            console.table(_COLUMNS, [_row(each, console.style) for each in facts])
         else:
-            desk.note("No tasks. Write functions with @task in an app's tasks.py.")
+            console.note("No tasks. Write functions with @task in an app's tasks.py.")
 
 
 def _facts(backlogs: Iterable[TaskBacklog], found: Iterable[Holder], rows: Iterable[Row]) -> list[TaskFacts]:
@@ -75,7 +75,7 @@ def _facts(backlogs: Iterable[TaskBacklog], found: Iterable[Holder], rows: Itera
     by_task: dict[str, list[Row]] = {}
     for row in rows:
         by_task.setdefault(row.task_identifier, []).append(row)
-    served = [_tasks_of(holder) for holder in found if worker_state(holder) == "alive"]
+    served = [tasks_of(holder) for holder in found if worker_state(holder) == "alive"]
     names = sorted({*registry.tasks.identifiers(), *busy, *by_task})
     return [
         TaskFacts(
@@ -89,11 +89,6 @@ def _facts(backlogs: Iterable[TaskBacklog], found: Iterable[Holder], rows: Itera
         )
         for name in names
     ]
-
-
-def _tasks_of(holder: Holder) -> frozenset[str]:
-    tasks = holder.metadata.get("tasks")
-    return frozenset(filter(lambda task: isinstance(task, str), tasks)) if isinstance(tasks, list) else frozenset()
 
 
 _COLUMNS = (
@@ -117,7 +112,7 @@ def _row(task: TaskFacts, style: Style) -> list[Cell | str]:
         task.identifier,
         Cell(str(task.workers), style.ERROR if is_missed else None),
         _capped(backlog.ready if backlog else 0),
-        "" if oldest is None else times.span(oldest),
+        "" if oldest is None else durations.in_largest_unit(oldest),
         Cell(_capped(backlog.retrying), style.WARNING) if backlog and backlog.retrying else "",
         Cell(_capped(backlog.failed), style.ERROR) if backlog and backlog.failed else "",
         str(task.succeeded + task.failed),

@@ -1,0 +1,109 @@
+"""The table of details on the page of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from django_graphile_worker.admin import error_summary, formatting
+from django_graphile_worker.admin.jobs.states import flag_names
+from django_graphile_worker.admin.pages import PageAdmin
+from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_detail import MOST_AHEAD, JobDetail
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A row of the table; `url` is where its value links to."""
+
+    name: str
+    value: Any
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """The facts about one job."""
+
+    page: PageAdmin
+    request: HttpRequest
+    job: JobDetail
+
+    def all(self) -> list[Fact]:
+        return [*self._always(), *self._optional(), *self._worker(), *self._queue()]
+
+    def _always(self) -> Iterator[Fact]:
+        job = self.job
+        yield Fact(
+            _("Task"), job.task_identifier or _("unknown task"), self._search("task", job.task_identifier or "?")
+        )
+        yield Fact(_("Priority"), job.priority)
+        yield Fact(_("Attempts"), _attempts(job))
+        yield Fact(_("Run at"), formatting.exact_time(job.run_at))
+        yield Fact(_("Created"), formatting.exact_time(job.created_at))
+        yield Fact(_("Updated"), formatting.exact_time(job.updated_at))
+
+    def _optional(self) -> Iterator[Fact]:
+        job = self.job
+        if job.key is not None:
+            yield Fact(_("Job key"), job.key)
+        if flags := flag_names(job.flags_text):
+            yield Fact(_("Flags"), ", ".join(flags))
+        if job.revision:
+            yield Fact(_("Revision"), job.revision)
+        if job.recoveries:
+            yield Fact(_("Workers that died running it"), job.recoveries)
+
+    def _worker(self) -> Iterator[Fact]:
+        job, workers_url = self.job, self.page.url(self.request, "worker")
+        if job.locked_by is not None:
+            yield Fact(_("Held by"), f"{job.locked_by} ({_heartbeat(job.holder_silent_seconds)})", workers_url)
+        if job.is_available and not job.live_workers:
+            value = _("no live worker has this task (workers of Node.js do not report their tasks)")
+            yield Fact(_("Workers"), value, workers_url)
+
+    def _queue(self) -> Iterator[Fact]:
+        job = self.job
+        if job.queue_name is None:
+            return
+        yield Fact(_("Queue"), job.queue_name, self._search("queue", job.queue_name))
+        if job.locked_at is None and job.queue_locked_by is not None:
+            yield self._queue_lock()
+        if job.ahead:
+            yield Fact(_("Jobs ahead in the queue"), formatting.capped_number(job.ahead, MOST_AHEAD))
+
+    def _queue_lock(self) -> Fact:
+        """Return the worker that holds the queue of this job, and the job that it runs."""
+        job = self.job
+        value = _("%(worker)s has held the queue since %(time)s") % {
+            "worker": job.queue_locked_by,
+            "time": formatting.exact_time(job.queue_locked_at),
+        }
+        if job.queue_running_id is None:
+            return Fact(_("Waiting for"), value)
+        url = self.page.url(self.request, "job", "change", job.queue_running_id)
+        return Fact(_("Waiting for"), f"{value}: {job.queue_running_task} #{job.queue_running_id}", url)
+
+    def _search(self, name: str, value: str) -> str:
+        return self.page.url(self.request, "job", q=str(SearchTerm(name, value)))
+
+
+def _attempts(job: JobDetail) -> str:
+    # A job that its task gave up has all attempts used by number, however often it ran. Workers of this package record
+    # how often that was.
+    if job.attempts_made < job.attempts:
+        return _("%(number)s of %(most)s, then given up") % {"number": job.attempts_made, "most": job.max_attempts}
+    if job.state is State.FAILED and error_summary.was_given_up(job.last_error):
+        return _("none left of %(most)s") % {"most": job.max_attempts}
+    return _("%(number)s of %(most)s") % {"number": job.attempts, "most": job.max_attempts}
+
+
+def _heartbeat(silent_seconds: float | None) -> str:
+    if silent_seconds is None:
+        return _("not registered")
+    return _("last heartbeat %(duration)s ago") % {"duration": formatting.duration(silent_seconds)}

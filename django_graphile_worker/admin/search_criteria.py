@@ -1,0 +1,133 @@
+"""The meaning of each search term: a name and a value to criteria. A value that does not fit raises ValueError."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, time
+from typing import Any
+
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.translation import gettext as _
+
+from django_graphile_worker.admin import error_summary
+from django_graphile_worker.crontab.time_phrases import parse_time_phrase
+from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
+from django_graphile_worker.redaction import is_secret, redact_text
+from django_graphile_worker.sql.inspection.criteria import Criteria
+
+LARGEST_ID = 2**63 - 1
+
+_PRIORITY = re.compile(r"(-?\d{1,5})(?:\.\.(-?\d{1,5}))?")
+
+
+def add_term(criteria: Criteria, name: str, value: str, *, sees_payloads: bool, known_tasks: Sequence[str]) -> Criteria:
+    """Return the criteria with another condition."""
+    if not value:
+        raise ValueError(_("expected a value"))
+    if name.startswith("payload."):
+        return _payload(name, value, criteria, sees_payloads)
+    if not sees_payloads and (name == "error" or (name == "exception" and redact_text(value) != value)):
+        # By trying texts until one matches, a user could read what the pages hide.
+        raise ValueError(_("the text of errors is hidden from you; use exception: to find errors by their names"))
+    parser = PARSERS.get(name)
+    if parser is None:
+        expected = ", ".join(f"{each}:" for each in [*PARSERS, "payload.path"])
+        raise ValueError(_("expected one of %(names)s") % {"names": expected})
+    if name == "task" and "*" in value:
+        # A pattern without a match stays as it is and finds no job; without a condition it would find every job.
+        matching = tuple(task for task in known_tasks if fnmatch.fnmatchcase(task, value)) or (value,)
+        return replace(criteria, tasks=criteria.tasks + matching)
+    return parser(criteria, value)
+
+
+def _texts(field: str) -> Callable[[Criteria, str], Criteria]:
+    def parse(criteria: Criteria, value: str) -> Criteria:
+        changes: dict[str, Any] = {field: (*getattr(criteria, field), value)}
+        return replace(criteria, **changes)
+
+    return parse
+
+
+def _exception(criteria: Criteria, value: str) -> Criteria:
+    return replace(criteria, error_names=criteria.error_names + error_summary.stored_names(value))
+
+
+def _id(criteria: Criteria, value: str) -> Criteria:
+    numbers = tuple(_job_id(each) for each in value.split(","))
+    return replace(criteria, ids=criteria.ids + numbers)
+
+
+def _job_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= LARGEST_ID):
+        raise ValueError(_("expected the id of a job"))
+    return int(text)
+
+
+def _priority(criteria: Criteria, value: str) -> Criteria:
+    found = _PRIORITY.fullmatch(value)
+    if not found:
+        raise ValueError(_("expected a number, or a range like 0..10"))
+    low, high = int(found[1]), int(found[2] or found[1])
+    if not (SMALLEST_PRIORITY <= low <= LARGEST_PRIORITY and SMALLEST_PRIORITY <= high <= LARGEST_PRIORITY):
+        raise ValueError(_("expected numbers from -32768 to 32767"))
+    return replace(criteria, priority=(low, high))
+
+
+def _times(field: str, direction: int) -> Callable[[Criteria, str], Criteria]:
+    def parse(criteria: Criteria, value: str) -> Criteria:
+        changes: dict[str, Any] = {field: _time_range(value, direction)}
+        return replace(criteria, **changes)
+
+    return parse
+
+
+def _time_range(value: str, direction: int) -> tuple[datetime | None, datetime | None]:
+    """Return the range of a duration before or after now, of a date or time, or of two of them."""
+    try:
+        period = parse_time_phrase(value) * direction
+    except ValueError:
+        first, separator, last = value.partition("..")
+        return _time(first), _time(last if separator else first, is_end=True)
+    now = timezone.now()
+    return (now + period, now) if direction < 0 else (now, now + period)
+
+
+def _time(text: str, *, is_end: bool = False) -> datetime | None:
+    if not text:
+        return None
+    try:
+        value, day = parse_datetime(text), parse_date(text)
+    except ValueError:
+        value = day = None
+    if day is not None and "T" not in text:
+        value = datetime.combine(day, time.max if is_end else time.min)
+    if value is None or not 1 < value.year < 9999:
+        raise ValueError(_("expected a time like 2h, 2026-01-31, 2026-01-31T08:00 or 2026-01-01..2026-01-31"))
+    return value if timezone.is_aware(value) else timezone.make_aware(value)
+
+
+def _payload(name: str, value: str, criteria: Criteria, sees_payloads: bool) -> Criteria:
+    path = tuple(name.split(".")[1:])
+    if not sees_payloads and any(is_secret(step) for step in path):
+        # A search that matches would reveal what the pages hide.
+        raise ValueError(_("this part of payloads is hidden from you"))
+    return replace(criteria, payload=(*criteria.payload, (path, value)), payload_branches=sees_payloads)
+
+
+PARSERS: dict[str, Callable[[Criteria, str], Criteria]] = {
+    "id": _id,
+    "key": _texts("keys"),
+    "task": _texts("tasks"),
+    "queue": _texts("queues"),
+    "flag": _texts("flags"),
+    "priority": _priority,
+    "exception": _exception,
+    "error": _texts("errors"),
+    "worker": _texts("workers"),
+    "created": _times("created_at", -1),
+    "due": _times("run_at", 1),
+}

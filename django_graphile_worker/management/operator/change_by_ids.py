@@ -1,0 +1,60 @@
+"""The base class of verbs that change jobs by their ids: ``complete``, ``fail``, ``reschedule`` and ``retry``."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.management.operator import arguments
+from django_graphile_worker.management.operator.console import Console
+from django_graphile_worker.management.operator.formatting import counted, job_as_dict, job_line
+from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql.inspection import search
+
+
+class ChangeByIds(Verb):
+    """A verb that takes ids of jobs. Jobs that it cannot change are an error, after the others are changed."""
+
+    done: str
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("job_ids", nargs="+", type=arguments.job_id, metavar="ID", help="The ids of the jobs.")
+
+    def run(self, console: Console, options: Options) -> None:
+        job_ids = list(dict.fromkeys(options["job_ids"]))
+        changed = self.change(job_ids, console, options)
+        self._report(console, changed)
+        left = [job_id for job_id in job_ids if job_id not in {job.id for job in changed}]
+        if left:
+            raise CommandError(self._complaint(console, job_ids, left))
+
+    @abstractmethod
+    def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
+        """Change these jobs where possible; return the changed jobs."""
+
+    def _report(self, console: Console, changed: Sequence[Job]) -> None:
+        if console.is_json:
+            console.dump([job_as_dict(job) for job in changed])
+            return
+        now = console.now()
+        for job in changed:
+            console.say(console.style.SUCCESS(f"{self.done} {job_line(job, now)}"))
+
+    def _complaint(self, console: Console, job_ids: Sequence[int], left: Sequence[int]) -> str:
+        with console.reading() as (cursor, schema, _):
+            states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
+        whys = [f"#{job_id} {_why_left(states.get(job_id))}" for job_id in left]
+        count = len(job_ids) - len(left)
+        wait = "that waits" if len(job_ids) == 1 else "that wait"
+        return f"Expected {counted(len(job_ids), 'job')} {wait}, got {count or 'none'}: {'; '.join(whys)}."
+
+
+def _why_left(state: str | None) -> str:
+    if state is None:
+        return "does not exist (completed and removed jobs are deleted)"
+    if state == "running":
+        return "is running, and left to its worker"
+    return f"was running a moment ago and is {state} now: try again"

@@ -1,0 +1,28 @@
+"""``fail``: mark jobs as permanently failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.core.management.base import CommandParser
+
+from django_graphile_worker import api
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.management.operator.change_by_ids import ChangeByIds
+from django_graphile_worker.management.operator.console import Console
+from django_graphile_worker.management.operator.verb import Options
+
+
+class Fail(ChangeByIds):
+    name = "fail"
+    summary = "Mark jobs as permanently failed."
+    description = "Use up the attempts of waiting jobs, and keep the jobs for inspection. Leave running jobs alone."
+    examples = ("42", '42 43 --reason "The customer is gone."')
+    done = "Permanently failed"
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--reason", metavar="TEXT", help="Write this text into last_error.")
+
+    def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
+        return api.permanently_fail_jobs(job_ids, options["reason"], **console.place)

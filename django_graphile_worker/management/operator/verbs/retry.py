@@ -1,0 +1,102 @@
+"""``retry``: try failed jobs again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_graphile_worker import api
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.management.operator import arguments
+from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.change_by_ids import ChangeByIds
+from django_graphile_worker.management.operator.console import Console
+from django_graphile_worker.management.operator.formatting import counted
+from django_graphile_worker.management.operator.known_names import chosen_criteria
+from django_graphile_worker.management.operator.verb import Options
+from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.inspection.error_groups import error_groups
+
+# The jobs that one transaction changes: few enough that no worker waits for it.
+BATCH = 1_000
+
+
+class Retry(ChangeByIds):
+    name = "retry"
+    summary = "Try failed jobs again, now and with all their attempts."
+    description = (
+        "Take ids, or choose jobs by --task, by --error (as errors lists it) or, with --all, every job that has failed "
+        "permanently. Choose jobs that wait for their next attempt with --state retrying. Leave running jobs alone."
+    )
+    examples = ("42 43", "--task send_receipt", "--error TimeoutError --dry-run", "--all", "--all --state retrying")
+    done = "To be tried again:"
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("job_ids", nargs="*", type=arguments.job_id, metavar="ID", help="The ids of the jobs.")
+        parser.add_argument("--task", metavar="TASK", help="Choose all failed jobs of this task identifier.")
+        parser.add_argument("--error", metavar="ERROR", help="Choose all jobs that failed with this class of error.")
+        parser.add_argument("--all", action="store_true", help="Choose all failed jobs.")
+        parser.add_argument(
+            "--state",
+            choices=["failed", "retrying"],
+            default="failed",
+            help="Choose jobs in this state (default: failed).",
+        )
+        parser.add_argument("--dry-run", action="store_true", help="Only count the jobs that would be tried again.")
+
+    def run(self, console: Console, options: Options) -> None:
+        is_choosing = bool(options["task"] or options["error"] or options["all"])
+        if is_choosing == bool(options["job_ids"]):
+            got = "both" if is_choosing else "neither"
+            raise CommandError(f"Expected either ids of jobs or one of --task, --error and --all, got {got}.")
+        if options["job_ids"]:
+            super().run(console, options)
+            return
+        criteria = self._criteria(console, options)
+        count = 0 if criteria is None else sum(self._retry_all(console, criteria, options["dry_run"]))
+        verb = "would be" if options["dry_run"] else "will be"
+        if console.is_json:
+            console.dump({"jobs": count, "dry_run": options["dry_run"]})
+        else:
+            console.say(console.style.SUCCESS(f"{counted(count, 'job')} {verb} tried again."))
+
+    def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
+        if options["dry_run"]:
+            raise CommandError("--dry-run: expected --task, --error or --all, got ids.")
+        return api.reschedule_jobs(job_ids, run_at=timedelta(0), attempts=0, **console.place)
+
+    def _criteria(self, console: Console, options: Options) -> Criteria | None:
+        """Return the chosen criteria; None, after a warning, when the database has no such name."""
+        with console.reading() as (cursor, schema, _):
+            chosen = chosen_criteria(cursor, console, options, schema=schema)
+            if chosen is None or options["error"] is None:
+                return chosen
+            names = {group.name for group in error_groups(cursor, schema=schema)}
+        chosen_names = tuple(
+            name for name in names if name == options["error"] or name.endswith(f".{options['error']}")
+        )
+        if not chosen_names:
+            hint = did_you_mean(options["error"], {name.rpartition(".")[2] for name in names} | names)
+            console.warn(f"No job has failed with {options['error']!r}.{hint}")
+            return None
+        return Criteria(state=chosen.state, tasks=chosen.tasks, error_names=chosen_names)
+
+    def _retry_all(self, console: Console, criteria: Criteria, is_rehearsal: bool) -> Iterator[int]:
+        """Retry batch by batch, each in a transaction of its own, and yield the number of jobs.
+
+        A job that fails again in the meantime is not retried twice.
+        """
+        after: str | None = None
+        while True:
+            with console.reading() as (cursor, schema, _):
+                found = search.find(cursor, criteria, schema=schema, limit=BATCH, after=after)
+            if is_rehearsal:
+                yield len(found.ids)
+            elif found.ids:
+                yield len(api.reschedule_jobs(found.ids, run_at=timedelta(0), attempts=0, **console.place))
+            after = found.next_token
+            if after is None:
+                return

@@ -1,0 +1,135 @@
+"""A child of the supervisor: what the supervisor knows about it, and what the child itself does first."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
+
+import django
+
+from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.worker.process.exit import end_process
+from django_graphile_worker.worker.process.signal_handlers import handled_signals
+from django_graphile_worker.worker.stop_request import StopState
+
+# A child that lived this long had a reason to die that may not come again.
+QUICK_DEATH = 5.0
+LONGEST_BACKOFF = 10.0
+# What a child sends when it has begun to work; any other message is the error that keeps it from working.
+STARTED = "started"
+
+ChildMain = Callable[[StopState, dict[str, Any]], int]
+
+
+class Child:
+    """One place for a worker process, and the history of the processes in it."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.process: SpawnProcess | None = None
+        self.started_at = 0.0
+        self.quick_deaths = 0
+        # How often in a row a process died before it had begun to work.
+        self.failed_starts = 0
+        self.start_after = 0.0
+        self.has_started: Connection | None = None
+        self._has_begun = False
+        # The error that keeps the process from working, in its own words.
+        self.problem = ""
+        # The exit code of the last process, once the supervisor has noted its death.
+        self.exit_code: int | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.is_alive()
+
+    @property
+    def is_working(self) -> bool:
+        return self.is_alive and self.has_begun()
+
+    def has_begun(self) -> bool:
+        """Has this process, or the last process if it is dead, begun to work?"""
+        with contextlib.suppress(EOFError, OSError):
+            while self.has_started is not None and self.has_started.poll():
+                message = self.has_started.recv()
+                if message == STARTED:
+                    self._has_begun = True
+                else:
+                    self.problem = str(message)
+        return self._has_begun
+
+    def start(self, context: SpawnContext, main: ChildMain, arguments: dict[str, Any]) -> None:
+        """Start a new process in this place."""
+        self._has_begun, self.problem = False, ""
+        self.has_started, reports_start = context.Pipe(duplex=False)
+        self.process = context.Process(
+            target=run_child,
+            args=(main, arguments | {"place": self.place}, reports_start),
+            name=f"graphile-worker-{self.place}",
+        )
+        self.process.start()
+        reports_start.close()
+
+    def signal(self, number: int) -> None:
+        if self.process is not None and self.is_alive and self.process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
+
+    def note_death(self, now: float) -> None:
+        """Count the death of the process, and decide when the next process may start."""
+        process, self.process = self.process, None
+        self.exit_code = process.exitcode if process is not None else None
+        had_started = self.has_begun()
+        if self.has_started is not None:
+            self.has_started.close()
+            self.has_started = None
+        was_quick = now - self.started_at < QUICK_DEATH or not had_started
+        self.quick_deaths = self.quick_deaths + 1 if was_quick else 0
+        self.failed_starts = 0 if had_started else self.failed_starts + 1
+        delay = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10)) if self.quick_deaths else 0.0
+        self.start_after = now + delay
+
+
+def run_child(main: ChildMain, arguments: dict[str, Any], reports_start: Connection) -> None:
+    """Run ``main`` in the new process, and end the process.
+
+    The process leaves the process group of the terminal: the supervisor passes the terminal's signals on.
+    """
+    os.setpgid(0, 0)
+    request = StopState()
+    request.on_started = lambda: _send(reports_start, STARTED)
+    with handled_signals(request):
+        django.setup()
+        _stop_with_parent(request)
+        try:
+            code = main(request, arguments)
+        except GraphileWorkerError as error:
+            _send(reports_start, str(error))
+            code = error.exit_code
+    end_process(request, code)
+    raise SystemExit(code)
+
+
+def _send(connection: Connection, message: str) -> None:
+    # A supervisor that was killed in the meantime reads nothing; the child is about to notice its death.
+    with contextlib.suppress(OSError):
+        connection.send(message)
+
+
+def _stop_with_parent(request: StopState) -> None:
+    """Request a stop when the supervisor is gone: a supervisor that is killed passes no signal on."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch(sentinels: Sequence[Any]) -> None:
+        wait(sentinels)
+        request("the supervisor is gone")
+
+    threading.Thread(target=watch, args=([parent.sentinel],), daemon=True).start()

@@ -1,0 +1,67 @@
+"""What the command line of a worker asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from django_graphile_worker import conf
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.routing import Place, places_to_serve
+
+# An environment variable of the worker under --reload: the file descriptor of the pipe from which it reads signals.
+RELOADER_PIPE = "GRAPHILE_WORKER_RELOADER"
+
+
+def is_watched() -> bool:
+    """Return True in the process under --reload that runs the worker, False in the process that watches it."""
+    return RELOADER_PIPE in os.environ
+
+
+class Plan(Frozen):
+    """The options of a worker's command line, as plain values.
+
+    A plan holds no settings, only the changes to them. The process that watches the worker under --reload has a
+    plan even while the project's settings have a mistake, and a child of the supervisor is sent its plan and reads the
+    project's settings, which may be functions, itself.
+    """
+
+    # Settings that the command line changes, by their names in lower case.
+    overrides: Mapping[str, Any] = MappingProxyType({})
+    databases: tuple[str, ...] = ()
+    installations: tuple[str, ...] = ()
+    # Flags to forbid in addition to the project's setting FORBIDDEN_FLAGS.
+    also_forbidden: tuple[str, ...] = ()
+    once: bool = False
+    reload: bool = False
+    with_cron: bool = True
+    verbosity: int = 1
+    is_colored: bool = False
+    # Wait for a database that does not answer at the start?
+    waits: bool = True
+    health_file: str = ""
+
+    @property
+    def settings(self) -> conf.Settings:
+        """The project's settings with the changes of the command line."""
+        return self._changed(conf.current())
+
+    @property
+    def processes(self) -> int:
+        return self.settings.processes
+
+    def places(self) -> tuple[Place, ...]:
+        """Return the places to serve. Every installation has as many processes as the plan, not as its own settings."""
+        processes = self.processes
+        return places_to_serve(
+            self.databases,
+            self.installations,
+            change=lambda settings: self._changed(settings).replace(processes=processes),
+            arguments=("--database", "--installation"),
+        )
+
+    def _changed(self, settings: conf.Settings) -> conf.Settings:
+        overrides = {**self.overrides, "processes": 1} if self.reload else self.overrides
+        return settings.replace(**overrides).forbidding(self.also_forbidden)

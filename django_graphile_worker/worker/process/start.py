@@ -1,0 +1,74 @@
+"""The start of ``runworker``: one function that decides what a plan becomes.
+
+A plan becomes a process that watches for changes of the code (``--reload``), a worker in this process, once or until it
+is stopped, or several processes under a supervisor.
+
+This module loads little: the worker's first connection opens while Python loads the rest of the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.gc_pause import collector_paused
+from django_graphile_worker.worker.process.plan import Plan, is_watched
+from django_graphile_worker.worker.stop_request import StopState
+
+Say = Callable[[str], None]
+
+
+def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
+    """Run the worker that the plan asks for, and return the exit code.
+
+    ``say`` shows a text to the person who started the worker, ``complain`` shows an error. Raises GraphileWorkerError
+    when the worker cannot run. A process that is the worker's own (``owns_process``) ends in here when something of a
+    job still runs in it; a caller of call_command() goes on.
+    """
+    run: Callable[[Any], int] = partial(_run, plan, say)
+    if plan.reload:
+        # Late import: Django's reloader and subprocess are for development.
+        from django_graphile_worker.worker.process import reloader
+
+        if not is_watched():
+            return reloader.keep_running(say)
+        run = partial(reloader.run_watched, run)
+    request = reloader.WatchedRequest() if plan.reload else StopState()
+    try:
+        code = run(request)
+    except GraphileWorkerError as error:
+        if not (owns_process and request.is_made and request.leaves_jobs_behind):
+            raise
+        complain(str(error))
+        code = error.exit_code
+    finally:
+        if not plan.reload:
+            # Under --reload two threads write to it until the process ends, which is soon.
+            request.close()
+    if owns_process and request.is_made:
+        # Late import: a worker that starts does not end yet.
+        from django_graphile_worker.worker.process.exit import end_process
+
+        end_process(request, code)
+    return code
+
+
+def _run(plan: Plan, say: Say, request: StopState) -> int:
+    """Run one process or several; return the exit code."""
+    # Late import: without psycopg 3 the system checks, which run before this, say so.
+    from django_graphile_worker.worker.fetching.preconnect import preconnected
+
+    is_alone = plan.processes == 1
+    places = plan.places()
+    with ExitStack() as connections_ahead:
+        for place in places if is_alone else ():
+            connections_ahead.enter_context(preconnected([place.using], place.settings))
+        with collector_paused():
+            # Late import: the server opens the connections while Python loads the rest of the worker, for 15 ms.
+            from django_graphile_worker.worker.process import main
+
+        runners = main.prepare(plan, say)
+        return main.run_alone(plan, runners, request) if is_alone else main.run_children(plan, request)

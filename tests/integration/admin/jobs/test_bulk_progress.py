@@ -1,0 +1,241 @@
+"""Actions on many jobs: in steps, each of which is done whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+from django_graphile_worker.admin.jobs import bulk_progress
+from django_graphile_worker.models import Job
+from django_graphile_worker.sql import bulk_actions
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import StatementRecorder, act_on_all, log_entries, messages, text
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_actions, "STEP", 7)
+
+
+@pytest.fixture
+def one_step_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each step take as long as a request may."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 1.5)
+    monkeypatch.setattr(bulk_progress, "monotonic", lambda: next(clock))
+
+
+def continue_action(client: Client, page: Any) -> Any:
+    return client.post(pages.ACT, dict(page.context["hidden_fields"]), follow=True)
+
+
+def finish_action(client: Client, page: Any) -> tuple[Any, int]:
+    requests = 1
+    while "hidden_fields" in page.context:
+        page = continue_action(client, page)
+        requests += 1
+    return page, requests
+
+
+STATES: dict[str, dict[str, Any]] = {
+    "ready": {"priority": 2},
+    "scheduled": {"run_at": minutes_ago(-60)},
+    "retrying": {"run_at": minutes_ago(-60), "attempts": 1, "last_error": "KeyError: x"},
+    "failed": {"attempts": 25, "last_error": "KeyError: x"},
+}
+
+
+def make_many() -> dict[str, set[int]]:
+    """Create twelve jobs of each state in each of three tasks: in a queue, with a flag, and without either."""
+    kinds: list[dict[str, Any]] = [{}, {"queue_name": "eu"}, {"flags": {"slow": True}}]
+    return {
+        state: {make_job(f"task{number % 3}", **columns, **kinds[number // 3 % 3]) for number in range(36)}
+        for state, columns in STATES.items()
+    }
+
+
+class TestAllThatMatch:
+    @pytest.mark.parametrize("state", ["ready", "scheduled", "retrying", "failed", "all"])
+    def test_are_exactly_the_matching_jobs(self, admin_page: Client, state: str) -> None:
+        jobs = make_many()
+        there = set().union(*jobs.values())
+        for query in ("task:task0 queue:eu", "queue:eu", "flag:slow", "task:task1", ""):
+            wanted = {job for name, ids in jobs.items() if state in (name, "all") for job in ids}
+            expected = set(Job.objects.filter(pk__in=wanted, **_filters(query)).values_list("pk", flat=True))
+            assert len(expected) > 3
+            response = act_on_all(admin_page, "complete", query, state=state, confirmed="1")
+            assert messages(response) == [f"Completed: {len(expected)} jobs."]
+            there -= expected
+            assert set(Job.objects.values_list("pk", flat=True)) == there
+
+    @pytest.mark.parametrize("state", ["ready", "all"])
+    def test_are_each_changed_once_although_they_still_match(self, admin_page: Client, state: str) -> None:
+        jobs = make_many()
+        given = {"priority": "5", "confirmed": "1"}
+        response = act_on_all(admin_page, "reschedule", state=state, **given)
+        number = 36 if state == "ready" else 144
+        assert messages(response) == [f"Rescheduled: {number} jobs."]
+        assert Job.objects.filter(priority=5).count() == number
+        assert set(Job.objects.values_list("pk", flat=True)) == set().union(*jobs.values())
+
+    def test_that_run_now_are_changed_once(self, admin_page: Client) -> None:
+        make_many()
+        assert messages(act_on_all(admin_page, "run", state="all", confirmed="1")) == ["Run now: 144 jobs."]
+
+    def test_lock_no_more_rows_than_a_step_has(self, admin_page: Client) -> None:
+        make_many()
+        recorder = StatementRecorder()
+        with connection.execute_wrapper(recorder):
+            act_on_all(admin_page, "run", "task:task1", state="failed", confirmed="1")
+        steps = [statement for statement in recorder.statements if "gw:reschedule-all" in statement]
+        assert len(steps) == 2
+        assert re.search(r"limit %\(most\)s", steps[0])
+
+    def test_are_one_statement_when_they_are_few(self, admin_page: Client) -> None:
+        for number in range(6):
+            make_failed_job(f"task{number}")
+        recorder = StatementRecorder()
+        with connection.execute_wrapper(recorder):
+            act_on_all(admin_page, "run", state="failed", confirmed="1")
+        assert sum("gw:reschedule-all" in statement for statement in recorder.statements) == 1
+
+    def test_include_tasks_that_a_page_leaves_out(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        from django_graphile_worker.sql.inspection import index_walks
+
+        monkeypatch.setitem(index_walks.LIMITS, "most_tasks", 1)
+        monkeypatch.setitem(index_walks.LIMITS, "most_levels", 1)
+        make_many()
+        assert messages(act_on_all(admin_page, "complete", state="ready", confirmed="1")) == ["Completed: 36 jobs."]
+
+    def test_leave_out_jobs_that_were_added_later(self, admin_page: Client, one_step_a_request: None) -> None:
+        for _ in range(20):
+            make_job("send")
+        page = act_on_all(admin_page, "complete", "task:send", state="ready", confirmed="1")
+        newcomer = make_job("send")
+        finish_action(admin_page, page)
+        assert list(Job.objects.values_list("pk", flat=True)) == [newcomer]
+
+
+def _filters(query: str) -> dict[str, Any]:
+    meanings = {
+        "task:task0": {"task__identifier": "task0"},
+        "task:task1": {"task__identifier": "task1"},
+        "queue:eu": {"job_queue__queue_name": "eu"},
+        "flag:slow": {"flags__has_key": "slow"},
+    }
+    filters: dict[str, Any] = {}
+    for term in query.split():
+        filters |= meanings[term]
+    return filters
+
+
+class TestALongAction:
+    def test_shows_its_progress_and_continues(self, admin_page: Client, one_step_a_request: None) -> None:
+        for _ in range(30):
+            make_failed_job("send")
+        running = make_job("send", locked_by="worker")
+        page = act_on_all(admin_page, "fail", "task:send", reason="no <more>", confirmed="1")
+        assert page.status_code == 200
+        assert "More jobs match. The changes so far are committed" in text(page)
+        page, requests = finish_action(admin_page, page)
+        assert requests > 4
+        assert messages(page) == [
+            "Permanently failed: 30 jobs.",
+            "1 job was skipped, because a worker is running it.",
+        ]
+        assert set(Job.objects.exclude(pk=running).values_list("last_error", flat=True)) == {"no <more>"}
+
+    def test_logs_exactly_what_it_did(self, admin_page: Client, one_step_a_request: None) -> None:
+        for _ in range(30):
+            make_failed_job("send")
+        page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
+        assert [name for name, _ in log_entries()] == [f"{30 - Job.objects.count()} jobs"]
+        finish_action(admin_page, page)
+        assert sum(1 if name.startswith("#") else int(name.split()[0]) for name, _ in log_entries()) == 30
+
+    def test_that_is_stopped_has_done_what_it_reported(self, admin_page: Client, one_step_a_request: None) -> None:
+        for _ in range(30):
+            make_failed_job("send")
+        page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
+        done = 30 - Job.objects.count()
+        assert f"Completed: {done} jobs." in text(page)
+
+    def test_progress_cannot_be_forged(self, admin_page: Client, one_step_a_request: None) -> None:
+        for _ in range(30):
+            make_failed_job("send")
+        page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
+        before = Job.objects.count()
+        fields = dict(page.context["hidden_fields"])
+        for changed in ({"progress": fields["progress"][:-1] + "_"}, {"action": "run"}):
+            assert admin_page.post(pages.ACT, fields | changed).status_code == 404
+        assert Job.objects.count() == before
+
+    def test_is_refused_without_the_permission(
+        self, admin_page: Client, client_with: Any, one_step_a_request: None
+    ) -> None:
+        for _ in range(30):
+            make_failed_job("send")
+        page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
+        before = Job.objects.count()
+        assert client_with("reschedule_job").post(pages.ACT, dict(page.context["hidden_fields"])).status_code == 403
+        assert Job.objects.count() == before
+
+    def test_that_does_not_end_in_time_reports_what_was_done(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, settings: Any
+    ) -> None:
+        """An open transaction has changed one of the jobs: the step that reaches it has to wait."""
+        settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"STATEMENT_TIMEOUT": 0.3}
+        ids = [make_failed_job("send", updated_at=minutes_ago(number + 1)) for number in range(30)]
+        with open_transaction_on(ids[20]):
+            page = act_on_all(admin_page, "complete", "task:send", state="failed", confirmed="1")
+        assert page.status_code == 503
+        done = 30 - Job.objects.count()
+        assert done == 14
+        assert "Completed: 14 jobs." in text(page)
+        assert "was rolled back" in text(page)
+        assert [name for name, _ in log_entries()] == ["14 jobs"]
+        page = continue_action(admin_page, page)
+        assert messages(page) == ["Completed: 30 jobs."]
+        assert not Job.objects.exists()
+        assert [name for name, _ in log_entries()] == ["14 jobs", "16 jobs"]
+
+
+class TestRestrictedByQueryset:
+    def test_holds_for_every_step(self, admin_page: Client, settings: Any, one_step_a_request: None) -> None:
+        settings.ROOT_URLCONF = "tests.integration.admin.restricted_site"
+        act_url = "/restricted/graphile_worker/job/act/"
+        others = {make_failed_job("other") for _ in range(20)}
+        for _ in range(20):
+            make_failed_job("mine%a")
+        page = admin_page.post(act_url, {"action": "complete", "confirmed": "1", "all": "1", "state": "failed"})
+        while page.status_code == 200:
+            page = admin_page.post(act_url, dict(page.context["hidden_fields"]))
+        assert set(Job.objects.values_list("pk", flat=True)) == others
+
+
+class open_transaction_on:  # noqa: N801 - reads as a sentence
+    """An open transaction that has locked a job."""
+
+    def __init__(self, job_id: int) -> None:
+        self.job_id = job_id
+
+    def __enter__(self) -> None:
+        parameters = connection.get_connection_params()
+        parameters = {name: value for name, value in parameters.items() if name in ("dbname", "user", "host", "port")}
+        self.connection = psycopg.connect(**parameters)
+        self.connection.execute(f'select from "{SCHEMA}"._private_jobs where id = {self.job_id} for update'.encode())
+
+    def __exit__(self, *exception: object) -> None:
+        self.connection.rollback()
+        self.connection.close()

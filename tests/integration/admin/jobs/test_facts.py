@@ -1,0 +1,27 @@
+"""The table of details on the page of a job."""
+
+from __future__ import annotations
+
+from django.test import Client
+
+from tests.support.admin_pages import body, job_url, make_worker, text
+from tests.support.factories import make_job, make_queue, minutes_ago
+
+
+def test_shows_the_job_that_its_queue_waits_for(admin_page: Client) -> None:
+    running = make_job("charge", queue_name="eu", locked_by="worker-1", locked_at=minutes_ago(2))
+    make_queue("eu", locked_by="worker-1", locked_at=minutes_ago(2))
+    first = make_job("send", queue_name="eu", run_at=minutes_ago(5))
+    second = make_job("send", queue_name="eu", run_at=minutes_ago(1))
+    shown = text(admin_page.get(job_url(second)))
+    assert "worker-1 has held the queue since" in shown
+    assert f"charge #{running}" in shown
+    assert "Jobs ahead in the queue 1" in shown
+    assert "Jobs ahead" not in text(admin_page.get(job_url(first)))
+
+
+def test_shows_the_worker_and_no_action_while_running(admin_page: Client) -> None:
+    worker = make_worker("django-worker-7", silent=3)
+    shown = admin_page.get(job_url(make_job("send", locked_by=worker)))
+    assert "django-worker-7 (last heartbeat" in text(shown)
+    assert 'name="action"' not in body(shown)

@@ -1,0 +1,130 @@
+"""The order, the pages and the counts of the job list."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+from django_graphile_worker.admin.jobs import list_view
+from django_graphile_worker.sql.inspection import search
+from tests.support import admin_pages as pages
+from tests.support.factories import make_job, minutes_ago
+
+SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
+
+
+# Every kind of job that an index treats apart.
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"queue_name": "q1"},
+    {"queue_name": "q2", "flags": {"a": True}},
+    {"flags": {"a": True}},
+    {"flags": {"b": True}, "attempts": 1, "last_error": "E: x"},
+    {"attempts": 25, "last_error": "F: x"},
+    {"attempts": 25, "last_error": None, "queue_name": "q1"},
+    {"locked_by": "w"},
+]
+
+
+ORDERS = {
+    "ready": ("is_available and run_at <= now()", "priority, run_at, id"),
+    "scheduled": ("is_available and run_at > now() and attempts = 0", "run_at, id"),
+    "retrying": ("is_available and run_at > now() and attempts > 0", "run_at, id"),
+    "running": ("locked_at is not null", "locked_at, id"),
+    "failed": ("locked_at is null and attempts >= max_attempts", "updated_at desc, id desc"),
+    "all": ("true", "id desc"),
+}
+
+
+SQL_OF = {
+    "task:task0": f"task_id = (select id from \"{SCHEMA}\"._private_tasks where identifier = 'task0')",
+    "task:task1": f"task_id = (select id from \"{SCHEMA}\"._private_tasks where identifier = 'task1')",
+    "queue:q1": f"job_queue_id = (select id from \"{SCHEMA}\"._private_job_queues where queue_name = 'q1')",
+    "queue:q2": f"job_queue_id = (select id from \"{SCHEMA}\"._private_job_queues where queue_name = 'q2')",
+    "flag:a": "flags ? 'a'",
+    "priority:0": "priority = 0",
+}
+
+
+class TestOrderAndPages:
+    @pytest.fixture(autouse=True)
+    def many_jobs(self, db: None) -> None:
+        chance = random.Random(3)
+        for number in range(160):
+            kind = KINDS[number % len(KINDS)]
+            when = minutes_ago(chance.choice([10, 5, 5, 1, -1, -5, -5, -10]))
+            changed = minutes_ago(chance.choice([1, 2, 2, 3]))
+            make_job(
+                f"task{number % 3}", priority=chance.choice([-1, 0, 0, 2]), run_at=when, updated_at=changed, **kind
+            )
+
+    @pytest.mark.parametrize("state", ORDERS)
+    @pytest.mark.parametrize("query", ["", "task:task1", "queue:q1", "flag:a", "priority:0", "task:task0 queue:q2"])
+    def test_pages_contain_all_jobs_in_order(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
+    ) -> None:
+        monkeypatch.setattr(list_view, "PAGE_SIZE", 7)
+        condition, order = ORDERS[state]
+        with connection.cursor() as cursor:
+            extra = " and ".join(SQL_OF[term] for term in query.split()) or "true"
+            cursor.execute(f'select id from "{SCHEMA}"._private_jobs where {condition} and {extra} order by {order}')
+            expected = [job_id for (job_id,) in cursor.fetchall()]
+        seen: list[int] = []
+        url = f"{pages.JOBS}?state={state}&q={query}"
+        while url:
+            page = admin_page.get(url)
+            seen += [line.id for line in page.context["rows"]]
+            url = page.context["next_url"]
+            assert len(seen) <= len(expected)
+        assert seen == expected
+
+    @pytest.mark.parametrize("state", ORDERS)
+    @pytest.mark.parametrize("query", ["", "queue:q1", "flag:a"])
+    def test_previous_pages_are_the_pages_before(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
+    ) -> None:
+        monkeypatch.setattr(list_view, "PAGE_SIZE", 5)
+        seen: list[list[int]] = []
+        url = f"{pages.JOBS}?state={state}&q={query}"
+        while url:
+            page = admin_page.get(url)
+            seen.append([line.id for line in page.context["rows"]])
+            url = page.context["next_url"]
+        assert len(seen) > 1 or query
+        for expected in seen[-2::-1]:
+            assert page.context["previous_url"]
+            page = admin_page.get(page.context["previous_url"])
+            assert [line.id for line in page.context["rows"]] == expected
+        assert not page.context["previous_url"]
+
+    def test_counts_are_exact_below_the_cap(self, admin_page: Client) -> None:
+        counts = {tab["state"]: tab["count"] for tab in admin_page.get(pages.JOBS).context["tabs"]}
+        for state, (condition, _) in ORDERS.items():
+            with connection.cursor() as cursor:
+                cursor.execute(f'select count(*) from "{SCHEMA}"._private_jobs where {condition}')
+                (number,) = cursor.fetchone()
+            assert counts[state] == ("" if state == "all" else str(number))
+
+    def test_counts_stop_at_the_cap(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(list_view, "MOST_COUNTED", 5)
+        counts = {tab["state"]: tab["count"] for tab in admin_page.get(pages.JOBS).context["tabs"]}
+        assert counts["ready"] == "5+"
+
+    def test_a_search_stops_after_a_limit_and_can_be_continued(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(search, "MOST_EXAMINED_OF_MANY", 20)
+        wanted = make_job("task0", {"needle": "yes"}, run_at=minutes_ago(1), priority=5)
+        page = admin_page.get(pages.JOBS, {"state": "ready", "q": "payload.needle:yes"})
+        looks = 1
+        while not page.context["rows"]:
+            assert page.context["examined"] == "20"
+            page = admin_page.get(page.context["next_url"])
+            looks += 1
+        assert [line.id for line in page.context["rows"]] == [wanted]
+        assert looks > 2

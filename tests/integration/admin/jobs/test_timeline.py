@@ -1,0 +1,57 @@
+"""The timeline of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from django_graphile_worker.exceptions import PermanentFailure
+from django_graphile_worker.models import Job
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import job_url, text
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+
+PATH = "django_graphile_worker.exceptions.PermanentFailure"
+
+
+class StolenCard(PermanentFailure):
+    """A subclass that a project defines."""
+
+
+def _timeline(client: Client, job_id: int) -> list[Any]:
+    return list(client.get(job_url(job_id)).context["timeline"])
+
+
+def test_shows_when_a_job_failed(admin_page: Client) -> None:
+    """Workers of this package record the time; for other workers it is estimated from the next attempt."""
+    created = minutes_ago(90)
+    columns: dict[str, Any] = {"attempts": 2, "last_error": "no", "run_at": minutes_ago(-60)}
+    columns |= {"created_at": created}
+    ours = make_job("send", **columns, updated_at=minutes_ago(30))
+    theirs = make_job("send", **columns, updated_at=created)
+    (event,) = [event for event in _timeline(admin_page, ours) if event.label == "2 attempts failed"]
+    assert (event.detail, event.time) == ("time of the last failure", Job.objects.get(pk=ours).updated_at)
+    (event,) = [event for event in _timeline(admin_page, theirs) if event.label == "2 attempts failed"]
+    assert event.detail == "estimated time of the last failure"
+
+
+class TestWhyNoMoreAttempts:
+    @pytest.mark.parametrize("name", [PATH, f"{StolenCard.__module__}.StolenCard"])
+    def test_a_job_that_its_task_gave_up_shows_no_number_of_attempts(self, admin_page: Client, name: str) -> None:
+        """Giving up sets the attempts to their maximum, however often the job ran."""
+        job_id = make_failed_job("charge", error=f"{name}: stolen", attempts=3, max_attempts=3)
+        shown = text(admin_page.get(pages.job_url(job_id)))
+        assert "the task gave up" in shown
+        assert "none left of 3" in shown
+        assert "3 of 3" not in shown
+
+    def test_a_job_that_used_all_attempts_shows_their_number(self, admin_page: Client) -> None:
+        job_id = make_failed_job("charge", error="KeyError: 'x'", attempts=3, max_attempts=3)
+        assert "no attempts left (3 of 3)" in text(admin_page.get(pages.job_url(job_id)))
+
+    def test_a_job_that_is_retried_has_attempts_left(self, admin_page: Client) -> None:
+        columns: dict[str, Any] = {"attempts": 1, "max_attempts": 3, "run_at": minutes_ago(-5)}
+        job_id = make_job("charge", last_error=f"{PATH}: stolen", **columns)
+        assert "1 of 3" in text(admin_page.get(pages.job_url(job_id)))

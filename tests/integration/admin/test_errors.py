@@ -1,0 +1,81 @@
+"""The errors page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from django_graphile_worker.models import Job
+from django_graphile_worker.sql.inspection import error_groups
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import act_on_all, body, messages
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+
+PATH = "django_graphile_worker.exceptions.PermanentFailure"
+
+
+def test_groups_by_task_and_exception(admin_page: Client) -> None:
+    for number in range(3):
+        make_job("send", attempts=2, last_error=f"ValueError: order {number}\n\nTraceback…", run_at=minutes_ago(-5))
+    make_failed_job("send", error="ValueError: never")
+    make_failed_job("send", error="KeyError: 'x'")
+    make_failed_job("charge", error="ValueError: no")
+    make_failed_job("charge", error="Order 17 not found")
+    make_failed_job("charge", error="Order 18 not found")
+    groups = {(group["task"], group["name"]): group for group in admin_page.get(pages.ERRORS).context["groups"]}
+    counts = {key: (group["number"], group["failed"], group["retrying"]) for key, group in groups.items()}
+    assert counts == {
+        ("send", "ValueError"): ("4", "1", "3"),
+        ("send", "KeyError"): ("1", "1", "0"),
+        ("charge", "ValueError"): ("1", "1", "0"),
+        ("charge", "Order # not found"): ("2", "2", "0"),
+    }
+    listed = admin_page.get(groups["send", "ValueError"]["jobs_url"])
+    assert len(listed.context["rows"]) == 4
+
+
+def test_first_and_last_seen_are_when_jobs_failed(admin_page: Client, worker_schema: str) -> None:
+    """The times depend neither on the next attempts nor on how many jobs are counted."""
+    times = [minutes_ago(minutes) for minutes in range(90, 10, -10)]
+    ids = [
+        make_job("send", attempts=3, last_error=f"KeyError: {number}", run_at=minutes_ago(number - 99), updated_at=at)
+        for number, at in enumerate(times)
+    ]
+    make_failed_job("send", error="KeyError: permanently", updated_at=minutes_ago(100), run_at=minutes_ago(-9000))
+    with connection.cursor() as cursor:
+        (group,) = error_groups.error_groups(cursor, schema=worker_schema, most=6)
+    assert group.is_more
+    assert group.first_seen == pytest.approx(minutes_ago(100), abs=timedelta(seconds=5))
+    assert (group.last_seen, group.latest_id) == (times[-1], ids[-1])
+    assert group.latest_error == "KeyError: 7"
+    listed = admin_page.get(pages.JOBS, {"q": "exception:KeyError"}).context["rows"]
+    assert [line.id for line in listed][:8] == ids[::-1]
+
+
+def test_running_jobs_are_in_no_group(admin_page: Client) -> None:
+    make_job("send", attempts=2, last_error="ValueError: no", locked_by="worker")
+    assert admin_page.get(pages.ERRORS).context["groups"] == []
+
+
+def test_a_whole_group_is_retried(admin_page: Client) -> None:
+    make_failed_job("send", error="KeyError: 'x'")
+    make_job("send", attempts=1, last_error="KeyError: 'y'", run_at=minutes_ago(-60))
+    other = make_failed_job("send", error="ValueError: z")
+    (group,) = [each for each in admin_page.get(pages.ERRORS).context["groups"] if each["name"] == "KeyError"]
+    fields = {"state": "failing", "confirmed": "1", "back": pages.ERRORS}
+    response = act_on_all(admin_page, "run", group["query"], **fields)
+    assert messages(response) == ["Run now: 2 jobs."]
+    assert response.request["PATH_INFO"] == pages.ERRORS
+    assert set(Job.objects.filter(attempts__gt=0).values_list("pk", flat=True)) == {other}
+
+
+def test_a_group_shows_its_name_once(admin_page: Client) -> None:
+    make_failed_job("charge", error=f"{PATH}: The card was stolen.")
+    page = admin_page.get(pages.ERRORS)
+    (group,) = page.context["groups"]
+    assert (group["name"], group["message"]) == ("PermanentFailure", "The card was stolen.")
+    assert f'title="{PATH}"' in body(page)
+    assert len(admin_page.get(group["jobs_url"]).context["rows"]) == 1

@@ -1,0 +1,44 @@
+"""The problems that the overview reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import make_worker, text
+from tests.support.factories import make_job, minutes_ago
+
+
+@pytest.mark.parametrize(
+    ("metadata", "silent", "warning"),
+    [
+        (None, 0, "Jobs are ready, but no worker is running."),
+        ({"tasks": ["other"]}, 1, "Jobs are ready whose task no worker has: send."),
+        ({"tasks": ["send"]}, 300, "No heartbeat from django-worker-1."),
+        ({"tasks": ["send"], "is_listening": False}, 1, "Polling instead of listening: django-worker-1."),
+    ],
+)
+def test_problems_name_their_cause(
+    admin_page: Client, metadata: dict[str, Any] | None, silent: float, warning: str
+) -> None:
+    make_job("send")
+    if metadata is not None:
+        make_worker("django-worker-1", silent=silent, **metadata)
+    assert warning in text(admin_page.get(pages.OVERVIEW))
+
+
+def test_an_old_lock_of_an_unregistered_worker_is_reported(admin_page: Client) -> None:
+    make_job("send", locked_by="node-worker", locked_at=minutes_ago(90))
+    assert "node-worker has held a lock for 1 h 30 min" in text(admin_page.get(pages.OVERVIEW))
+
+
+def test_no_problem_is_reported_when_all_is_well(admin_page: Client) -> None:
+    make_job("send")
+    make_worker("django-worker-1", tasks=["send"], is_listening=True)
+    problems = admin_page.get(pages.OVERVIEW).context["problems"]
+    # What other tests do to the same database is not what is tested here.
+    ours = [each for each in problems if "dead rows" not in each.cause and "has been open" not in each.cause]
+    assert ours == []

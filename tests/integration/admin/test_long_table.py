@@ -1,0 +1,141 @@
+"""Every page costs the same however many jobs there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+from django_graphile_worker.admin.jobs.list_view import TABS
+from django_graphile_worker.sql.inspection import criteria, index_walks, limits, search
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from tests.support import admin_pages as pages
+from tests.support.factories import make_job, make_queue
+
+SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
+
+
+class Plans:
+    """An execute wrapper that explains every statement, and keeps how many rows it reads."""
+
+    def __init__(self) -> None:
+        self.rows_read: dict[str, int] = {}
+        self.sequential: list[str] = []
+        self.is_explaining = False
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if not self.is_explaining and "/* gw:" in sql and "gw:guard" not in sql:
+            self.is_explaining = True
+            with context["connection"].cursor() as cursor:
+                cursor.execute(f"explain (analyze, timing off, format json) {sql}", params)
+                (plan,) = cursor.fetchone()
+            self.is_explaining = False
+            tag = re.findall(r"gw:([\w-]+)", sql)[0]
+            plans = plan if isinstance(plan, list) else json.loads(plan)
+            for node in _nodes(plans[0]["Plan"]):
+                self._note(tag, node)
+        return execute(sql, params, many, context)
+
+    def _note(self, tag: str, node: dict[str, Any]) -> None:
+        if node.get("Relation Name") != "_private_jobs":
+            return
+        read = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        self.rows_read[tag] = self.rows_read.get(tag, 0) + int(read)
+        if "Seq Scan" in node["Node Type"] or "Bitmap" in node["Node Type"]:
+            self.sequential.append(tag)
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)
+
+
+LARGE_URLS = [
+    pages.OVERVIEW,
+    *(f"{pages.JOBS}?state={state.value}" for state in TABS),
+    f"{pages.JOBS}?state=ready&q=task:large",
+    f"{pages.JOBS}?state=ready&q=queue:lq5",
+    f"{pages.JOBS}?state=failed&q=exception:KeyError",
+    f"{pages.JOBS}?q=id:5",
+    f"{pages.JOBS}?q=key:nope",
+    pages.QUEUES,
+    pages.WORKERS,
+    pages.ERRORS,
+]
+
+
+FILL = f"""insert into "{SCHEMA}"._private_jobs
+    (task_id, job_queue_id, priority, run_at, attempts, last_error, payload)
+select task.id, case when n %% 4 = 0 then (
+        select id from "{SCHEMA}"._private_job_queues where queue_name = 'lq' || n %% 20) end,
+    0, case when n %% 3 = 0 then now() + interval '1 day' else now() - interval '1 hour' end,
+    case when n %% 6 = 1 then 25 when n %% 6 = 3 then 2 else 0 end,
+    case when n %% 6 in (1, 3) then 'KeyError: ' || n end, '{{"pad": "x"}}'
+from generate_series(1, %s) as n, "{SCHEMA}"._private_tasks as task
+where task.identifier = 'large'"""
+
+
+class TestALongTable:
+    """Twelve thousand jobs: few for PostgreSQL, and many for a page that shows fifty."""
+
+    ROWS = 12_000
+
+    @pytest.fixture
+    def long_table(self, db: None) -> None:
+        """Fill the table after ANALYZE: with the statistics of an empty table, the planner does worst."""
+        for number in range(20):
+            make_queue(f"lq{number}")
+        make_job("large")
+        with connection.cursor() as cursor:
+            cursor.execute(FILL, [self.ROWS])
+            cursor.execute(f'delete from "{SCHEMA}"._private_jobs')
+            cursor.execute(f'analyze "{SCHEMA}"._private_jobs')
+            cursor.execute(FILL, [self.ROWS])
+
+    def test_no_page_reads_what_it_does_not_show(self, admin_page: Client, long_table: None) -> None:
+        for url in LARGE_URLS:
+            plans = Plans()
+            with connection.execute_wrapper(plans):
+                response = admin_page.get(url)
+            assert response.status_code == 200, (url, pages.text(response))
+            assert plans.rows_read, url
+            assert plans.sequential == [], url
+            # Counts go to a thousand (on the overview to five thousand, for each of the states), pages to fifty.
+            for tag, rows in plans.rows_read.items():
+                assert rows <= MOST_READ.get(tag, 1_200), (url, tag, rows)
+
+    def test_the_number_of_statements_does_not_grow(
+        self, admin_page: Client, long_table: None, django_assert_max_num_queries: Any
+    ) -> None:
+        for url in LARGE_URLS:
+            with django_assert_max_num_queries(17):
+                admin_page.get(url)
+
+    def test_lists_read_no_payload(self) -> None:
+        ready = Criteria(state=State.READY)
+        order = index_walks.ORDERS[State.READY]
+        text, parameters = search._statement(ready, search.looked_at_by(ready), order, most=51, wanted=51, after=None)
+        assert "payload" not in text + search.ROWS
+        assert parameters["most"] == 51
+
+    def test_pages_lock_no_jobs(self) -> None:
+        assert not re.search("for (no key )?(update|share)", search.ROWS + "".join(criteria.CONDITIONS.values()))
+        assert limits.SETTINGS["enable_seqscan"] == "off"
+
+
+# The overview counts up to five thousand in each state; the others up to a thousand in each of five.
+MOST_READ = {
+    "count-jobs": 31_000,
+    "task-backlog": 4_100,
+    "error-groups": 31_000,
+    "busiest-queues": 25_000,
+    "queues": 25_000,
+    "find-jobs": 5_200,
+}

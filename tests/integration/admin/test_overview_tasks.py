@@ -1,0 +1,55 @@
+"""The table of tasks on the overview."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connection
+from django.test import Client
+
+from django_graphile_worker.admin.formatting import EMPTY_VALUE
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import record_statistics
+from tests.support.factories import make_job, minutes_ago
+from tests.support.operating import execute
+
+
+def test_many_tasks_are_not_read_to_show_the_busiest(admin_page: Client) -> None:
+    """Fifty tasks are shown: reading every minute of every task would read up to 50,000 rows."""
+    execute(
+        "insert into {schema}._private_tasks (identifier) select 'task_' || n from generate_series(1, 300) as n",
+    )
+    execute(
+        "insert into {schema}._private_statistics"
+        " select period, to_timestamp(floor(extract(epoch from now()) / period) * period - period * back),"
+        " 'task_' || number, number, 0, 0, 0, 1, 1, array_fill(1, array[48]), array_fill(1, array[48])"
+        " from (values (60), (600)) as resolution (period), generate_series(0, 59) as back,"
+        " generate_series(1, 300) as number",
+    )
+    for number in range(1, 301, 50):
+        make_job(f"task_{number}")
+    read: list[int] = []
+
+    def count(run: Any, statement: str, parameters: Any, many: bool, context: dict[str, Any]) -> Any:
+        result = run(statement, parameters, many, context)
+        read.append(max(context["cursor"].rowcount, 0))
+        return result
+
+    with connection.execute_wrapper(count):
+        tasks = admin_page.get(pages.OVERVIEW).context["tasks"]
+    assert [(line.identifier, line.runs) for line in tasks[:2]] == [("task_300", "18,000"), ("task_299", "17,940")]
+    assert len(tasks) == 50
+    assert len(read) <= 16
+    assert sum(read) < 1000
+
+
+def test_a_task_that_waits_is_shown_beside_those_that_ran(admin_page: Client, worker_schema: str) -> None:
+    record_statistics(worker_schema, "send", succeeded=3)
+    make_job("waits", run_at=minutes_ago(90))
+    make_job("waits", run_at=minutes_ago(5), priority=-1)
+    make_job("waits", run_at=minutes_ago(-5))
+    lines = admin_page.get(pages.OVERVIEW).context["tasks"]
+    assert [(line.identifier, line.runs, line.ready, line.oldest) for line in lines] == [
+        ("send", "3", "0", EMPTY_VALUE),
+        ("waits", "0", "2", "1 h 30 min"),
+    ]

@@ -1,0 +1,69 @@
+"""The recurring page."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from django_graphile_worker.models import Job
+from django_graphile_worker.sql import paused_crontabs
+from tests.support import admin_pages as pages
+from tests.support.admin_pages import log_entries, messages, text
+from tests.support.operating import execute
+
+
+class TestPage:
+    @pytest.fixture(autouse=True)
+    def crontab(self, settings: Any) -> None:
+        lines = "0 4 * * 1-5 count_orders ?id=nightly&fill=2d&tz=Europe/Paris"
+        settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": lines}
+
+    def test_shows_items_in_words_with_their_times(self, admin_page: Client) -> None:
+        execute(
+            "insert into {schema}._private_known_crontabs values"
+            " ('nightly', now() - interval '9 days', now() - interval '5 hours'),"
+            " ('retired', now() - interval '90 days', null)",
+        )
+        shown = text(admin_page.get(pages.RECURRING))
+        assert re.search(r"nightly count_orders At 04:00, .*Monday to Friday \(Europe/Paris\) 0 4 \* \* 1-5", shown)
+        assert "5 h ago" in shown
+        assert "2 d" in shown
+        assert "crontab of this site retired last run" in shown
+
+    def test_an_item_that_is_paused_has_no_next_run_and_keeps_its_last(
+        self, admin_page: Client, worker_schema: str
+    ) -> None:
+        execute(
+            "insert into {schema}._private_known_crontabs values"
+            " ('nightly', now() - interval '9 days', now() - interval '5 hours'), ('other', now(), 'infinity')",
+        )
+        with connection.cursor() as cursor:
+            paused_crontabs.pause(cursor, "nightly", schema=worker_schema)
+        items = {item["name"]: item for item in admin_page.get(pages.RECURRING).context["items"]}
+        item = items["nightly"]
+        assert (item["is_paused"], item["next_runs"]) == (True, [])
+        shown = text(admin_page.get(pages.RECURRING))
+        assert "0 4 * * 1-5 paused 5 h ago" in shown
+        assert "never (infinity)" not in shown
+
+    def test_mistakes_are_shown(self, admin_page: Client, settings: Any) -> None:
+        settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": "99 * * * * count_orders"}
+        shown = text(admin_page.get(pages.RECURRING))
+        assert "The crontab has mistakes" in shown
+        assert "99" in shown
+
+
+class TestRunNow:
+    def test_runs_an_item_now(self, admin_page: Client) -> None:
+        response = admin_page.post(pages.RECURRING + "run/", {"item": "count_orders"}, follow=True)
+        job = Job.objects.get()
+        assert messages(response) == [f"Added count_orders #{job.pk}."]
+        assert job.payload["_cron"]["backfilled"] is False
+        assert log_entries() == [("count_orders", f"Run now, as job #{job.pk}.")]
+
+    def test_unknown_items_are_not_found(self, admin_page: Client) -> None:
+        assert admin_page.post(pages.RECURRING + "run/", {"item": "nope"}).status_code == 404

@@ -1,0 +1,99 @@
+"""A JobAdmin whose queryset leaves some jobs out restricts all pages and actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.test import Client
+
+from django_graphile_worker.models import Job
+from tests.integration.admin.restricted_site import MyJobsAdmin
+from tests.support.admin_pages import act, make_worker, text
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+
+
+def _content_type() -> int:
+    return ContentType.objects.get_for_model(Job, for_concrete_model=False).pk
+
+
+class TestRestrictedByQueryset:
+    @pytest.fixture(autouse=True)
+    def restricted(self, settings: Any) -> None:
+        settings.ROOT_URLCONF = "tests.integration.admin.restricted_site"
+        self.base = "/restricted/graphile_worker/job/"
+
+    def test_holds_for_lists_details_and_adding_again(self, admin_page: Client) -> None:
+        mine, other = make_job("mine%a"), make_job("other")
+        listed = text(admin_page.get(self.base))
+        assert "mine%a" in listed
+        assert f"#{other}" not in listed
+        for state in ("ready", "failed", "running"):
+            assert admin_page.get(self.base, {"state": state, "q": "task:other"}).context["rows"] == []
+        assert admin_page.get(f"{self.base}{mine}/change/").status_code == 200
+        assert admin_page.get(f"{self.base}{other}/change/").status_code == 404
+        assert admin_page.get(f"{self.base}add/", {"from": other}).status_code == 404
+        assert admin_page.get(f"{self.base}{mine}/payload/").status_code == 200
+        assert admin_page.get(f"{self.base}{other}/payload/").status_code == 404
+
+    def test_holds_for_actions_on_ids_and_on_all(self, admin_page: Client) -> None:
+        mine, other = make_job("mine%a"), make_job("other")
+        fields = {"action": "complete", "confirmed": "1"}
+        admin_page.post(self.base + "act/", {**fields, "id": [other]})
+        assert Job.objects.filter(pk=other).exists()
+        for state in ("all", "ready"):
+            admin_page.post(self.base + "act/", {**fields, "all": "1", "state": state})
+        assert list(Job.objects.values_list("pk", flat=True)) == [other]
+        assert not Job.objects.filter(pk=mine).exists()
+
+    def test_errors_are_those_of_visible_jobs(self, admin_page: Client) -> None:
+        make_failed_job("mine%a", error="KeyError: mine", updated_at=minutes_ago(9))
+        latest = make_failed_job("mine%a", error="KeyError: latest of mine", updated_at=minutes_ago(2))
+        make_job("mine%a", attempts=1, last_error="OSError: again", run_at=minutes_ago(-9))
+        make_failed_job("other", error="KeyError: theirs, token=abc")
+        make_failed_job("other", error="TheirsAlone: no")
+        page = admin_page.get("/restricted/graphile_worker/errorgroup/")
+        groups = {group["name"]: group for group in page.context["groups"]}
+        assert set(groups) == {"KeyError", "OSError"}
+        assert (groups["KeyError"]["number"], groups["KeyError"]["latest_id"]) == ("2", latest)
+        assert (groups["OSError"]["failed"], groups["OSError"]["retrying"]) == ("0", "1")
+        assert "theirs" not in text(page).lower()
+        assert "some jobs only" in text(page)
+
+    def test_the_overview_shows_nothing_of_hidden_jobs(self, admin_page: Client) -> None:
+        make_worker("django-worker-1", tasks=["other"])
+        for _ in range(3):
+            make_job("other", queue_name="their-queue")
+            make_failed_job("other")
+        shown = text(admin_page.get("/restricted/graphile_worker/overview/"))
+        assert "1 Workers alive" in shown
+        assert "some jobs only" in shown
+        for secret in ("other", "their-queue", "Permanently failed", "Throughput"):
+            assert secret not in shown.split("Workers alive")[1]
+
+    def test_a_hidden_job_looks_like_a_job_that_does_not_exist(self, admin_page: Client) -> None:
+        other = make_failed_job("other", key="their-key")
+        act(admin_page, "fail", other, confirmed="1", reason="because")
+        notes_of_others = LogEntry.objects.filter(object_id=other)
+        LogEntry.objects.create(
+            user=User.objects.get(), content_type_id=_content_type(), object_id=str(other), action_flag=2,
+            change_message="Fail permanently (reason=because)",
+        )  # fmt: skip
+        assert notes_of_others.exists()
+        shown = admin_page.get(f"{self.base}{other}/change/")
+        assert shown.status_code == 404
+        assert "because" not in text(shown)
+        for word in ("their-key", "no-such-key"):
+            assert admin_page.get(self.base, {"q": word}).context["query"] == f"error:{word}"
+
+    def test_counts_leave_hidden_jobs_out(self, admin_page: Client) -> None:
+        make_job("other")
+        assert {tab["count"] for tab in admin_page.get(self.base).context["tabs"]} == {""}
+
+    def test_an_empty_queryset_shows_no_jobs(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(MyJobsAdmin, "get_queryset", lambda self, request: Job.objects.none())
+        make_job("mine%a")
+        assert admin_page.get(self.base).context["rows"] == []

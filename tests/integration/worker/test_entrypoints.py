@@ -1,0 +1,347 @@
+"""Workers that are started by code: run_worker(), run_once() and Worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from django_graphile_worker import (
+    GraphileWorkerError,
+    StopRequest,
+    Worker,
+    add_job,
+    run_once,
+    run_worker,
+    signals,
+    task,
+)
+from django_graphile_worker.models import Job
+from django_graphile_worker.worker import runner
+from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+from tests.support.stepped_worker import own_tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def note(payload: Any) -> None:
+    if payload == "fail":
+        raise ValueError("as asked")
+
+
+@pytest.fixture(autouse=True)
+def note_is_the_only_task() -> Iterator[None]:
+    with own_tasks(note):
+        yield
+
+
+def _open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_run_once__leaves_no_file_open() -> None:
+    run_once()
+    before = _open_files()
+    for _ in range(3):
+        run_once()
+    assert _open_files() == before
+
+
+def test_stop_request_of_the_caller__stays_usable() -> None:
+    stop = StopRequest()
+    run_once(stop=stop)
+    stop("now")
+    assert stop.is_made
+    stop.close()
+
+
+@pytest.mark.parametrize("run", [run_once, run_worker])
+def test_stop__of_another_kind_is_refused_with_the_way_out(run: Any) -> None:
+    with pytest.raises(TypeError, match=r"stop: expected a StopRequest, got <threading\.Event.*StopRequest\(\)"):
+        run(stop=threading.Event())
+
+
+@pytest.mark.parametrize("make", [run_once, run_worker, Worker])
+@pytest.mark.parametrize(
+    ("databases", "expected"),
+    [
+        ("default", r"databases: expected a list of database aliases, got 'default'\. A single one is a list too"),
+        (["nope"], r"databases: expected an alias of settings\.DATABASES \('default', 'other'\), got 'nope'\."),
+        ([None], r"databases: expected a list of database aliases, got \[None\]"),
+    ],
+)
+def test_databases__that_are_none_are_refused_with_the_way_out(make: Any, databases: Any, expected: str) -> None:
+    with pytest.raises(GraphileWorkerError, match=expected):
+        make(databases=databases)
+
+
+def test_database__that_is_not_postgresql_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections["other"], "vendor", "sqlite")
+    with pytest.raises(GraphileWorkerError, match=r"expected a PostgreSQL database, got sqlite for the alias 'other'"):
+        run_once(databases=["other"])
+
+
+class Gates:
+    """A task that waits, of several databases, and is let go at the end of the test."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Semaphore(0)
+        self.may_end = threading.Event()
+
+    def __call__(self, payload: Any) -> None:
+        self.has_begun.release()
+        self.may_end.wait(60)
+
+    def wait(self) -> None:
+        assert self.has_begun.acquire(timeout=60)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gates]:
+    gate = Gates()
+    with own_tasks():
+        task("wait")(gate)
+        yield gate
+    gate.may_end.set()
+
+
+def _worker_threads() -> list[str]:
+    kept = ("watchdog", "slot")  # one per process; those of jobs that nobody can end
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("graphile-worker") and not any(word in thread.name for word in kept)
+    ]
+
+
+def test_worker__that_was_stopped_can_be_started_again(gate: Gates) -> None:
+    gate.may_end.set()
+    worker = Worker(concurrency=1)
+    for _ in range(2):
+        worker.start()
+        add_job("wait")
+        gate.wait()
+        assert worker.stop() is True
+    assert worker.stop() is True, "a second stop has nothing to do"
+
+
+def test_worker__refuses_a_second_start_and_goes_on(gate: Gates) -> None:
+    gate.may_end.set()
+    with Worker(concurrency=1) as worker:
+        threads = len(_worker_threads())
+        with pytest.raises(GraphileWorkerError, match=r"expected a worker that does not run.* Call stop\(\) first"):
+            worker.start()
+        assert len(_worker_threads()) <= threads
+        add_job("wait")
+        gate.wait()
+    assert _worker_threads() == []
+
+
+def test_worker__that_cannot_start_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Any) -> None:
+        raise GraphileWorkerError("not today")
+
+    worker = Worker(concurrency=1)
+    with monkeypatch.context() as patched, pytest.raises(GraphileWorkerError, match="not today"):
+        patched.setattr(TaskDirectory, "review", refuse)
+        worker.start()
+    assert _worker_threads() == []
+    worker.start()
+    assert worker.stop() is True
+
+
+def test_stop__tells_that_a_job_was_cut_off(gate: Gates) -> None:
+    worker = Worker(concurrency=1, grace_period=0)
+    worker.start()
+    job = add_job("wait")
+    gate.wait()
+    assert worker.stop() is False
+    given_back = Job.objects.get(pk=job.id)
+    assert (given_back.locked_by, given_back.attempts) == (None, 0)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_stop__stops_all_databases_at_once(gate: Gates) -> None:
+    """Each is let go only when both are being stopped."""
+    worker = Worker(concurrency=1, databases=["default", "other"], grace_period=60)
+    worker.start()
+    for alias in ("default", "other"):
+        add_job("wait", using=alias)
+        gate.wait()
+    stopping: list[str] = []
+
+    def note_stopping(worker_id: str, **arguments: Any) -> None:
+        stopping.append(worker_id)
+        if len(stopping) == 2:
+            gate.may_end.set()
+
+    signals.worker_stopping.connect(note_stopping)
+    try:
+        assert worker.stop() is True
+    finally:
+        signals.worker_stopping.disconnect(note_stopping)
+    assert len(set(stopping)) == 2
+
+
+class Coroutines:
+    """Tasks that do not heed their cancellation, each in its way; they end when the test does."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+
+    async def blocks(self, payload: Any) -> None:
+        self.has_begun.set()
+        self.may_end.wait(60)
+
+    async def swallows(self, payload: Any) -> None:
+        await Job.objects.acount()
+        self.has_begun.set()
+        while not self.may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def coroutines() -> Iterator[Coroutines]:
+    coroutines = Coroutines()
+    yield coroutines
+    coroutines.may_end.set()
+
+
+@pytest.mark.parametrize("name", ["blocks", "swallows"])
+def test_stop__takes_a_second_more_than_the_grace_period_whatever_coroutines_do(
+    gate: Gates, coroutines: Coroutines, name: str
+) -> None:
+    task("stubborn")(getattr(coroutines, name))
+    worker = Worker(concurrency=2, grace_period=0)
+    worker.start()
+    jobs = [add_job("wait").id, add_job("stubborn").id]
+    gate.wait()
+    assert coroutines.has_begun.wait(60)
+    began = time.monotonic()
+    assert worker.stop() is False
+    # Some time more for a slow machine; it was five seconds more, and two and a half.
+    assert time.monotonic() - began < runner.LAST_WORDS + 2.0
+    given_back = Job.objects.filter(pk__in=jobs, locked_by=None, attempts=0)
+    assert given_back.count() == 2
+
+
+def _slot_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("graphile-worker-slot")}
+
+
+@pytest.mark.parametrize("name", ["blocks", "swallows"])
+def test_stop__leaves_no_thread_that_waits_for_a_coroutine(
+    coroutines: Coroutines, wait_until: Callable[..., None], name: str
+) -> None:
+    told: list[Any] = []
+
+    def hear(job: Any, **arguments: Any) -> None:
+        told.append(job.id)
+
+    others = _slot_threads()
+    with own_tasks():
+        task("stubborn")(getattr(coroutines, name))
+        signals.job_interrupted.connect(hear)
+        worker = Worker(concurrency=1, grace_period=0)
+        worker.start()
+        job = add_job("stubborn")
+        assert coroutines.has_begun.wait(60)
+        assert worker.stop() is False
+        wait_until(lambda: _slot_threads() <= others)
+        signals.job_interrupted.disconnect(hear)
+    assert told == [job.id], "once, whoever saw it"
+
+
+def around(get_result: Any) -> Any:
+    """Middleware that only async code could be."""
+
+    async def middleware(job: Any) -> Any:
+        return await get_result(job)
+
+    return middleware
+
+
+def test_job_inside_async_middleware__that_ends_in_the_last_second_has_ended(
+    gate: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel = EventLoop.cancel
+
+    def cancel_and_let_end(loop: EventLoop) -> None:
+        cancel(loop)
+        gate.may_end.set()
+
+    monkeypatch.setattr(EventLoop, "cancel", cancel_and_let_end)
+    monkeypatch.setattr(runner, "LAST_WORDS", 30.0)
+    worker = Worker(concurrency=1, grace_period=0, middleware=[f"{__name__}.around"])
+    worker.start()
+    add_job("wait")
+    gate.wait()
+    worker.stop()
+    assert not Job.objects.exists(), "it was given back, to be run again"
+
+
+def test_job_inside_async_middleware__that_does_not_end_is_given_back(gate: Gates) -> None:
+    worker = Worker(concurrency=1, grace_period=0, middleware=[f"{__name__}.around"])
+    worker.start()
+    add_job("wait")
+    gate.wait()
+    assert worker.stop() is False
+    given_back = Job.objects.get()
+    assert (given_back.locked_by, given_back.attempts, given_back.last_error) == (None, 0, None)
+
+
+def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
+    gate: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last second is for coroutines, which are told that they are cancelled."""
+    monkeypatch.setattr(runner, "LAST_WORDS", 1000.0)
+    worker = Worker(concurrency=1, grace_period=0)
+    worker.start()
+    add_job("wait")
+    gate.wait()
+    assert worker.stop() is False
+
+
+def test_one_process__may_be_asked_for(settings: Any) -> None:
+    assert run_once(processes=1) == 0
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"PROCESSES": 4}
+    assert run_once() == 0
+
+
+def test_djangos_connection__is_left_as_it_was() -> None:
+    connections["default"].close()
+    assert run_once() == 0
+    assert connections["default"].connection is None
+    connections["default"].ensure_connection()
+    before = connections["default"].connection
+    assert run_once() == 0
+    assert connections["default"].connection is before
+
+
+def test_coroutine__may_start_a_worker() -> None:
+    async def embed() -> None:
+        with Worker():
+            pass
+
+    asyncio.run(embed())
+
+
+def test_worker__says_whether_it_runs_and_shows_no_internals() -> None:
+    worker = Worker(concurrency=1)
+    with worker:
+        was_running = worker.is_running
+    assert (was_running, worker.is_running) == (True, False)
+    assert [name for name in vars(worker) if not name.startswith("_")] == []
+    with StopRequest() as stop:
+        public = [name for name in dir(stop) if not name.startswith("_")]
+        assert public == ["close", "is_made"]

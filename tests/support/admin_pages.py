@@ -1,0 +1,101 @@
+"""The admin in tests: addresses of its pages, the text of a response, rows to show, and actions on jobs."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from typing import Any
+
+from django.contrib.admin.models import LogEntry
+from django.db import connection
+from django.test import Client
+
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.statistics import BUCKETS, Row
+from tests.support.operating import execute
+
+BASE = "/admin/graphile_worker/"
+OVERVIEW, JOBS, QUEUES = BASE + "overview/", BASE + "job/", BASE + "jobqueue/"
+RECURRING, WORKERS, ERRORS = BASE + "recurringtask/", BASE + "worker/", BASE + "errorgroup/"
+ADD, ACT = JOBS + "add/", JOBS + "act/"
+ALL_PAGES = (OVERVIEW, JOBS, QUEUES, RECURRING, WORKERS, ERRORS, ADD)
+
+
+def job_url(job_id: int) -> str:
+    return f"{JOBS}{job_id}/change/"
+
+
+def body(response: Any) -> str:
+    return str(response.content.decode())
+
+
+def text(response: Any) -> str:
+    """Return what a user reads: no tags, entities resolved, white space as it is shown."""
+    without_head = re.sub(r"(?s)<head>.*?</head>", "", body(response))
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", without_head)).split())
+
+
+def fields(response: Any) -> dict[str, str]:
+    """Return the hidden fields of the forms on a page."""
+    hidden = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', body(response))
+    return {name: html.unescape(value) for name, value in hidden}
+
+
+def messages(response: Any) -> list[str]:
+    return [str(message) for message in response.context["messages"]]
+
+
+def act(client: Client, action: str, *ids: int, **data: Any) -> Any:
+    """Run an action on selected jobs."""
+    return client.post(ACT, {"action": action, "id": ids, **data}, follow=True)
+
+
+def act_on_all(client: Client, action: str, query: str = "", **data: Any) -> Any:
+    """Run an action on all jobs that match a search."""
+    return client.post(ACT, {"action": action, "all": "1", "q": query, **data}, follow=True)
+
+
+def log_entries() -> list[tuple[str, str]]:
+    """Return the entries of the admin's log: object and message."""
+    return [(entry.object_repr, entry.get_change_message()) for entry in LogEntry.objects.order_by("pk")]
+
+
+class StatementRecorder:
+    """An execute wrapper that keeps the statements."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        self.statements.append(sql)
+        return execute(sql, params, many, context)
+
+
+def make_worker(worker_id: str, *, silent: float = 1.0, **metadata: Any) -> str:
+    """Insert a worker whose last heartbeat was `silent` seconds ago."""
+    execute(
+        "insert into {schema}._private_workers (id, last_heartbeat_at, metadata)"
+        " values (%s, now() - %s * interval '1 second', %s)",
+        [worker_id, silent, json.dumps(metadata)],
+    )
+    return worker_id
+
+
+def record_statistics(schema: str, task: str, **counts: Any) -> None:
+    """Record counts of a task in the current minute."""
+    histogram = [0] * BUCKETS
+    histogram[20] = counts.get("succeeded", 0)
+    defaults = {"succeeded": 0, "failed": 0, "permanently_failed": 0, "interrupted": 0}
+    row = Row(
+        started_at=int(time.time()) // 60 * 60,
+        task_identifier=task,
+        duration_seconds=1.0,
+        wait_seconds=1.0,
+        durations=histogram,
+        waits=histogram,
+        **(defaults | counts),
+    )
+    with connection.cursor() as cursor:
+        statistics.record(cursor, [row], schema=schema)

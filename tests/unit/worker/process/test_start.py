@@ -1,0 +1,114 @@
+"""start(): what a plan becomes, and how its process ends."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from django_graphile_worker.exceptions import BreakingMigrationError
+from django_graphile_worker.worker.process import exit as ending
+from django_graphile_worker.worker.process import main, reloader
+from django_graphile_worker.worker.process.plan import RELOADER_PIPE, Plan
+from django_graphile_worker.worker.process.start import start
+from django_graphile_worker.worker.stop_request import StopState
+
+
+class Calls:
+    """What start() has called, and a worker that ends as the test wants."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.complaints: list[str] = []
+        # How many signals the worker gets.
+        self.signals = 0
+        self.error: Exception | None = None
+
+    def __call__(self, name: str, request: StopState | None = None) -> int:
+        self.names.append(name)
+        if request is not None:
+            for _ in range(self.signals):
+                request.handle_signal(signal.SIGTERM, None)
+        if self.error:
+            raise self.error
+        return 5
+
+    def start(self, plan: Plan, *, owns_process: bool = True) -> int:
+        return start(plan, say=print, complain=self.complaints.append, owns_process=owns_process)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    calls = Calls()
+    monkeypatch.setattr(main, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(main, "run_alone", lambda plan, runners, request: calls("alone", request))
+    monkeypatch.setattr(main, "run_children", lambda plan, request: calls("children", request))
+    monkeypatch.setattr(reloader, "keep_running", lambda say: calls("keep running"))
+    monkeypatch.setattr(ending, "leave", lambda code: calls.names.append(f"leave {code}"))
+    monkeypatch.setattr(ending, "end_in_time", lambda code: calls.names.append(f"end in time {code}"))
+    monkeypatch.setattr("django_graphile_worker.worker.fetching.preconnect.Opening", lambda database: database)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("plan", "called"),
+    [
+        (Plan(), "alone"),
+        (Plan(once=True), "alone"),
+        (Plan(overrides={"processes": 2}), "children"),
+        (Plan(overrides={"processes": 2}, once=True), "children"),
+        (Plan(reload=True), "keep running"),
+    ],
+)
+def test_start__runs_what_the_plan_asks_for_and_returns_its_exit_code(calls: Calls, plan: Plan, called: str) -> None:
+    assert calls.start(plan) == 5
+    assert calls.names == [called]
+
+
+def test_start__under_reload_runs_the_worker_in_the_process_that_is_watched(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_watched(run: Any, request: StopState) -> int:
+        calls.names.append("watched")
+        assert run(request) == 5
+        return reloader.CHANGED
+
+    monkeypatch.setenv(RELOADER_PIPE, "3")
+    monkeypatch.setattr(reloader, "run_watched", run_watched)
+    calls.signals = 2
+    calls.start(Plan(reload=True))
+    assert calls.names[:3] == ["watched", "alone", f"leave {reloader.CHANGED}"]
+
+
+@pytest.mark.parametrize(
+    ("signals", "owns_process", "ended"),
+    [
+        (0, True, []),
+        (1, True, ["end in time 5"]),
+        (2, True, ["leave 5", "end in time 5"]),
+        (2, False, []),
+    ],
+)
+def test_process__ends_without_waiting_for_jobs_where_it_is_the_workers_own(
+    calls: Calls, signals: int, owns_process: bool, ended: list[str]
+) -> None:
+    calls.signals = signals
+    assert calls.start(Plan(), owns_process=owns_process) == 5
+    assert calls.names == ["alone", *ended]
+
+
+def test_error__is_raised_to_the_caller(calls: Calls) -> None:
+    calls.error = BreakingMigrationError("too new")
+    with pytest.raises(BreakingMigrationError, match="too new"):
+        calls.start(Plan())
+    assert calls.complaints == []
+
+
+def test_error__is_shown_here_where_the_process_has_to_be_left(calls: Calls) -> None:
+    """An exception would pass through code that waits for the threads of jobs."""
+    calls.error = BreakingMigrationError("too new")
+    calls.signals = 2
+    calls.start(Plan())
+    assert calls.complaints == ["too new"]
+    assert calls.names[:2] == ["alone", f"leave {BreakingMigrationError.exit_code}"]
