@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, RemovedJob
     from django_graphile_worker.registry import Task, task
     from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
-    from django_graphile_worker.worker.execution.task_helpers import Abort, Helpers
+    from django_graphile_worker.worker.execution.abort import Abort
+    from django_graphile_worker.worker.execution.task_helpers import Helpers
     from django_graphile_worker.worker.stop_request import StopRequest
 
 __version__ = "0.1.0"

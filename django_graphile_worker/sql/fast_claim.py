@@ -1,9 +1,9 @@
-"""Taking the few jobs that an idle worker is told of, where every hundredth of a millisecond counts.
+"""The claim of the few jobs that an idle worker was notified of, where every hundredth of a millisecond counts.
 
-Mostly there are few jobs in all, and those that are due can all be run at once. Then
-one look at them and one update is the whole claim. Whenever there is more to weigh up
-(a queue, more jobs than free slots, a crowd of others) this takes nothing, and
-``claims.claim_jobs`` is the one to ask.
+Mostly there are few jobs in all, and all that are due can run at once. Then one look at them and one update is the
+whole claim. Where there is more to decide (a queue, more due jobs than free slots, many other jobs) this statement
+claims nothing, and the worker uses ``claims.claim_jobs``. The worker's side, and the figures, are in
+``worker.fetching.fast_path``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Rows(Protocol):
-        """What comes back, value by value, as the server wrote it."""
+        """The rows of the result, value by value, as the server wrote them."""
 
         @property
         def ntuples(self) -> int: ...
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Execute = Callable[[Sequence[bytes | None]], Rows]
 
-# The columns that come back, in this order, and in how many seconds the next job falls due.
+# The columns of the result, in order; the last is the seconds until the next job falls due.
 COLUMNS = (
     "id",
     "task_id",
@@ -47,9 +47,9 @@ COLUMNS = (
     "seconds_until_next",
 )
 
-# Parameters are numbered: this goes to the server without a driver in between. A job that was changed since the
-# look is judged as it is now, in a case, so that the planner takes no index for that.
-GLANCE = """/* gw:glance */
+# Parameters are numbered, as libpq takes them: no driver is in between. The update checks a job that was changed since
+# the look as it is now; the check is in a "case", so that the planner uses no index for it.
+FAST_CLAIM = """/* gw:glance */
 with first as materialized (
     select job.ctid as tid, job.job_queue_id is not null as is_queued, job.run_at,
         job.task_id = any ($2::int[]) as is_known,
@@ -85,7 +85,7 @@ returning job.id, job.task_id, job.attempts, job.payload::text, job.priority,
         where first.is_known and first.run_at > coalesce($5::timestamptz, now())
     )"""
 
-# One right plan, whatever the statistics say: the index in order. Planned once.
+# Settings that leave one plan, whatever the statistics say: the index in order. It is planned once.
 PLANNER = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -97,21 +97,21 @@ PLANNER = {
 }
 
 
-def glance_statement(schema: str) -> str:
-    return statement(GLANCE, schema)
+def fast_claim_statement(schema: str) -> str:
+    return statement(FAST_CLAIM, schema)
 
 
-class Glance(NamedTuple):
-    """The claimed jobs, first things first, and when the next one falls due."""
+class FastClaimed(NamedTuple):
+    """The claimed jobs in the order of their start, and the seconds until the next job falls due."""
 
     claims: list[Claim]
     seconds_until_next: float | None
 
 
-NOTHING = Glance([], None)
+NOTHING = FastClaimed([], None)
 
 
-def take_few(
+def claim_few(
     execute: Execute,
     *,
     token: str,
@@ -119,8 +119,8 @@ def take_few(
     max_jobs: int,
     forbidden_flags: Sequence[str] = (),
     now: datetime | None = None,
-) -> Glance:
-    """Everything that is due, first things first, if that is at most ``max_jobs`` and easily seen; else nothing."""
+) -> FastClaimed:
+    """Claim every job that is due, if that is at most ``max_jobs`` and one look shows it; else claim nothing."""
     rows = execute(
         (
             token.encode(),
@@ -137,7 +137,7 @@ def take_few(
     if count > 1:
         found.sort(key=in_order)
     seconds = rows.get_value(0, _SECONDS)
-    return Glance(found, None if seconds is None else float(seconds))
+    return FastClaimed(found, None if seconds is None else float(seconds))
 
 
 _SECONDS = COLUMNS.index("seconds_until_next")

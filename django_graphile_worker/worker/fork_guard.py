@@ -1,9 +1,9 @@
 """Ends the copies of a worker that a job makes with ``os.fork()``.
 
-A forked process has one thread, the one that forked, and a copy of everything else: the claims of the worker, its
-connections, its signal handlers. When the code of a job returns in such a process, the thread would go on as a second
-worker that nobody knows, on connections that it shares with the first. So every place that calls code of a site asks
-afterwards whether it is still in the process that it began in.
+A forked process has one thread, which forked it, and a copy of everything else: the claims of the worker, its
+connections, its signal handlers. When the code of a job returns in such a process, the thread would go on as a second,
+unregistered worker, on connections that it shares with the first. So every place that calls code of a site checks
+afterwards whether it is still in the process in which it began.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import contextlib
 import os
 from collections.abc import Callable
 
-# How many forks lie between this process and the one that loaded this module. Compared rather than os.getpid(): it is
-# asked after every job, and a system call would cost more than the rest of it.
+# How many forks lie between this process and the process that loaded this module. Compared instead of os.getpid(): the
+# check follows every job, and a system call would cost more than the rest of it.
 generation = 0
-# Called in every forked process: what may not go on there undoes itself.
+# Functions to call in every forked process, which undo there what must not go on.
 _in_child: dict[str, Callable[[], None]] = {}
 _is_watching = False
 
@@ -29,7 +29,7 @@ def watch() -> None:
 
 
 def call_in_child(name: str, function: Callable[[], None] | None) -> None:
-    """Have a function called in every forked process; None takes it back."""
+    """Have a function called in every forked process, under a name; None removes it."""
     if function is None:
         _in_child.pop(name, None)
     else:
@@ -37,7 +37,7 @@ def call_in_child(name: str, function: Callable[[], None] | None) -> None:
 
 
 def end_child(born_in: int, error: BaseException | None = None) -> None:
-    """End this process, at once, unless it is the one of that generation. ``error`` is what the job's code raised.
+    """End this process at once, unless it is of that generation. ``error`` is what the job's code raised.
 
     Nothing is flushed and no exit handler is called: buffers and connections are copies of the worker's.
     """
@@ -52,7 +52,7 @@ def _note_fork() -> None:
     global generation
     generation += 1
     for function in list(_in_child.values()):
-        # What cannot be undone is no reason to keep the rest.
+        # A function that fails must not keep the others from being called.
         with contextlib.suppress(Exception):
             function()
 
@@ -66,7 +66,7 @@ def _message(error: BaseException | None) -> str:
 
 
 def _status(error: BaseException | None) -> int:
-    """As Python would end: sys.exit() says it, any other error is 1."""
+    """Return the exit status with which Python would end: that of sys.exit(), or 1 for any other error."""
     if error is None:
         return 0
     if not isinstance(error, SystemExit):

@@ -7,6 +7,10 @@ from typing import Any
 from django_graphile_worker.sql.claims import Claim
 
 
+class CancelledByWorker(BaseException):
+    """Raised where the worker, and not the task, cancelled a coroutine: the grace period is over."""
+
+
 class _Ended:
     """A run that is over. There is one for every job, so it is made with as little as Python can."""
 

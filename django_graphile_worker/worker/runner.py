@@ -14,6 +14,8 @@ from psycopg.errors import UniqueViolation
 from django_graphile_worker import signals
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
 from django_graphile_worker.worker.execution.job_run import RunningJob
+from django_graphile_worker.worker.fetching.fetcher import Fetcher
+from django_graphile_worker.worker.fetching.installation_check import check_installation
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.reporting.statistics_recorder import LAST_RECORD_TIMEOUT
 from django_graphile_worker.worker.service import Service
@@ -112,8 +114,8 @@ class Runner(Parts):
         for service in self._outer_services():
             service.stop()
         self._wait_for_fetcher(is_forced)
-        with self.slots.taking_back:
-            self._give_back(self.slots.take_back())
+        with self.slots.removal_lock:
+            self.return_jobs(self.slots.remove_waiting())
         self.executor.abort()
         was_cut_off = not self._let_jobs_end(is_forced)
         was_released = self._wait_for_releaser(is_forced)
@@ -124,7 +126,7 @@ class Runner(Parts):
         self.announcer.join(LAST_WORDS)
         return Ending(was_released=was_released, was_cut_off=was_cut_off)
 
-    def _outer_services(self) -> list[Service]:
+    def _outer_services(self) -> list[Service | Fetcher]:
         """Those that bring work in, to others or to this one: they stop first."""
         services = (self.recovery, self.cron, self.unserved, self.fetcher)
         return [service for service in services if service is not None]
@@ -132,10 +134,10 @@ class Runner(Parts):
     def _prepare(self) -> None:
         # In the register before the names are read: from then on nobody cleans them away.
         for begin in (
-            self.claimer.check_installation,
+            self._check_installation,
             self._refuse_newer_schema,
             self._register,
-            self.claimer.review_tasks,
+            self.directory.review,
         ):
             try:
                 begin()
@@ -143,6 +145,9 @@ class Runner(Parts):
                 # From now on without prepared statements.
                 begin()
         self.executor.start()
+
+    def _check_installation(self) -> None:
+        check_installation(self.claiming)
 
     def _refuse_newer_schema(self) -> None:
         error = self._breaking_migration(self.claiming)
@@ -166,7 +171,7 @@ class Runner(Parts):
         self.executor.close(LAST_WORDS if have_ended and not is_forced() else 0.0)
         if not self.slots.is_idle:
             self._abandon()
-            self.executor.let_go()
+            self.executor.forget_running()
         self.slots.stop()
         return have_ended
 
@@ -175,7 +180,7 @@ class Runner(Parts):
         for service in self._outer_services():
             service.join(LAST_WORDS)
         running = self._running_for_good()
-        for outcome in self.slots.abandon([job.claim for job in running]):
+        for outcome in self.slots.interrupt_running([job.claim for job in running]):
             self.releaser.put(outcome)
         for job in running:
             duration = time.time() - job.started_at
@@ -257,8 +262,8 @@ class Runner(Parts):
 
         def deregister() -> None:
             with contextlib.suppress(Exception):
-                if self.claimer.is_in_doubt:
-                    self.claimer.return_lost()
+                if self.held.is_in_doubt:
+                    self.held.return_lost()
                 self.heartbeat.deregister()
             self.heartbeat.close()
 

@@ -1,4 +1,4 @@
-"""Which tasks a worker runs."""
+"""The selection of the tasks that a worker runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_graphile_worker.registry import Registry, Task
 
 
 def selected_tasks(registry: Registry, settings: Settings) -> dict[str, Task[Any, Any]]:
-    """The registered tasks that TASKS lets in and EXCLUDE_TASKS does not keep out."""
+    """Return the registered tasks that TASKS includes and EXCLUDE_TASKS does not exclude."""
     return {
         task.identifier: task
         for task in registry

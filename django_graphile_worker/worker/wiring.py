@@ -21,16 +21,22 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.claimer import Claimer
+from django_graphile_worker.worker.fetching.fast_claim import FastClaim
+from django_graphile_worker.worker.fetching.fast_path import FastPath
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
+from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
+from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.preconnect import database_of
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.identity import about_this_process, new_worker_id
+from django_graphile_worker.worker.job_clock import job_clock
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
 from django_graphile_worker.worker.outcomes import Outcome
-from django_graphile_worker.worker.pool import SlotPool
+from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
@@ -88,24 +94,24 @@ class Parts:
         self.announcer = SignalSender(type(self), look=lambda: self.news.look())
         self.tally = StatisticsBuffer()
         self.claiming = claiming = self._database("fetcher")
-        self.claimer = Claimer(claiming, settings, self.tasks, worker_id=self._worker_id, notify=settings.notify)
+        self.now = job_clock(use_local_time=settings.use_local_time)
+        self.directory = TaskDirectory(claiming, self.tasks)
+        self.forbidden_flags = ForbiddenFlags(settings)
+        self.held = HeldClaims(
+            claiming,
+            worker_id=self._worker_id,
+            statement_timeout=settings.statement_timeout,
+            notify=settings.notify,
+        )
         self.executor = Executor(
-            settings=settings, using=self.using, installation=self.installation, tasks=self.claimer.task_of
+            settings=settings, using=self.using, installation=self.installation, tasks=self.directory.task_of
         )
         self.news = self._build_news()
         self.releaser = self._build_releaser()
-        self.slots = SlotPool(
-            settings.concurrency,
-            run=self.executor.run,
-            on_outcome=self.releaser.put,
-            on_queue_done=self.releaser.put,
-            on_hungry=self._wake_fetcher,
-            on_thread_end=self.executor.thread_finished,
-            may_begin=self._may_begin,
-        )
+        self.slots = SlotPool(settings.concurrency, PoolWiring(self))
         self.heartbeat = self._build_heartbeat()
         self.listener = self._build_listener(claiming) if settings.listen else None
-        self.fetcher = self._build_fetcher()
+        self.fetcher = self._build_fetcher(claiming)
         self.recovery = self._build_recovery()
         self.statistics = StatisticsRecorder(
             database=self._database("statistics"),
@@ -138,15 +144,15 @@ class Parts:
 
     def _build_releaser(self) -> Releaser:
         database = self._database("releaser")
-        ledger = ReleaseStatements(database, now=self.claimer.now, notify=self.settings.notify)
+        ledger = ReleaseStatements(database, now=self.now, notify=self.settings.notify)
         return Releaser(
             ledger=ledger,
             on_released=self._note_released,
-            on_settled=lambda outcomes: self.claimer.let_go([outcome.claim for outcome in outcomes]),
+            on_settled=lambda outcomes: self.held.forget([outcome.claim for outcome in outcomes]),
             on_lost=self.news.lost,
             on_retry=self._expect,
-            on_queues_free=lambda queue_ids: self._wake_fetcher(),
-            on_returned=self._wake_fetcher,
+            on_queues_free=lambda queue_ids: self.wake_fetcher(),
+            on_returned=self.wake_fetcher,
             on_close=database.close,
             on_trouble=self.news.trouble,
         )
@@ -156,7 +162,7 @@ class Parts:
             database=self._build_heartbeat_database(),
             worker_id=self._worker_id,
             metadata=self._metadata,
-            channel=lambda: self._channel() if self.settings.listen and self.settings.notify else None,
+            channel=lambda: self.channel() if self.settings.listen and self.settings.notify else None,
             on_lost=self._lose_lease,
             interval=self.settings.heartbeat_interval,
             timeout=self.settings.worker_timeout,
@@ -168,31 +174,41 @@ class Parts:
         deadline = deadline_of_beats(self.settings.statement_timeout, self.settings.worker_timeout)
         return self._database("heartbeat", deadline=deadline)
 
-    def _build_fetcher(self) -> Fetcher:
-        return Fetcher(
-            slots=self.slots,
-            claim=self.claimer,
-            glance=self.claimer.glance,
-            give_back=self._give_back,
-            may_claim=self._may_claim,
+    def _build_fetcher(self, database: Database) -> Fetcher:
+        self.fast_claim = FastClaim(database)
+        self.claimer = Claimer(
+            database,
+            directory=self.directory,
+            held=self.held,
+            forbidden_flags=self.forbidden_flags,
+            now=self.now,
+            on_answer=self.fast_claim.learn_from,
+        )
+        fast_path = FastPath(
+            self.fast_claim,
+            pool=self.slots,
+            directory=self.directory,
+            held=self.held,
+            forbidden_flags=self.forbidden_flags,
+            now=self.now,
             on_claimed=self.news.claimed,
+        )
+        return Fetcher(
+            self.slots,
+            claimer=self.claimer,
+            events=FetchWiring(self),
+            fast_path=fast_path,
             poll_interval=self._look_every(),
             local_queue_size=self.settings.local_queue_size,
-            ear=self.listener,
-            on_close=self.claimer.close,
-            on_trouble=self.news.trouble,
+            listener=self.listener,
         )
 
     def _build_listener(self, database: Database) -> Listener:
         settings = self.settings
         return Listener(
             database=database,
-            channel=self._channel,
-            on_listening=self.news.listening,
-            on_lost=self.news.deaf,
-            request_proof=self.heartbeat.wake,
+            events=ListenWiring(self),
             proof_within=BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None,
-            on_migration=lambda: self.recovery.wake(),
         )
 
     def _build_recovery(self) -> Recovery:
@@ -208,7 +224,7 @@ class Parts:
             spared_job_ids=self._atomic_job_ids,
             before_sweep=self._look_at_ledger,
             statistics_retention=self.settings.statistics_retention,
-            now=self.claimer.now,
+            now=self.now,
             notify=self.settings.notify,
             on_trouble=self.news.trouble,
         )
@@ -231,23 +247,24 @@ class Parts:
         parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics, self.cron)
         return [part.trouble for part in parts if part is not None]
 
-    def _may_claim(self) -> bool:
+    def may_claim(self) -> bool:
         return bool(self.tasks) and not self._is_stopping and self.heartbeat.holds_lease
 
-    def _may_begin(self, claim: Claim) -> bool:
-        """Is the claim certainly still ours? After a freeze its lease may be over, and nobody here knows yet."""
+    def may_begin(self, claim: Claim) -> bool:
+        """Tell whether the lease holds. After a suspension it may be over, before the heartbeat has noticed it."""
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
 
     def _atomic_job_ids(self) -> list[int]:
         running = (job.claim for job in self.executor.running())
-        return [claim.id for claim in running if (task := self.claimer.task_of(claim.task_id)) and task.atomic]
+        return [claim.id for claim in running if (task := self.directory.task_of(claim.task_id)) and task.atomic]
 
-    def _give_back(self, stretches: Sequence[WorkUnit]) -> None:
-        queues = [stretch.queue for stretch in stretches if stretch.queue is not None]
-        self.releaser.put_back(list(interrupted(stretches)), queues)
+    def return_jobs(self, units: Sequence[WorkUnit]) -> None:
+        """Return jobs that have not begun, and the queues that were claimed with them."""
+        queues = [unit.queue for unit in units if unit.queue is not None]
+        self.releaser.put_back(list(interrupted(units)), queues)
 
     def _note_released(self, outcomes: Sequence[Outcome]) -> None:
-        self.tally.add(outcomes, self.claimer.identifier_of)
+        self.tally.add(outcomes, self.directory.identifier_of)
         self.news.released(outcomes)
 
     def _look_at_ledger(self, database: Database) -> None:
@@ -270,7 +287,7 @@ class Parts:
         interval = self.settings.poll_interval
         return min(interval, ANNOUNCED_AHEAD) if self.settings.listen else interval
 
-    def _wake_fetcher(self) -> None:
+    def wake_fetcher(self) -> None:
         self.fetcher.wake()
 
     def _expect(self, seconds: float) -> None:
@@ -282,19 +299,19 @@ class Parts:
 
     def _job_of(self, claim: Claim) -> Job:
         run = JobRun(claim, time.monotonic())
-        run.task = self.claimer.task_of(claim.task_id)
+        run.task = self.directory.task_of(claim.task_id)
         return run.job
 
-    def _channel(self) -> str:
+    def channel(self) -> str:
         return f"worker:{self.worker_id}"
 
     def _lose_lease(self) -> None:
         lost, self.worker_id = self.worker_id, new_worker_id()
-        # What has not begun is somebody else's by now, and is not to be run.
-        with self.slots.taking_back:
-            self._give_back(self.slots.take_back())
-        # And so is what a claim under way still brings.
-        self.fetcher.give_all_back()
+        # Another worker may have the jobs that have not begun by now: they must not run here.
+        with self.slots.removal_lock:
+            self.return_jobs(self.slots.remove_waiting())
+        # The same holds for jobs that a claim under way still brings.
+        self.fetcher.return_all_jobs()
         self.news.tell(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
 
     def _metadata(self) -> Mapping[str, Any]:
@@ -315,3 +332,41 @@ class Parts:
 
     def _database(self, part: str, *, deadline: float | None = None) -> Database:
         return database_of(self.using, self.settings, part=part, deadline=deadline)
+
+
+class PoolWiring:
+    """What the pool calls: the executor runs a job, the releaser takes its outcome."""
+
+    def __init__(self, parts: Parts) -> None:
+        # The parts' own methods: one more call in between would cost every job.
+        self.run = parts.executor.run
+        self.may_begin = parts.may_begin
+        self.on_outcome = parts.releaser.put
+        self.on_queue_done = parts.releaser.put
+        self.on_wants_jobs = parts.wake_fetcher
+        self.on_thread_end = parts.executor.thread_finished
+
+
+class FetchWiring:
+    """What the fetcher calls."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.may_claim = parts.may_claim
+        self.return_jobs = parts.return_jobs
+        self.on_claimed = parts.news.claimed
+        self.on_trouble = parts.news.trouble
+        self.on_close = parts.claimer.close
+
+
+class ListenWiring:
+    """What the listener calls."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.channel = parts.channel
+        self.request_proof = parts.heartbeat.wake
+        self.on_listening = parts.news.listening
+        self.on_lost = parts.news.deaf
+
+    def on_migration(self) -> None:
+        self._parts.recovery.wake()

@@ -1,4 +1,4 @@
-"""Claimed jobs, as slots take them: a single job, or some jobs of one queue in order."""
+"""Work units: claimed jobs as slots take them, a single job or some jobs of one queue in order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from django_graphile_worker.worker.outcomes import Interrupted
 
 
 class WorkUnit:
-    """Jobs that one slot runs in order; all of one queue, or just one job."""
+    """Jobs that one slot runs in order: all of one queue, or just one job."""
 
     __slots__ = ("claims", "queue", "submitted_at")
 
     def __init__(self, claims: list[Claim], queue: HeldQueue | None, submitted_at: float) -> None:
-        # The next one last: taking it is one step that no other thread can split.
+        # In reverse, the next job last: list.pop() takes it in one step that no other thread can split.
         self.claims = claims
-        # The queue that is to be let go after the last of them.
+        # The queue to release after the last job.
         self.queue = queue
         self.submitted_at = submitted_at
 
@@ -27,18 +27,18 @@ class WorkUnit:
         """The bytes of payload of the jobs that have not begun."""
         return sum([len(claim.payload_text) for claim in self.claims])
 
-    def take_back(self) -> list[Claim]:
-        """Whatever has not been started yet; the last first, for the slot may take the next meanwhile."""
-        taken = []
+    def remove_waiting(self) -> list[Claim]:
+        """Remove and return the jobs that have not begun; the last first, as the slot may take the next meanwhile."""
+        removed = []
         while True:
             try:
-                taken.append(self.claims.pop(0))
+                removed.append(self.claims.pop(0))
             except IndexError:
-                return taken
+                return removed
 
 
-def stretches(claims: Sequence[Claim]) -> Iterable[WorkUnit]:
-    """One stretch per queue, in its order; every other job for itself, first things first."""
+def to_work_units(claims: Sequence[Claim]) -> Iterable[WorkUnit]:
+    """Group the jobs of each queue into one work unit, in order; every other job is a work unit by itself."""
     now = time.monotonic()
     by_queue: dict[int, list[Claim]] = {}
     for claim in reversed(claims):
@@ -52,6 +52,6 @@ def stretches(claims: Sequence[Claim]) -> Iterable[WorkUnit]:
             yield WorkUnit(by_queue.pop(queue_id), HeldQueue(queue_id, claim.token), now)
 
 
-def interrupted(stretches: Iterable[WorkUnit]) -> Iterable[Interrupted]:
-    """Outcomes for jobs that never began."""
-    return (Interrupted(claim, 0.0, has_begun=False) for stretch in stretches for claim in stretch.take_back())
+def interrupted(work_units: Iterable[WorkUnit]) -> Iterable[Interrupted]:
+    """Remove the jobs of these work units and return outcomes for jobs that never began."""
+    return (Interrupted(claim, 0.0, has_begun=False) for unit in work_units for claim in unit.remove_waiting())

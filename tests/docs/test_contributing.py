@@ -46,16 +46,20 @@ def _canaries() -> list[tuple[str, str, str]]:
     return [(code_words(interface)[0].rpartition(".")[2], module, test) for interface, module, test in rows]
 
 
+def _sources_of_canaries() -> str:
+    paths = sorted((CHECKOUT / "tests").rglob("test_private_interfaces.py"))
+    return "\n\n\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
 @pytest.mark.parametrize(("interface", "module", "test"), _canaries(), ids=lambda value: str(value))
 def test_private_interface__is_used_where_the_page_says_and_has_its_canary(
     interface: str, module: str, test: str
 ) -> None:
     assert interface in (PACKAGE / module).read_text(encoding="utf-8")
-    sources = "".join(path.read_text(encoding="utf-8") for path in CHECKOUT.glob("tests/*/test_private_interfaces.py"))
-    found = sources.partition(f"def {test}(")[2].partition("\n\n\n")[0]
+    found = _sources_of_canaries().partition(f"def {test}(")[2].partition("\n\n\n")[0]
     assert interface in found
 
 
 def test_private_interfaces__are_all_on_the_page() -> None:
-    sources = "".join(path.read_text(encoding="utf-8") for path in CHECKOUT.glob("tests/*/test_private_interfaces.py"))
-    assert {test for _, _, test in _canaries()} == set(re.findall(r"^def (test_\w+)", sources, flags=re.MULTILINE))
+    found = re.findall(r"^def (test_\w+)", _sources_of_canaries(), flags=re.MULTILINE)
+    assert {test for _, _, test in _canaries()} == set(found)

@@ -170,9 +170,9 @@ def _no_deadline() -> None:
 
 @mistake("lost claims are not looked for")
 def _lost_claims() -> None:
-    from django_graphile_worker.worker.fetching.claimer import Claimer
+    from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 
-    Claimer.return_lost = lambda self: None  # type: ignore[method-assign]
+    HeldClaims.return_lost = lambda self: None  # type: ignore[method-assign]
 
 
 @mistake("signal handler that raises")
@@ -267,9 +267,9 @@ def _no_hygiene() -> None:
 
 @mistake("abandoned jobs are kept")
 def _keeps_abandoned() -> None:
-    from django_graphile_worker.worker.pool import SlotPool
+    from django_graphile_worker.worker.pool.slot_pool import SlotPool
 
-    SlotPool.abandon = lambda self, claims: []  # type: ignore[method-assign]
+    SlotPool.interrupt_running = lambda self, claims: []  # type: ignore[method-assign]
 
 
 @mistake("coroutines are never cancelled")
@@ -289,9 +289,9 @@ def _no_abort() -> None:
 
 @mistake("callables keep their broken connections")
 def _keeps_broken() -> None:
-    from django_graphile_worker.worker.fetching import claimer
+    from django_graphile_worker.worker.fetching import forbidden_flags
 
-    setattr(claimer, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
+    setattr(forbidden_flags, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
 
 
 @mistake("claims that say that was all when they were cut short")
@@ -310,14 +310,9 @@ def _hasty_claims() -> None:
 
 @mistake("jobs begin after the lease has run out")
 def _begins_without_a_lease() -> None:
-    from django_graphile_worker.worker.pool import SlotPool
+    from django_graphile_worker.worker.wiring import Parts
 
-    original = SlotPool.__init__
-
-    def init(self: SlotPool, *arguments: Any, **options: Any) -> None:
-        original(self, *arguments, **{**options, "may_begin": lambda *claims: True})
-
-    SlotPool.__init__ = init  # type: ignore[method-assign]
+    Parts.may_begin = lambda self, claim: True  # type: ignore[method-assign]
 
 
 @mistake("leases that do not age while the machine is suspended")

@@ -124,7 +124,7 @@ class WorkerProcess:
     def worker_ids(self) -> list[str]:
         """The ids it went by, in order."""
         return re.findall(r"worker (django-worker-\w+) started", self.output()) + re.findall(
-            r"goes on as (django-worker-\w+)", self.output()
+            r"continues as (django-worker-\w+)", self.output()
         )
 
     def children(self) -> list[psutil.Process]:

@@ -23,12 +23,15 @@ from django_graphile_worker import conf
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.fetching.claimer import Claimer
+from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
+from django_graphile_worker.worker.fetching.held_claims import HeldClaims
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
-from django_graphile_worker.worker.work_units import stretches
+from django_graphile_worker.worker.work_units import to_work_units
 from tests.support.slot import make_task
 
 TASK = "a_task"
@@ -112,12 +115,22 @@ class SimulatedWorker:
         self.running: list[tuple[HeldQueue | None, list[Claim], Running]] = []
         settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema})
         database = cast(Any, FaultyDatabase(simulation))
-        self.claimer = Claimer(database, settings, {TASK: make_task(print)}, worker_id=self.worker_id, notify=False)
+        directory = TaskDirectory(database, {TASK: make_task(print)})
+        self.held = HeldClaims(
+            database, worker_id=self.worker_id, statement_timeout=settings.statement_timeout, notify=False
+        )
+        self.claimer = Claimer(
+            database,
+            directory=directory,
+            held=self.held,
+            forbidden_flags=ForbiddenFlags(settings),
+            now=lambda: None,
+        )
         ledger = ReleaseStatements(database, now=lambda: None, notify=False)
         self.releaser = Releaser(
             ledger=ledger,
             on_released=lambda outcomes: None,
-            on_settled=lambda outcomes: self.claimer.let_go([outcome.claim for outcome in outcomes]),
+            on_settled=lambda outcomes: self.held.forget([outcome.claim for outcome in outcomes]),
             on_lost=lambda outcome: None,
             on_retry=lambda seconds: None,
             on_queues_free=lambda queue_ids: None,
@@ -159,10 +172,10 @@ class SimulatedWorker:
             return
         chance = self.simulation.chance
         # A real worker looks for lost claims every second; simulated seconds pass faster.
-        self.claimer._look_for_lost_at = 0.0
-        claimed = self.claimer(max_jobs=chance.randint(1, 4), max_queues=2, stretch=chance.randint(1, 3))
-        for stretch in stretches(claimed.claims):
-            self.waiting.append((stretch.queue, stretch.claims))
+        self.held._search_at = 0.0
+        claimed = self.claimer.claim(max_jobs=chance.randint(1, 4), max_queues=2, max_per_queue=chance.randint(1, 3))
+        for unit in to_work_units(claimed.claims):
+            self.waiting.append((unit.queue, unit.claims))
 
     def begin(self) -> None:
         if self.waiting:
@@ -170,7 +183,7 @@ class SimulatedWorker:
             self._begin_or_give_back(queue, claims)
 
     def end(self) -> None:
-        """One job ends, well or not; the next of its stretch begins."""
+        """One job ends, well or not; the next of its work unit begins."""
         if not self.running:
             return
         chance = self.simulation.chance
@@ -184,7 +197,7 @@ class SimulatedWorker:
         self._begin_or_give_back(queue, rest)
 
     def give_back(self) -> None:
-        """What has not begun goes back: waiting stretches whole, of running ones the rest."""
+        """What has not begun goes back: waiting work units whole, of running ones the rest."""
         returned = [Interrupted(claim, 0.0) for _, claims in self.waiting for claim in claims]
         queues = [queue for queue, _ in self.waiting if queue is not None]
         self.waiting = []
@@ -216,7 +229,7 @@ class SimulatedWorker:
         self.running, self.waiting = [], []
 
     def _begin_or_give_back(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
-        """What the slot does: the next job of the stretch, or none of them when the lease is over."""
+        """What the slot does: the next job of the work unit, or none of them when the lease is over."""
         if claims and self.heartbeat.holds_lease and claims[-1].worker_id == self.worker_id():
             self._begin(queue, claims)
             return

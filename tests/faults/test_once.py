@@ -25,7 +25,7 @@ def test_once__runs_what_jobs_add_and_whole_queues_then_exits(world: World, flee
 
 
 def test_once__waits_for_a_queue_that_is_just_being_let_go(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
-    """Between the last job of a stretch and the release of its queue nothing runs, and nothing is done."""
+    """Between the last job of a work unit and the release of its queue nothing runs, and nothing is done."""
     holds = [proxy.on("release-queues", "hold") for _ in range(3)]
     world.add_many(6, queue_name="q")
     worker = proxied_fleet.start("--no-prepared-statements", "--once", "-j", "1", "--local-queue-size", "1")

@@ -102,7 +102,7 @@ def test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs(
     again.release()
     fleet.start("--poll-interval", "0.05")
     world.wait_until(lambda: world.locked() <= 1 or world.times("start") > 2)
-    # The rest of the stretch is given back, and the other worker looks often.
+    # The rest of the work unit is returned, and the other worker looks often.
     pause(0.3)
     assert world.times("start") == 2
     world.go("go")

@@ -37,8 +37,8 @@ from django_graphile_worker.routing import place_of, places_to_serve
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 from django_graphile_worker.worker.process.runners import build_runners
 from tests.conftest import RawConnection
-from tests.integration.worker.parts import own_tasks
 from tests.support.operating import operate
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 

@@ -13,9 +13,9 @@ from django_graphile_worker import Job, add_job, run_once, signals
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
 from tests.integration.worker.cron_world import CronWorld
-from tests.integration.worker.parts import own_tasks
 from tests.support.factories import make_job
 from tests.support.slot import open_slot
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

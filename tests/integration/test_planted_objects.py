@@ -29,11 +29,11 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.testing import clear_queue
 from testproject import databases
-from tests.integration.worker.parts import own_tasks
 from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import make_worker, operate
 from tests.support.planted import LURE, LuredStatements, Planted
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
 

@@ -7,8 +7,11 @@ as fixtures), ``postgres_versions`` (where the programs of each version are), ``
 Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``worker_sql`` (the SQL functions, called
 directly).
 
-The worker: ``slot`` (one job run by an executor, without a worker), ``log_lines`` (signals as a worker sends them),
+The worker: ``slot`` (one job run by an executor, without a worker), ``stepped_worker`` (a worker whose parts the test
+steps), ``backends`` (the server process behind a connection), ``log_lines`` (signals as a worker sends them),
 ``operating`` (the operator command).
+
+The admin: ``admin_pages`` (pages as an operator reads them).
 
 Crontabs: ``crontabs`` (Hypothesis strategies, and the rules of patterns implemented a second time).
 

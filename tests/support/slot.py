@@ -1,4 +1,4 @@
-"""One slot of a worker: an executor, and the thread that runs its jobs one after the other."""
+"""A slot of a worker: an executor, and the thread on which it runs jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEADLINE = 30.0
 
 
 def make_claim(payload_text: str = "{}", **columns: Any) -> Claim:
-    """A claim on the first attempt of a job that no table holds."""
+    """Return a claim on the first attempt of a job that is in no table."""
     claim = Claim(
         id=1,
         task_id=1,
@@ -43,12 +43,12 @@ def make_claim(payload_text: str = "{}", **columns: Any) -> Claim:
 
 
 def make_task(function: Callable[..., Any], **options: Any) -> Task[Any, Any]:
-    """A task that no registry knows."""
+    """Return a task that is in no registry."""
     return Task(function, "a_task", defaults=JobDefaults(), **options)
 
 
 class Slot:
-    """Runs functions as jobs."""
+    """Functions that are run as jobs."""
 
     def __init__(self, **settings: Any) -> None:
         self._tasks: dict[int, Task[Any, Any]] = {}
@@ -62,7 +62,7 @@ class Slot:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slot")
 
     def start(self, function: Callable[..., Any], payload_text: str = "{}", **columns: Any) -> Future[Outcome]:
-        """Begin a job of this function, or of this task."""
+        """Start a job of this function, or of this task."""
         claim = make_claim(payload_text, task_id=self.task_id(function), **columns)
         return self.start_claim(claim)
 

@@ -2,39 +2,25 @@
 
 A new version of them may change these interfaces without notice. Then a test here fails and names the interface,
 before another test fails for a reason that is hard to find. docs/contributing.md lists them. The canary that needs a
-database is in tests/integration.
+database is in tests/integration, those of the parts of the worker are in tests/unit/worker.
 """
 
 from __future__ import annotations
 
-import asyncio
 import atexit
-import json
 import subprocess
 import sys
-from concurrent.futures import Future
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from django.utils import autoreload
 
 from django_graphile_worker import apps
 from django_graphile_worker.worker.process import reloader
-
-
-def test_json_decoder__scans_a_value_from_an_index() -> None:
-    """``scan_once`` returns the value and the index of its end, and raises StopIteration where no value begins."""
-    scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-    assert scan('{"a": [1, 2.5, null]} ', 0) == ({"a": [1, 2.5, None]}, 21)
-    with pytest.raises(StopIteration):
-        scan("", 0)
-    with pytest.raises(json.JSONDecodeError):
-        scan('{"a"', 0)
 
 
 def test_atexit__runs_the_exit_functions_when_asked() -> None:
@@ -46,32 +32,6 @@ def test_atexit__runs_the_exit_functions_when_asked() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.stdout.split("\n"), ended.returncode) == (["second", "first", "still here", ""], 3)
-
-
-class _Executor:
-    """An executor as asgiref sees the worker's: it only has ``submit``."""
-
-    def __init__(self) -> None:
-        self.called: list[object] = []
-
-    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.called.append(function)
-        future: Future[Any] = Future()
-        future.set_result(function(*args, **kwargs))
-        return future
-
-
-def test_asgiref__finds_the_executor_of_a_context_in_its_table() -> None:
-    """``sync_to_async`` submits to the executor that ``context_to_thread_executor`` has for the context's key."""
-    executor, key = _Executor(), ThreadSensitiveContext()
-
-    async def call() -> int:
-        SyncToAsync.thread_sensitive_context.set(key)
-        SyncToAsync.context_to_thread_executor[key] = executor  # type: ignore[assignment]
-        return await sync_to_async(lambda: 42)()
-
-    assert asyncio.run(call()) == 42
-    assert len(executor.called) == 1
 
 
 class _Command(BaseCommand):

@@ -19,4 +19,4 @@ class WorkerAppConfig(AppConfig):
         if "FAULT_PATIENCE" in os.environ:
             from django_graphile_worker.worker.fetching import fetcher
 
-            fetcher.PATIENCE = float(os.environ["FAULT_PATIENCE"])
+            fetcher.WAITING_TIMEOUT = float(os.environ["FAULT_PATIENCE"])

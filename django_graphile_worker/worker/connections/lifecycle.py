@@ -1,7 +1,7 @@
-"""Django's connections around a job: fresh before it, clean after it.
+"""Django's connections around a job: usable before it, clean after it.
 
-A thread that runs jobs knows which connections were really opened on it, from
-Django's own signal, so a job that never touches a database costs nothing here.
+Django's signal ``connection_created`` says which connections are really opened on a thread that runs jobs. So a job
+that never uses a database costs nothing here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ logger = logging.getLogger("django_graphile_worker.worker")
 
 
 class _Thread(threading.local):
-    """What one thread has open."""
+    """The open connections of one thread."""
 
     def __init__(self) -> None:
-        # None as long as it runs no jobs.
+        # None until the thread runs its first job.
         self.watched: list[WatchedConnection] | None = None
 
 
@@ -34,13 +34,13 @@ _NOTHING: Sequence[Leftover] = ()
 
 
 def start() -> None:
-    """Watch connections from now on. Called late, so that a site's own receivers come first."""
+    """Watch connections from now on. Called late, so that receivers of the site come first."""
     connection_created.disconnect(dispatch_uid=__name__)
     connection_created.connect(_opened, dispatch_uid=__name__, weak=False)
 
 
 def begin() -> None:
-    """Before a job: what is broken or too old is closed, so that the first query works."""
+    """Close broken and expired connections before a job, so that its first query works."""
     connections_here = _thread.watched
     if connections_here is None:
         connections_here = _adopt_thread()
@@ -49,11 +49,11 @@ def begin() -> None:
             try:
                 watched.begin()
             except Exception as error:
-                _give_up(watched, error)
+                _discard(watched, error)
 
 
 def end() -> Sequence[Leftover]:
-    """After a job: what it left behind. Connections it dirtied are closed."""
+    """Return what a job left on its connections. Connections with leftovers are closed."""
     connections_here = _thread.watched
     if not connections_here:
         return _NOTHING
@@ -64,25 +64,25 @@ def _end(watched: WatchedConnection) -> Leftover | None:
     try:
         return watched.end()
     except Exception as error:
-        _give_up(watched, error)
+        _discard(watched, error)
         return None
 
 
-def _give_up(watched: WatchedConnection, error: Exception) -> None:
-    """A connection that cannot even be examined is no loss, and no fault of the job."""
+def _discard(watched: WatchedConnection, error: Exception) -> None:
+    """Close a connection that cannot be checked. The job is not to blame for it."""
     logger.warning("A connection to %r is closed: it could not be checked.", watched.wrapper.alias, exc_info=error)
     watched.discard()
 
 
 def thread_finished() -> None:
-    """Close what this thread has open, except what lies inside somebody else's transaction."""
+    """Close the connections of this thread, unless they are in a transaction that began before the jobs."""
     connections_here, _thread.watched = _thread.watched, None
     for watched in connections_here or ():
         watched.release()
 
 
 def _adopt_thread() -> list[WatchedConnection]:
-    share_caches()
+    create_caches()
     return watch_thread()
 
 
@@ -94,18 +94,21 @@ def watch_thread() -> list[WatchedConnection]:
 
 
 def _watched(wrapper: Any) -> WatchedConnection:
-    # Here, as the first job may be one that needs no database.
+    # Late import: the first job may need no database.
     from django_graphile_worker.worker.connections.watched import WatchedConnection
 
     return WatchedConnection(wrapper)
 
 
-def share_caches() -> None:
-    """Make this thread's cache backends before its first job: one made inside a job's context would end with it."""
+def create_caches() -> None:
+    """Create the cache backends of this thread before its first job.
+
+    Django keeps them in the context: a backend that is created inside a job would end with the context of the job.
+    """
     for alias in caches:
         try:
             caches[alias]
-        except Exception:  # a job that needs it will say what is wrong
+        except Exception:  # a job that uses this cache reports the error
             logger.debug("The cache %r cannot be made.", alias, exc_info=True)
 
 
@@ -117,7 +120,7 @@ def _opened(*, connection: Any, **kwargs: Any) -> None:
         if watched.wrapper is connection:
             watched.opened()
             return
-    # Copies that a task makes for itself are its own business.
+    # A copy of a connection that a task makes is not watched: the task itself has to close it.
     if connections[connection.alias] is connection:
         watched = _watched(connection)
         connections_here.append(watched)

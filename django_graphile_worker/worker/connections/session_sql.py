@@ -1,14 +1,16 @@
-"""Which statements may change a session for good, told by their text."""
+"""Which statements may change a session beyond their transaction, found in their text."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-_LONGEST_REMEMBERED = 10_000
+from django_graphile_worker.frozen import Frozen
+
+_MAX_CACHED_LENGTH = 10_000
 _COMMENT = r"--[^\n]*(?:\n|\Z)|/\*.*?\*/"
-# Patterns are compiled with the first statement of a task: at every start they would take 2 ms.
+# Patterns are compiled with the first statement of a task: compiled here, they would take 2 ms of a worker's start.
 _SESSION_STATEMENT = rf"""(?isx)
     (?:\A|;) (?:\s|\(|{_COMMENT})*
     (?: set \b (?! (?:\s|{_COMMENT})+ (?:local|constraints|transaction)\b)
@@ -16,17 +18,17 @@ _SESSION_STATEMENT = rf"""(?isx)
       | prepare \b (?! \s+ transaction\b) )
     """
 _SESSION_EXPRESSION = r"(?i)set_config\s*\((?!(?:[^()']|'[^']*')*,\s*true\s*\))|advisory_lock|\btemp(?:orary)?\b"
-# Inside a function: statements also begin after these words, and `execute` runs what is only known then.
+# In the body of a function, statements also begin after these words, and `execute` runs text that is not known here.
 _BODY_STATEMENT = rf"""(?isx)
     (?:\A|;|\b(?:begin|then|else|loop)\b) (?:\s|{_COMMENT})*
     (?: set \b (?! (?:\s|{_COMMENT})+ (?:local|constraints|transaction)\b)
       | reset\b | discard\b | listen\b | unlisten\b | load\b | do\b | call\b | prepare\b | execute\b )
     """
 _CUSTOM_SETTING = r"(?i)\b[a-z_][\w$]*\.[a-z_][\w$]*\b"
-_MOST_CUSTOM_SETTINGS = 100
+_MAX_CUSTOM_SETTINGS = 100
 _CALL = r"""(?i)\b([a-z_][\w$]*)"?\s*\("""
 _WRITE = r"(?i)\b(?:insert|update|delete|merge|copy)\b"
-# Names before a parenthesis in what the ORM writes every day. Of other names the database is asked, once a minute.
+# Names before a parenthesis in usual statements of the ORM. For other names the database is asked, once a minute.
 _HARMLESS_CALLS = frozenset(
     re.split(
         " ",
@@ -38,21 +40,21 @@ _HARMLESS_CALLS = frozenset(
 
 
 def custom_settings_in(statement: Any, parameters: Any) -> list[str]:
-    """Names like app.tenant in a statement or its parameters: what it may have set."""
+    """Return names like app.tenant in a statement or its parameters: the settings that it may have changed."""
     values = parameters.values() if isinstance(parameters, dict) else parameters or ()
     texts = [_to_text(statement), *(value for value in values if isinstance(value, str) and len(value) < 200)]
     names = {name.lower() for text in texts for name in re.findall(_CUSTOM_SETTING, text)}
-    return sorted(names)[:_MOST_CUSTOM_SETTINGS]
+    return sorted(names)[:_MAX_CUSTOM_SETTINGS]
 
 
-class Traits(NamedTuple):
-    """What a statement's text tells about the session that it runs in."""
+class Traits(Frozen):
+    """What the text of a statement says about its effect on the session."""
 
-    # A session may differ after it; a query decides later whether it does.
+    # The session may differ after the statement; a query after the job decides whether it does.
     may_change_session: bool
-    # What it calls that is not known to be harmless: a function may change the session, too.
+    # The functions that it calls and that are not known to be harmless: a function may change the session, too.
     functions: frozenset[str]
-    # It may call triggers.
+    # A statement that writes may call triggers.
     is_write: bool
 
 
@@ -60,19 +62,15 @@ HARMLESS = Traits(may_change_session=False, functions=frozenset(), is_write=Fals
 
 
 def traits_of(statement: Any) -> Traits:
-    """Read a statement; most are read once, and remembered."""
+    """Read a statement. Most are read once, and then found in a cache."""
     text = _to_text(statement)
-    if len(text) > _LONGEST_REMEMBERED:
+    if len(text) > _MAX_CACHED_LENGTH:
         return _read(text)
-    return _remembered(text)
-
-
-def may_change_session(statement: Any) -> bool:
-    return traits_of(statement).may_change_session
+    return _read_cached(text)
 
 
 def traits_of_body(language: str, text: str) -> Traits:
-    """Read the text of a function. What cannot be read, or makes its statements as it runs, may do anything."""
+    """Read the text of a function. A text that cannot be read, or that builds its statements, may do anything."""
     is_readable = language in {"sql", "plpgsql"} and bool(text.strip())
     may_change = not is_readable or re.search(_BODY_STATEMENT, text) or re.search(_SESSION_EXPRESSION, text)
     return Traits(
@@ -83,7 +81,7 @@ def traits_of_body(language: str, text: str) -> Traits:
 
 
 def _read(text: str) -> Traits:
-    # The queue's own statements are known to behave.
+    # The statements of this package change nothing.
     if text.startswith("/* gw:"):
         return HARMLESS
     found = Traits(
@@ -94,7 +92,7 @@ def _read(text: str) -> Traits:
     return HARMLESS if found == HARMLESS else found
 
 
-_remembered = lru_cache(maxsize=1_000)(_read)
+_read_cached = lru_cache(maxsize=1_000)(_read)
 
 
 def _to_text(statement: Any) -> str:

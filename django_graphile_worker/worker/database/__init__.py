@@ -1,0 +1,6 @@
+"""The worker's own connections to PostgreSQL, apart from Django's, which belong to the tasks.
+
+Start with ``connection``: one autocommit connection per part, which is opened again when it breaks. ``watchdog``
+gives every statement a deadline. ``prepared`` runs one statement without the driver's cursor, for the fast path. The
+folder imports settings and ``sql``, and nothing of the worker.
+"""

@@ -1,4 +1,4 @@
-"""The machinery's own connections to PostgreSQL.
+"""The worker's own connections to PostgreSQL.
 
 Django's connections belong to the tasks. The worker itself keeps plain psycopg
 connections, one per part, built from the same ``settings.DATABASES`` entry. They
@@ -20,10 +20,10 @@ from psycopg import errors, sql
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql.session import SessionLimits, limit_transaction, set_up_session
-from django_graphile_worker.worker.database.watchdog import cut, watchdog
+from django_graphile_worker.worker.database.watchdog import watchdog
 
-# Seconds: a peer that vanished is noticed within half a minute, whatever the
-# system's own defaults of hours say.
+# Seconds: a server that vanished is noticed within half a minute, whatever the
+# system's own defaults, which are hours.
 LIVENESS = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -31,28 +31,28 @@ LIVENESS = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
-# libpq takes less for this.
+# Seconds: libpq rounds shorter timeouts up to this.
 SHORTEST_CONNECT_TIMEOUT = 2
-# Django's own additions, which plain psycopg does not take or the worker does not want.
+# Django's own parameters, which plain psycopg does not take or the worker does not want.
 DJANGO_ONLY = ("context", "cursor_factory", "prepare_threshold")
 
-# A pooler that hands each statement to another server connection says one of these.
+# Errors of a pooler that sends each statement to another server connection.
 POOLER_CONFUSION = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
-# The server is there and will not serve: after a fail-over the old address may be
+# Errors of a server that answers and does not serve: after a fail-over the old address may be
 # a standby. Only a new connection can find the new primary.
 WRONG_SERVER = (errors.ReadOnlySqlTransaction, errors.CannotConnectNow, errors.AdminShutdown)
-# By a limit of the server's, or by our own deadline.
+# Errors of a statement that was ended by a limit of the server's, or by the watchdog.
 OUT_OF_TIME = (errors.QueryCanceled, errors.TransactionTimeout)
 
 
 class Database:
-    """One autocommit connection that comes back by itself."""
+    """One autocommit connection, which is opened again when it breaks."""
 
     def __init__(self, alias: str, settings: Settings, *, part: str, deadline: float | None = None) -> None:
         self.alias = alias
         self.schema = settings.schema
         self.deadline = settings.statement_timeout if deadline is None else deadline
-        # A connection that takes longer to open is as late as a statement.
+        # A part with a deadline of its own must not wait longer than that for a connection either.
         self._connect_timeout = None if deadline is None else max(math.ceil(deadline), SHORTEST_CONNECT_TIMEOUT)
         self._cuts_at_once = deadline is not None
         self._part = part
@@ -60,12 +60,12 @@ class Database:
         self._connection: psycopg.Connection[Any] | None = None
         self._cursor: psycopg.Cursor[Any] | None = None
         self._limits = SessionLimits(are_ours=True, are_too_short=False)
-        # The statements that the current session knows by name, beside those of the driver's own making.
+        # The names of the statements that the current session has prepared, besides those that the driver prepares.
         self.prepared: set[bytes] = set()
 
     @contextmanager
     def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
-        """A cursor under the deadline. An error that spoils the connection discards it."""
+        """Return a cursor under the deadline; close the connection after an error that makes it unusable."""
         connection = self.connection()
         try:
             with (
@@ -74,11 +74,11 @@ class Database:
             ):
                 yield self._reused_cursor(connection)
         except psycopg.Error as error:
-            self.judge(error, connection)
+            self.note_error(error, connection)
             raise
 
-    def judge(self, error: psycopg.Error, connection: psycopg.Connection[Any]) -> None:
-        """Learn from an error, and part with a connection that it spoilt."""
+    def note_error(self, error: psycopg.Error, connection: psycopg.Connection[Any]) -> None:
+        """Note what an error tells of the server, and close the connection if the error makes it unusable."""
         if isinstance(error, POOLER_CONFUSION):
             self._prepares = False
             self.close()
@@ -86,35 +86,35 @@ class Database:
             self.close()
         else:
             if isinstance(error, OUT_OF_TIME):
-                # Behind a pooler any session may have other limits than the first one had.
+                # Behind a pooler any session may have other limits than the first session had.
                 self._limits = replace(self._limits, are_too_short=True)
-            self._close_if_spoilt(connection)
+            self._close_if_unusable(connection)
 
     @property
     def keeps_statements(self) -> bool:
-        """Is a statement that was prepared still there the next time, and a setting?"""
+        """Does the session keep prepared statements and settings from one statement to the next?"""
         return self._prepares and self._limits.are_ours
 
-    def _close_if_spoilt(self, connection: psycopg.Connection[Any]) -> None:
-        """Judged by the connection's state: a server that went away often leaves no error code at all."""
+    def _close_if_unusable(self, connection: psycopg.Connection[Any]) -> None:
+        """Decide by the connection's state: a server that went away often leaves no error code at all."""
         if connection.closed or connection.broken or not is_idle(connection):
             self.close()
 
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection, opened now if there is none."""
+        """Return the connection, opened now if there is none."""
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
         return self._connection
 
     def _reused_cursor(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
-        # One knows by heart, after its first statements, how to write and read their values.
+        # A cursor remembers, after its first statements, how to write and read their values.
         if self._cursor is None or self._cursor.connection is not connection:
             self._cursor = connection.cursor(binary=True)
         return self._cursor
 
     @property
     def current(self) -> psycopg.Connection[Any] | None:
-        """The connection as it is, None where the next statement opens one."""
+        """The connection as it is; None when the next statement opens one."""
         return self._connection
 
     def close(self) -> None:
@@ -122,12 +122,6 @@ class Database:
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection.close()
-
-    def cut(self) -> None:
-        """From another thread: end whatever waits on this connection."""
-        connection = self._connection
-        if connection is not None:
-            cut(connection)
 
     def _connect(self) -> psycopg.Connection[Any]:
         parameters = connection_parameters(self.alias, part=self._part)
@@ -157,14 +151,14 @@ class Database:
 
 @contextmanager
 def limited_transaction(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
-    """Everything inside in one transaction, under the deadline instead of the role's own limits."""
+    """Run the block in one transaction, under the deadline instead of the role's own limits."""
     with connection.transaction(), connection.cursor() as cursor:
         limit_transaction(cursor, seconds)
         yield
 
 
 def connection_parameters(alias: str, *, part: str) -> dict[str, Any]:
-    """What psycopg needs to reach the database that Django calls ``alias``."""
+    """Return what psycopg needs to reach the database that Django calls ``alias``."""
     wrapper: Any = connections.create_connection(alias)
     parameters = {key: value for key, value in wrapper.get_connection_params().items() if key not in DJANGO_ONLY}
     return {**LIVENESS, "application_name": f"graphile_worker {part}", **parameters}

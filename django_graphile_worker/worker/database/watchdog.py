@@ -1,9 +1,9 @@
-"""A deadline for every statement of the machinery.
+"""A deadline for every statement that the worker itself runs.
 
-A server may hang on a lock, and a network may swallow a connection without a
-word; keepalives see neither through a proxy. So somebody else looks at the
+A server may hang on a lock, and a network may drop a connection without an
+error; keepalives notice neither through a proxy. So another thread watches the
 clock: past its deadline a statement is first cancelled, which frees the server,
-and then, if that did not help, its socket is cut, which frees the thread.
+and then, if that did not help, its socket is shut down, which frees the thread.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any
 logger = logging.getLogger("django_graphile_worker.worker")
 
 TICK = 0.5
-# How many ticks to go on after the last statement: waking this thread costs the next one time.
+# How many ticks the thread goes on after the last statement: waking it costs the next statement time.
 TICKS_AFTER = 20
 CANCEL_TIMEOUT = 2.0
 
 
 class Watchdog:
-    """One thread that watches all statements under way in this process."""
+    """One thread that watches all statements of the worker in this process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -43,10 +43,10 @@ class Watchdog:
 
     @contextmanager
     def watch(self, connection: Any, seconds: float, *, cuts_at_once: bool = False) -> Iterator[None]:
-        """Let what happens inside take this long and no longer."""
+        """Give the block a deadline in so many seconds."""
         token = self.begin(connection, seconds)
         if cuts_at_once:
-            # To ask a server that does not answer for a cancellation takes seconds.
+            # Asking a server that does not answer to cancel takes seconds.
             self._cancelled.add(token)
         try:
             yield
@@ -54,7 +54,7 @@ class Watchdog:
             self.end(token)
 
     def begin(self, connection: Any, seconds: float) -> int:
-        """From here to the end of what is returned."""
+        """Watch the connection until ``end()`` is called with what this returns."""
         if self._thread is None:
             self._start_thread()
         token = next(self._tokens)
@@ -68,8 +68,8 @@ class Watchdog:
         self._watched.pop(token, None)
         self._cancelled.discard(token)
 
-    def bark(self) -> None:
-        """Deal with everything that is past its deadline."""
+    def check_deadlines(self) -> None:
+        """Cancel each statement that is past its deadline; cut the connection where that did not help."""
         now = self._clock()
         for token, (deadline, connection) in list(self._watched.items()):
             if now < deadline:
@@ -82,7 +82,7 @@ class Watchdog:
                     connection.cancel_safe(timeout=CANCEL_TIMEOUT)
 
     def forget_thread(self) -> None:
-        """In a child of a fork: no thread but the forking one has come along, and the connections are the parent's."""
+        """Start anew in a forked process: it has no other thread, and the connections are its parent's."""
         self._watched.clear()
         self._thread = None
         self._something_to_watch = threading.Event()
@@ -103,21 +103,21 @@ class Watchdog:
                 self._tick()
             except Exception:
                 # Without this thread no statement would have a deadline any more.
-                logger.exception("The watchdog failed, and goes on.")
+                logger.exception("The watchdog failed, and continues.")
 
     def _tick(self) -> None:
         seen, self._was_used = self._was_used, False
         self._idle_ticks = 0 if self._watched or seen else self._idle_ticks + 1
         if self._idle_ticks > TICKS_AFTER:
             self._something_to_watch.clear()
-            # Set again by whoever came in between.
+            # A statement may have begun in between, before the flag was cleared.
             if self._watched:
                 self._something_to_watch.set()
-        self.bark()
+        self.check_deadlines()
 
 
 def cut(connection: Any) -> None:
-    """Shut a connection's socket down under it: whoever reads from it gets an error."""
+    """Shut a connection's socket down: the thread that reads from it gets an error."""
     with contextlib.suppress(Exception):
         duplicate = socket.socket(fileno=os.dup(connection.pgconn.socket))
         try:
@@ -127,5 +127,5 @@ def cut(connection: Any) -> None:
 
 
 watchdog = Watchdog()
-# Asking the thread whether it lives, before every statement, would cost each of them.
+# Instead of asking before every statement whether the thread is alive, which would cost each of them time.
 os.register_at_fork(after_in_child=watchdog.forget_thread)

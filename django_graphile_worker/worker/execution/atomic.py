@@ -14,33 +14,33 @@ from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicCl
 logger = logging.getLogger("django_graphile_worker.worker")
 
 _IN_DOUBT = (
-    "The connection broke during COMMIT, so the worker cannot tell whether it happened. "
-    "It need not: if it did, the job is gone; if it did not, nothing of it is left and it runs again."
+    "The connection broke during COMMIT, so the worker cannot tell whether it happened. Nothing has to be done: if it "
+    "happened, the job is gone; if it did not, everything was rolled back and the job runs again."
 )
 
 
-def run_atomically(run: JobRun, perform: Callable[[JobRun], Any], *, using: str, schema: str) -> Any:
-    """Perform a job and delete its row; both are kept, or neither is."""
-    ended, committed = False, False
+def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, schema: str) -> Any:
+    """Run a job and delete its row in one transaction; return the result of the task."""
+    is_completed, is_committed = False, False
     result: Any = None
 
     def note_commit() -> None:
-        nonlocal committed
-        committed = True
+        nonlocal is_committed
+        is_committed = True
 
     try:
         with transaction.atomic(using=using):
-            # The first hook to be registered is the first to be called.
+            # Django calls hooks in the order of their registration: this hook before the hooks of the task.
             transaction.on_commit(note_commit, using=using)
-            result = perform(run)
+            result = invoke(run)
             _complete(run, using=using, schema=schema)
-            ended = True
+            is_completed = True
     except BaseException as error:
-        if not committed:
-            if ended and isinstance(error, OperationalError | InterfaceError):
+        if not is_committed:
+            if is_completed and isinstance(error, OperationalError | InterfaceError):
                 error.add_note(_IN_DOUBT)
             raise
-        # Only a hook of the task's own can have raised now, and the job is done.
+        # After the commit only an on_commit hook of the task can raise, and the job is done.
         logger.exception("%s #%s was committed, then an on_commit hook failed.", run.identifier, run.claim.id)
     return result
 

@@ -1,8 +1,7 @@
-"""A coroutine's visit to the event loop, seen from the slot thread that waits for it.
+"""One coroutine on the event loop, and the slot's thread that waits for it.
 
-The thread meanwhile runs what the coroutine hands to ``sync_to_async``. So a job's
-use of the ORM stays on one thread, with that thread's connections, and the number
-of threads stays the concurrency.
+While the thread waits, it runs what the coroutine passes to ``sync_to_async``. So a job's use of the ORM stays on one
+thread, with that thread's connections, and the number of threads stays the concurrency.
 """
 
 from __future__ import annotations
@@ -19,46 +18,50 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.execution.event_loop import CancelledByWorker
+from django_graphile_worker.worker.outcomes import CancelledByWorker
 
-_visit: ContextVar[CoroutineRun | None] = ContextVar("graphile_worker_visit", default=None)
+_current: ContextVar[CoroutineRun | None] = ContextVar("graphile_worker_coroutine_run", default=None)
 
 
-def spare_from_cancellation() -> None:
-    """To be called where a coroutine hands the job itself to its thread, as async middleware around a plain task does.
+def protect_from_cancellation() -> None:
+    """Keep the worker from cancelling the current coroutine.
 
-    Nobody can cancel a thread. If only the coroutine were, then what came of the job would be known, and lost.
+    Called where a coroutine passes the job itself to its thread, as async middleware around a plain task does. A
+    thread cannot be cancelled: if only the coroutine were, the outcome of the job would be lost.
     """
-    visit = _visit.get()
-    if visit is not None:
-        visit.is_spared = True
+    run = _current.get()
+    if run is not None:
+        run.is_protected = True
 
 
 class CoroutineRun(Executor):
-    """One coroutine on the loop, and the thread that waits for it."""
+    """A coroutine, its result, and the synchronous calls that the waiting thread runs for it.
+
+    It is an ``Executor`` because asgiref submits synchronous calls to an executor.
+    """
 
     def __init__(self, start: Callable[[], Awaitable[Any]]) -> None:
         self._start = start
         self._context: contextvars.Context | None = contextvars.copy_context()
-        # By this asgiref finds it.
+        # The key under which asgiref finds this executor.
         self._key = ThreadSensitiveContext()
         self._calls: SimpleQueue[tuple[Future[Any], Callable[..., Any], Any, Any] | None] = SimpleQueue()
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
         self._result: Any = None
         self._error: BaseException | None = None
-        self._born_in = fork_guard.generation
+        self._generation = fork_guard.generation
         self.was_cancelled = False
-        self.is_spared = False
+        self.is_protected = False
 
-    # On the waiting thread.
+    # Called on the waiting thread.
 
     def serve(self) -> Any:
-        """Run synchronous calls until the coroutine is over."""
+        """Run synchronous calls until the coroutine is over; return its result, or raise what it raised."""
         while (call := self._calls.get()) is not None:
-            _answer(*call)
-            fork_guard.end_child(self._born_in)
-        self._refuse_latecomers()
+            _run_call(*call)
+            fork_guard.end_child(self._generation)
+        self._cancel_late_calls()
         error, self._error = self._error, None
         if error is None:
             return self._result
@@ -67,16 +70,17 @@ class CoroutineRun(Executor):
                 raise CancelledByWorker from error
             raise error
         finally:
+            # The traceback refers to this frame: without the variable there is no reference cycle.
             del error
 
-    def _refuse_latecomers(self) -> None:
+    def _cancel_late_calls(self) -> None:
         try:
             while (call := self._calls.get_nowait()) is not None:
                 call[0].cancel()
         except Empty:
             pass
 
-    # On the loop.
+    # Called on the loop.
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._task = loop.create_task(self._drive(), context=self._context)
@@ -85,13 +89,14 @@ class CoroutineRun(Executor):
             self._task.cancel()
 
     def cancel(self) -> None:
-        if self._task is not None and not self.is_spared:
+        if self._task is not None and not self.is_protected:
             self.was_cancelled = True
             self._task.cancel()
 
     async def _drive(self) -> None:
-        _visit.set(self)
-        # Set by hand: the context manager gives way to an enclosing one, whose thread is busy with us.
+        _current.set(self)
+        # Set without asgiref's context manager, which does nothing inside another context: the thread of that context
+        # waits for this coroutine. A private interface of asgiref; a test watches it.
         SyncToAsync.thread_sensitive_context.set(self._key)
         SyncToAsync.context_to_thread_executor[self._key] = self
         try:
@@ -101,26 +106,26 @@ class CoroutineRun(Executor):
 
     def _finish(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            # Cancelled before its first step.
+            # It was cancelled before its first step.
             self._error = asyncio.CancelledError()
         self._end()
 
-    # On whatever thread closes the loop.
+    # Called on the thread that closes the loop.
 
-    def let_go(self) -> None:
-        """Nobody runs the coroutine any more."""
+    def forget(self) -> None:
+        """End the wait of the thread: the loop is closed, so the coroutine never goes on."""
         self._error, self.was_cancelled = asyncio.CancelledError(), True
         self._end()
 
     def _end(self) -> None:
         self._is_over = True
-        # The context knows this visit, and asgiref would keep both for good, with the job's payload and its result.
+        # The context refers to this object. asgiref would keep both for good, with the job's payload and its result.
         self._task = self._context = None
         if self._key in SyncToAsync.context_to_thread_executor:
             SyncToAsync.context_to_thread_executor[self._key] = _ENDED
         self._calls.put(None)
 
-    # What sync_to_async sees of it.
+    # Called by sync_to_async.
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if self._is_over:
@@ -130,28 +135,28 @@ class CoroutineRun(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """The thread belongs to the worker."""
+        """Do nothing: the thread belongs to the worker."""
 
 
-class _Ended(Executor):
-    """What is found in the place of a visit that is over, by what its coroutine has left running."""
+class _EndedRun(Executor):
+    """The executor that replaces a run that is over. Coroutines that the task left running find it."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
-            "expected synchronous calls while the job runs, got one after its end: await what the task starts."
+            "expected synchronous calls while the job runs, got a call after its end: await what the task starts."
         )
 
 
-_ENDED = _Ended()
+_ENDED = _EndedRun()
 
 
-def _answer(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+def _run_call(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
         result = function(*args, **kwargs)
     except StopIteration as error:
-        # asyncio's futures cannot carry it, and would never be done.
+        # A future of asyncio cannot carry StopIteration, and would never be done.
         stopped = RuntimeError("a synchronous function raised StopIteration")
         stopped.__cause__ = error
         future.set_exception(stopped)

@@ -1,4 +1,4 @@
-"""Exceptions to the text that a failed job keeps."""
+"""The text that a failed job keeps of an exception."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from django_graphile_worker.escaping import storable_text
 from django_graphile_worker.logs.exc_info import cut_middle
 from django_graphile_worker.redaction import redact_text
 
-_OURS = str(Path(__file__).resolve().parents[1]) + "/"
-_LONGEST_SUMMARY = 2_000
-_UNREADABLE = "The task failed, and its error could not be put into words."
+# The folder worker/: its frames are left out of tracebacks.
+_WORKER_FOLDER = str(Path(__file__).resolve().parents[1]) + "/"
+_MAX_SUMMARY_LENGTH = 2_000
+_UNREADABLE = "The task failed, and its error could not be described."
 
 
 def describe(error: BaseException, *, limit: int, remark: str = "") -> str:
-    """What went wrong in one line, then the traceback; never raises."""
+    """Return a summary in one line, then the remark and the traceback. Never raises."""
     try:
         parts = [summary(error), remark, _traceback(error)]
         return cut("\n\n".join(part for part in parts if part), limit)
-    except BaseException:  # whatever an exception's own methods do
+    except BaseException:  # the methods of an exception may raise anything
         return cut(f"{type(error).__name__}\n\n{_UNREADABLE}", limit)
 
 
 def trace(error: BaseException) -> str:
-    """The traceback alone; empty for an exception that nobody raised. Never raises."""
+    """Return the traceback alone; an empty string for an exception that was never raised. Never raises."""
     try:
         return _traceback(error)
     except BaseException:
@@ -33,18 +34,18 @@ def trace(error: BaseException) -> str:
 
 
 def summary(error: BaseException) -> str:
-    """``ValueError: no such order``, as the last line of a traceback has it."""
+    """Return ``ValueError: no such order``, as the last line of a traceback shows it."""
     name, message = _class_name(type(error)), _message(error)
-    return cut(f"{name}: {message}" if message else name, _LONGEST_SUMMARY)
+    return cut(f"{name}: {message}" if message else name, _MAX_SUMMARY_LENGTH)
 
 
 def redacted(text: str, limit: int) -> str:
-    """The text without secrets; what hides a short one may make it longer."""
+    """Return the text without secrets. It is cut again, as a placeholder may be longer than the secret."""
     return cut_middle(redact_text(text), limit)
 
 
 def cut(text: str, limit: int) -> str:
-    """Text that PostgreSQL takes; the middle goes, as both ends tell more."""
+    """Return text that PostgreSQL accepts, without its middle if it is too long: both ends say more."""
     return cut_middle(storable_text(cut_middle(text, limit)), limit)
 
 
@@ -60,21 +61,21 @@ def _message(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The standard traceback without the worker's own frames; empty when none is left."""
+    """Return the standard traceback without the worker's own frames; an empty string if no frame is left."""
     report = traceback.TracebackException.from_exception(error, compact=True)
     reports = list(_linked(report))
     for each in reports:
         each.stack = traceback.StackSummary.from_list(
-            [frame for frame in each.stack if not frame.filename.startswith(_OURS)]
+            [frame for frame in each.stack if not frame.filename.startswith(_WORKER_FOLDER)]
         )
-    # The members of a group that nobody raised have no lines, and are told nowhere else.
+    # Members of a group that were never raised have no frames, and only the report of the group names them.
     if not any(each.stack for each in reports) and not report.exceptions:
         return ""
     return "".join(report.format()).rstrip()
 
 
 def _linked(report: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """A report and all it refers to: causes, contexts, members of groups."""
+    """Return a report and all reports that it refers to: causes, contexts, members of groups."""
     waiting = [report]
     while waiting:
         each = waiting.pop()

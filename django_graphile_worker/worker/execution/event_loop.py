@@ -12,82 +12,79 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections
 
 from django_graphile_worker.worker import fork_guard
+from django_graphile_worker.worker.outcomes import CancelledByWorker
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
-# A loop that nobody blocks is closed in a few milliseconds.
-_SECONDS_TO_CLOSE = 0.1
-
-
-class CancelledByWorker(BaseException):
-    """The worker, not the task, cancelled the coroutine: the grace period is over."""
+# A loop that no coroutine blocks closes in a few milliseconds.
+_CLOSE_TIMEOUT = 0.1
 
 
 class EventLoop:
-    """Starts its thread with the first coroutine."""
+    """An event loop whose thread starts with the first coroutine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._visits: set[CoroutineRun] = set()
+        self._running: set[CoroutineRun] = set()
         self._is_cancelled = False
         self._is_closed = False
-        self._seconds_to_clean_up = 0.0
+        self._cleanup_timeout = 0.0
 
     def run(self, start: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a coroutine to its end while the calling thread serves its synchronous parts."""
-        # Here, as it takes a coroutine to need it.
+        """Run a coroutine to its end. The calling thread runs the synchronous parts of it meanwhile."""
+        # Late import: a worker without async tasks never needs it.
         from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
 
-        visit = CoroutineRun(start)
+        run = CoroutineRun(start)
         with self._lock:
             loop = self._running_loop()
-            self._visits.add(visit)
+            self._running.add(run)
             if self._is_cancelled:
-                visit.was_cancelled = True
-            # Before it can be cancelled, and before the loop can be closed.
-            loop.call_soon_threadsafe(visit.begin, loop)
+                run.was_cancelled = True
+            # Under the lock, so that the coroutine begins before it can be cancelled and before the loop can be closed.
+            loop.call_soon_threadsafe(run.begin, loop)
         try:
-            return visit.serve()
+            return run.serve()
         finally:
             with self._lock:
-                self._visits.discard(visit)
+                self._running.discard(run)
 
     @property
-    def is_visited(self) -> bool:
-        """Does anybody wait for a coroutine?"""
-        return bool(self._visits)
+    def has_coroutines(self) -> bool:
+        """Whether a thread waits for a coroutine."""
+        return bool(self._running)
 
     def cancel(self) -> None:
-        """Cancel every coroutine, also those to come."""
+        """Cancel every coroutine, and every coroutine that begins later."""
         with self._lock:
             self._is_cancelled = True
             if self._loop is not None and not self._is_closed:
-                for visit in self._visits:
-                    self._loop.call_soon_threadsafe(visit.cancel)
+                for run in self._running:
+                    self._loop.call_soon_threadsafe(run.cancel)
 
     def close(self, seconds: float) -> None:
-        """Stop the loop, with so much time for what else runs there; a coroutine that blocks it is left behind."""
+        """Stop the loop. What else runs on it has ``seconds`` to end; a coroutine that blocks it is left behind."""
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
-            self._seconds_to_clean_up = seconds
-            for visit in self._visits:
-                # What ends from now on was ended by us, spared or not.
-                visit.was_cancelled = True
+            self._cleanup_timeout = seconds
+            for run in self._running:
+                # The worker ends whatever ends from now on, also a coroutine that is protected from cancellation.
+                run.was_cancelled = True
             if self._loop is not None and not was_closed:
                 self._loop.call_soon_threadsafe(self._loop.stop)
         if self._thread is not None:
-            self._thread.join(seconds + _SECONDS_TO_CLOSE)
+            self._thread.join(seconds + _CLOSE_TIMEOUT)
 
-    def let_go(self) -> None:
-        """The loop is closed: whoever waits for a coroutine that did not end waits no longer."""
+    def forget_running(self) -> None:
+        """End the wait of every thread whose coroutine did not end before the loop was closed."""
         with self._lock:
-            for visit in self._visits:
-                visit.let_go()
+            for run in self._running:
+                run.forget()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._is_closed:
@@ -101,12 +98,12 @@ class EventLoop:
         return self._loop
 
     def _main(self, loop: asyncio.AbstractEventLoop) -> None:
-        born_in, thread_id = fork_guard.generation, threading.get_ident()
+        generation, thread_id = fork_guard.generation, threading.get_ident()
 
         def end_child() -> None:
-            # In a process that was forked on the loop: it may end what it does, but the loop does not go on.
+            # In a process that a coroutine forked: the current step may finish, but the loop must not run on.
             if threading.get_ident() == thread_id:
-                _call_next(loop, lambda: fork_guard.end_child(born_in))
+                _call_next(loop, lambda: fork_guard.end_child(generation))
 
         fork_guard.call_in_child(f"event loop {thread_id}", end_child)
         try:
@@ -119,23 +116,24 @@ class EventLoop:
             try:
                 loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
-                # Raised in something that a task left running; asyncio lets it through.
+                # asyncio lets these pass. They come from a coroutine that a task left running.
                 logger.exception("A background coroutine tried to end the worker; the event loop goes on.")
         try:
-            loop.run_until_complete(_cancel_the_rest(self._seconds_to_clean_up))
+            loop.run_until_complete(_cancel_the_rest(self._cleanup_timeout))
             loop.run_until_complete(loop.shutdown_asyncgens())
         except BaseException:
             logger.exception("The event loop did not end cleanly.")
         finally:
             loop.close()
-            # Of tasks that use the ORM on the loop, with DJANGO_ALLOW_ASYNC_UNSAFE.
+            # Tasks that use the ORM on the loop, with DJANGO_ALLOW_ASYNC_UNSAFE, open connections on this thread.
             connections.close_all()
 
 
 def _call_next(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """As call_soon, but before all that waits already: steps of other jobs, which are not to be run here."""
+    """Call a function before all callbacks that wait already: these are steps of other jobs, and must not run here."""
     handle = loop.call_soon(function)
-    # Private to asyncio, and another loop may have none: then the others have their step.
+    # Private to asyncio, and another loop may have no such attribute: then the other callbacks run first. A test
+    # watches it.
     waiting = getattr(loop, "_ready", None)
     if isinstance(waiting, deque) and waiting[-1] is handle:
         waiting.rotate(1)

@@ -1,4 +1,4 @@
-"""How each task is performed: worked out once per task, so that running a job is one call."""
+"""How the task of a job is invoked: worked out once per task, so that running a job is one call."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from django_graphile_worker.exceptions import GraphileWorkerError, UnknownTaskEr
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker import fork_guard
+from django_graphile_worker.worker.execution.abort import Aborts
 from django_graphile_worker.worker.execution.binding import Binding, bind
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.execution.task_helpers import Aborts, Helpers
+from django_graphile_worker.worker.execution.task_helpers import Helpers
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.middleware import Handler
 
-Perform = Callable[[JobRun], Any]
+Invoke = Callable[[JobRun], Any]
 
-# Results that can hold neither an awaitable nor an exception; most jobs have one of these.
-_SAYS_NOTHING = frozenset({type(None), bool, int, float, str, bytes, dict})
+# Results of these types hold neither awaitables nor exceptions. Most jobs return such a result, and skip the checks.
+_PLAIN_RESULTS = frozenset({type(None), bool, int, float, str, bytes, dict})
 
 _current_run: ContextVar[JobRun] = ContextVar("graphile_worker_run")
 
 
 class TaskInvoker:
-    """Makes, for each task, the function that performs its jobs."""
+    """Makes, for each task, the function that runs its jobs."""
 
     def __init__(
         self, *, settings: conf.Settings, using: str, installation: str, event_loop: EventLoop, aborts: Aborts
@@ -39,111 +40,117 @@ class TaskInvoker:
         self._installation = installation
         self._event_loop = event_loop
         self._aborts = aborts
-        self._performs: dict[Task[Any, Any] | None, Perform] = {None: _unknown}
+        self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
         self._bindings: dict[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
-        self._judge: Callable[[JobRun, Any], None] | None = None
+        self._raise_failures: Callable[[JobRun, Any], None] | None = None
 
     def load_middleware(self) -> None:
-        """Build one chain for each kind of task; raises ConfigurationError."""
+        """Build a chain of middleware for plain tasks and for async tasks; may raise ConfigurationError."""
         if not self._settings.middleware:
             return
-        # Here, as below: a start need not wait for what most workers or jobs do without.
+        # Late import: the start of a worker without middleware does not load it.
         from django_graphile_worker.worker.execution import middleware
 
         factories = middleware.load(self._settings.middleware)
-        kinds = middleware.Handler(self._call, is_async=False), middleware.Handler(self._acall, is_async=True)
-        self._chains = {kind.is_async: middleware.build(factories, kind, self._event_loop) for kind in kinds}
+        innermost = (
+            middleware.Handler(call=self._call, is_async=False),
+            middleware.Handler(call=self._acall, is_async=True),
+        )
+        self._chains = {each.is_async: middleware.build(factories, each, self._event_loop) for each in innermost}
 
-    def perform(self, run: JobRun) -> Any:
-        """Perform the job; raises whatever went wrong."""
-        return (self._performs.get(run.task) or self._prepare(run.task))(run)
+    def invoke(self, run: JobRun) -> Any:
+        """Run the job's task and return its result; raise whatever went wrong."""
+        return (self._invokes.get(run.task) or self._prepare(run.task))(run)
 
-    def _prepare(self, task: Task[Any, Any] | None) -> Perform:
+    def _prepare(self, task: Task[Any, Any] | None) -> Invoke:
         assert task is not None
         binding = self._bindings[task] = bind(task.function)
-        perform = self._choose(task, binding)
-        self._performs[task] = self._atomically(perform) if task.atomic else perform
-        return self._performs[task]
+        invoke = self._choose(task, binding)
+        self._invokes[task] = self._atomically(invoke) if task.atomic else invoke
+        return self._invokes[task]
 
-    def _choose(self, task: Task[Any, Any], binding: Binding) -> Perform:
+    def _choose(self, task: Task[Any, Any], binding: Binding) -> Invoke:
         if self._chains is not None:
             return self._through_middleware(self._chains[task.is_async])
         if task.is_async:
-            return self._on_the_loop(binding)
-        return self._plainly(binding.function) if binding.is_plain else self._bound(binding)
+            return self._on_loop(binding)
+        return self._with_payload(binding.function) if binding.is_plain else self._with_arguments(binding)
 
-    def _plainly(self, function: Callable[[Any], Any]) -> Perform:
-        def perform(run: JobRun) -> Any:
+    def _with_payload(self, function: Callable[[Any], Any]) -> Invoke:
+        def invoke(run: JobRun) -> Any:
             result = function(run.decode())
-            return None if result is None else self._settled(run, result)
+            return None if result is None else self._finish(run, result)
 
-        return perform
+        return invoke
 
-    def _bound(self, binding: Binding) -> Perform:
-        def perform(run: JobRun) -> Any:
-            return self._settled(run, binding.call(run.decode(), self._helpers(run)))
+    def _with_arguments(self, binding: Binding) -> Invoke:
+        def invoke(run: JobRun) -> Any:
+            return self._finish(run, binding.call(run.decode(), self._helpers(run)))
 
-        return perform
+        return invoke
 
-    def _on_the_loop(self, binding: Binding) -> Perform:
-        def perform(run: JobRun) -> Any:
+    def _on_loop(self, binding: Binding) -> Invoke:
+        def invoke(run: JobRun) -> Any:
             payload, helpers = run.decode(), self._helpers(run)
-            return self._settled(run, self._event_loop.run(lambda: _awaited(binding.call(payload, helpers))))
+            return self._finish(run, self._event_loop.run(lambda: _awaited(binding.call(payload, helpers))))
 
-        return perform
+        return invoke
 
-    def _through_middleware(self, chain: Handler) -> Perform:
-        def perform(run: JobRun) -> Any:
+    def _through_middleware(self, chain: Handler) -> Invoke:
+        def invoke(run: JobRun) -> Any:
             run.decode()
             _current_run.set(run)
             job = run.job
             if chain.is_async:
                 result = self._event_loop.run(lambda: _awaited(chain.call(job)))
             else:
-                result = self._finished(chain.call(job))
-            # The task's own result was judged inside the chain; this is what the outermost middleware returned.
-            if type(result) not in _SAYS_NOTHING:
+                result = self._await_if_needed(chain.call(job))
+            # The innermost handler checks the result of the task. This is the result of the outermost middleware.
+            if type(result) not in _PLAIN_RESULTS:
+                # Late import: most results are plain.
                 from django_graphile_worker.worker.execution import results
 
                 results.raise_failures(run, result)
             return result
 
-        return perform
+        return invoke
 
-    def _atomically(self, perform: Perform) -> Perform:
+    def _atomically(self, invoke: Invoke) -> Invoke:
+        # Late import: only atomic tasks need it.
         from django_graphile_worker.worker.execution.atomic import run_atomically
 
-        def perform_atomically(run: JobRun) -> Any:
-            return run_atomically(run, perform_here, using=self._using, schema=self._settings.schema)
+        def invoke_atomically(run: JobRun) -> Any:
+            return run_atomically(run, invoke_in_this_process, using=self._using, schema=self._settings.schema)
 
-        def perform_here(run: JobRun) -> Any:
-            # A forked process shares the connection: it must end before it completes the job, or rolls it back.
-            born_in, error = fork_guard.generation, None
+        def invoke_in_this_process(run: JobRun) -> Any:
+            # A process that the task forked shares the connection: it must end before it completes the job or rolls
+            # the transaction back.
+            generation, error = fork_guard.generation, None
             try:
-                return perform(run)
+                return invoke(run)
             except BaseException as raised:
                 error = raised
                 raise
             finally:
-                fork_guard.end_child(born_in, error)
+                fork_guard.end_child(generation, error)
                 error = None
 
-        return perform_atomically
+        return invoke_atomically
 
-    # The innermost handlers, inside all middleware, which may look at results, or drop them: so what is still to be
-    # awaited is awaited here, and the failures that a result holds are raised, as if by the task itself.
+    # The innermost handlers, inside all middleware. Middleware may drop a result. So awaitables in it are awaited here,
+    # and the failures that it holds are raised here, as if the task had raised them.
 
     def _call(self, job: Job) -> Any:
-        return _judged(self._finished(self._call_task(job)))
+        return _without_failures(self._await_if_needed(self._call_task(job)))
 
     async def _acall(self, job: Job) -> Any:
-        return _judged(await _awaited(self._call_task(job)))
+        return _without_failures(await _awaited(self._call_task(job)))
 
     def _call_task(self, job: Job) -> Any:
-        run = _run_in_hand()
+        run = _run_of_this_context()
         if job.payload is not run.payload:
-            run.rewrite(job.payload)
+            run.replace_payload(job.payload)
         return self._bindings[run.task].call(job.payload, self._helpers(run, job))
 
     def _helpers(self, run: JobRun, job: Job | None = None) -> Helpers:
@@ -154,50 +161,54 @@ class TaskInvoker:
             build_abort=lambda: self._aborts.of(run),
         )
 
-    def _settled(self, run: JobRun, result: Any) -> Any:
-        """Await what a task returned instead of awaiting it, raise what its results say went wrong; the result."""
-        if type(result) not in _SAYS_NOTHING:
-            result = self._finished(result)
-            (self._judge or self._load_judge())(run, result)
+    def _finish(self, run: JobRun, result: Any) -> Any:
+        """Await what the task returned without awaiting it, raise the failures in its result, and return the result."""
+        if type(result) not in _PLAIN_RESULTS:
+            result = self._await_if_needed(result)
+            (self._raise_failures or self._load_raise_failures())(run, result)
         return result
 
-    def _finished(self, result: Any) -> Any:
+    def _await_if_needed(self, result: Any) -> Any:
         if inspect.isawaitable(result) or _holds_awaitables(result):
             return self._event_loop.run(lambda: _awaited(result))
         return result
 
-    def _load_judge(self) -> Callable[[JobRun, Any], None]:
-        # With the first result that may say something, and not once for each: that costs as much as the rest.
-        from django_graphile_worker.worker.execution.results import judge
+    def _load_raise_failures(self) -> Callable[[JobRun, Any], None]:
+        # Late import: most results are plain. Kept on self, as an import statement for each job costs as much as the
+        # rest of the check.
+        from django_graphile_worker.worker.execution.results import raise_task_failures
 
-        self._judge = judge
-        return judge
+        self._raise_failures = raise_task_failures
+        return raise_task_failures
 
 
-def _judged(result: Any) -> Any:
-    if type(result) not in _SAYS_NOTHING:
+def _without_failures(result: Any) -> Any:
+    """Return the result of a task, or raise the failures that it holds."""
+    if type(result) not in _PLAIN_RESULTS:
+        # Late import: most results are plain.
         from django_graphile_worker.worker.execution import results
 
-        results.judge(_run_in_hand(), result)
+        results.raise_task_failures(_run_of_this_context(), result)
     return result
 
 
 async def _awaited(result: Any) -> Any:
-    # A task may return what it should have awaited: a decorator that hides `async def`, a forgotten word.
+    # A task may return an awaitable: a decorator hides its `async def`, or an `await` is missing.
     while inspect.isawaitable(result):
         result = await result
     if not _holds_awaitables(result):
         return result
-    from django_graphile_worker.worker.execution import batch
+    # Late import: few tasks return awaitables in a list.
+    from django_graphile_worker.worker.execution import results
 
-    return await batch.gathered(result)
+    return await results.gather(result)
 
 
 def _holds_awaitables(results: Any) -> bool:
     return isinstance(results, list | tuple) and any(map(inspect.isawaitable, results))
 
 
-def _run_in_hand() -> JobRun:
+def _run_of_this_context() -> JobRun:
     run = _current_run.get(None)
     if run is None:
         raise GraphileWorkerError(
@@ -207,8 +218,8 @@ def _run_in_hand() -> JobRun:
     return run
 
 
-def _unknown(run: JobRun) -> Any:
+def _raise_unknown_task(run: JobRun) -> Any:
     raise UnknownTaskError(
-        f"expected a task that this worker knows, got the one with id {run.claim.task_id}: "
-        "it is no longer registered. Restart the worker, or bring the task back."
+        f"expected a task that this worker knows, got the task with id {run.claim.task_id}: "
+        "it is no longer registered. Restart the worker, or register the task again."
     )

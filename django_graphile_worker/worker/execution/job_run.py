@@ -1,4 +1,4 @@
-"""One run of one job: what the steps of the executor pass on to each other."""
+"""One run of one job: the state that the steps of the executor share."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.execution.task_helpers import Abort
+    from django_graphile_worker.worker.execution.abort import Abort
 
 _NOT_DECODED: Any = object()
-# What json.loads does in the end, without its three layers above.
+# What json.loads() calls in the end, without the three Python functions above it: this runs for every job.
+# A private interface of json; a test watches it.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class LostAtomicClaimError(LostClaimError):
-    """Somebody else has the job now: everything was rolled back."""
+    """The claim on an atomic job was lost while its task ran: the transaction was rolled back."""
 
 
 class RunningJob(Frozen):
-    """A job that runs right now."""
+    """A job that runs at this moment."""
 
     claim: Claim
     task_identifier: str
@@ -36,14 +37,14 @@ class RunningJob(Frozen):
 
 
 class JobRun:
-    """The job in hand. The Job value that people see is only made when somebody looks."""
+    """The claim of a job, its task and its payload. The public ``Job`` value is built on first access only."""
 
-    # On the class, as most runs never change them, and each would cost every job.
+    # Defaults are on the class: most runs never change them, and an assignment in __init__ would cost every job.
     task: Task[Any, Any] | None = None
     payload: Any = _NOT_DECODED
-    # How many items an array payload has; the task may change the list itself.
+    # The number of items in an array payload. It is counted before the task runs, as the task may change the list.
     item_count: int | None = None
-    # Made when the task asks for it.
+    # Built when the task first asks for it.
     abort: Abort | None = None
     _job: Job | None = None
 
@@ -52,22 +53,22 @@ class JobRun:
         self.started = started
 
     def decode(self) -> Any:
-        """Decode the payload; raises what it raises, inside the job's own try."""
+        """Decode the payload, and return it. Called inside the job's own ``try``, so that bad JSON fails one job."""
         text = self.claim.payload_text
         try:
             payload, end = _scan(text, 0)
         except StopIteration:
             end = -1
         if end != len(text):
-            # White space around it, or no JSON at all.
+            # There is white space around the value, or the text is no JSON.
             payload = payloads.decode(text)
         self.payload = payload
         if type(payload) is list:
             self.item_count = len(payload)
         return payload
 
-    def rewrite(self, payload: Any) -> None:
-        """Middleware gave the task another payload."""
+    def replace_payload(self, payload: Any) -> None:
+        """Use the payload that middleware gave to the task."""
         self.payload = payload
         self.item_count = len(payload) if isinstance(payload, list) else None
 
@@ -85,7 +86,7 @@ class JobRun:
 
     @property
     def job(self) -> Job:
-        """The job as it was claimed. A payload that cannot be decoded comes as its text."""
+        """The job as it was claimed. A payload that cannot be decoded is given as its text."""
         if self._job is None:
             self._job = self._build_job()
         return self._job
@@ -105,5 +106,5 @@ class JobRun:
         try:
             return self.claim.to_job(**details)
         except (ValueError, TypeError, RecursionError):
-            # Flags that nobody can read are not worth the job.
+            # The flags cannot be parsed. That is no reason to fail the job.
             return self.claim._replace(flags_text=None).to_job(**details)

@@ -1,30 +1,31 @@
-"""``GRAPHILE_WORKER["MIDDLEWARE"]``: callables around every job's run, in Django's shape."""
+"""``GRAPHILE_WORKER["MIDDLEWARE"]``: callables around every job, in the shape of Django's middleware."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.core.exceptions import MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
-from django_graphile_worker.worker.execution.coroutine_run import spare_from_cancellation
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.worker.execution.coroutine_run import protect_from_cancellation
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 
 Factory = Callable[[Any], Any]
 
 
-class Handler(NamedTuple):
-    """Something that takes a job and gives its result: the task, or middleware around it."""
+class Handler(Frozen):
+    """A callable that takes a job and returns its result: the task, or middleware around it."""
 
     call: Callable[[Any], Any]
     is_async: bool
 
 
 def load(paths: Iterable[str]) -> tuple[Factory, ...]:
-    """Import the factories, or say which of them cannot be."""
+    """Import the factories; raise ConfigurationError for the first that cannot be imported."""
     return tuple(_load(path) for path in paths)
 
 
@@ -41,7 +42,7 @@ def _load(path: str) -> Factory:
 
 
 def build(factories: Sequence[Factory], innermost: Handler, event_loop: EventLoop) -> Handler:
-    """Wrap the innermost handler; the first factory ends up outermost."""
+    """Wrap the innermost handler. The first factory makes the outermost middleware."""
     handler = innermost
     for factory in reversed(factories):
         try:
@@ -63,15 +64,15 @@ def _name(factory: Factory) -> str:
 
 
 def _wrap(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handler:
-    """Give middleware the kind of handler it can call, as Django does."""
+    """Give middleware the kind of handler that it can call, as Django does."""
     if inner.is_async and not getattr(factory, "async_capable", False):
-        return _instance(factory, _to_sync(inner, event_loop), event_loop)
+        return _instance(factory, _to_sync(inner, event_loop))
     if not inner.is_async and not getattr(factory, "sync_capable", True):
-        return _instance(factory, _to_async(inner), event_loop)
-    return _instance(factory, inner, event_loop)
+        return _instance(factory, _to_async(inner))
+    return _instance(factory, inner)
 
 
-def _instance(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handler:
+def _instance(factory: Factory, inner: Handler) -> Handler:
     middleware = factory(inner.call)
     if not callable(middleware):
         raise ConfigurationError(
@@ -79,17 +80,20 @@ def _instance(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handle
         )
     is_async = _is_async(middleware)
     if is_async and not inner.is_async:
-        # An async middleware that did not say so: it will await what it calls.
+        # Async middleware that does not declare it: it awaits what it calls.
         middleware = factory(_to_async(inner).call)
-    return Handler(_recognisable(middleware) if is_async else middleware, is_async)
+    return Handler(call=_as_coroutine_function(middleware) if is_async else middleware, is_async=is_async)
 
 
 def _is_async(middleware: Any) -> bool:
     return iscoroutinefunction(middleware) or iscoroutinefunction(type(middleware).__call__)
 
 
-def _recognisable(middleware: Any) -> Any:
-    """What the next one gets must pass iscoroutinefunction; an object with async __call__ does not."""
+def _as_coroutine_function(middleware: Any) -> Any:
+    """Return a callable that passes iscoroutinefunction, as the next middleware expects.
+
+    An object with an async ``__call__`` does not pass it.
+    """
     if iscoroutinefunction(middleware):
         return middleware
 
@@ -100,20 +104,20 @@ def _recognisable(middleware: Any) -> Any:
 
 
 def _to_sync(handler: Handler, event_loop: EventLoop) -> Handler:
-    """Called on a slot thread, which serves the coroutine until it is over."""
+    """Return a handler for a slot's thread, which serves the coroutine until it is over."""
 
     def get_result(job: Any) -> Any:
         return event_loop.run(lambda: handler.call(job))
 
-    return Handler(get_result, is_async=False)
+    return Handler(call=get_result, is_async=False)
 
 
 def _to_async(handler: Handler) -> Handler:
-    """Called on the loop; the slot thread, which waits there, runs it."""
+    """Return a handler for the loop; the slot's thread, which waits for the coroutine, runs it."""
     call = sync_to_async(handler.call)
 
     async def get_result(job: Any) -> Any:
-        spare_from_cancellation()
+        protect_from_cancellation()
         return await call(job)
 
-    return Handler(get_result, is_async=True)
+    return Handler(call=get_result, is_async=True)

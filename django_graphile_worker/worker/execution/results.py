@@ -1,9 +1,16 @@
-"""What a task's result says: an exception in it is a failure, of one item where it can be put down to one."""
+"""The result of a task: awaitables in it are awaited, exceptions in it are failures.
+
+For an array payload a task may return one result for each item. Then only the items that failed are tried again.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import json
 import logging
 from collections.abc import Sequence
+from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Any
 
 from django_graphile_worker.exceptions import BatchFailure, InvalidTypeError
@@ -12,12 +19,32 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
-# Results that may say that something went wrong: all others are passed at a glance.
-_TELLING = (BaseException, type, *UNRUN)
+# Results of these types may be failures; all others need no check.
+_FAILURE_TYPES = (BaseException, type, *UNRUN)
+_decoder = json.JSONDecoder()
 
 
-def judge(run: JobRun, result: Any) -> None:
-    """Raise what went wrong by the task's own account; everything awaitable in it has been awaited."""
+async def gather(results: Sequence[Any]) -> list[Any]:
+    """Await what is awaitable, all at once. An exception that is raised becomes the result."""
+    return list(await asyncio.gather(*map(_awaited_or_error, results)))
+
+
+async def _awaited_or_error(result: Any) -> Any:
+    try:
+        while inspect.isawaitable(result):
+            result = await result
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return error
+    except BaseException as error:
+        return error
+    return result
+
+
+def raise_task_failures(run: JobRun, result: Any) -> None:
+    """Raise the exceptions that the result of a task holds. Everything awaitable in it has been awaited."""
     raise_failures(run, result)
     if isinstance(result, list | tuple) and run.item_count not in (None, len(result)):
         _warn_of_length(run, len(result))
@@ -25,27 +52,23 @@ def judge(run: JobRun, result: Any) -> None:
 
 def raise_failures(run: JobRun, result: Any) -> None:
     """Raise the exceptions that a result holds: of single items as a BatchFailure, all others as they are."""
-    each = result if isinstance(result, list | tuple) else (result,)
-    if not any(isinstance(one, _TELLING) for one in each):
+    results = result if isinstance(result, list | tuple) else (result,)
+    if not any(isinstance(each, _FAILURE_TYPES) for each in results):
         return
-    _raise_misplaced(run, result)
-    if failures := _failures(each):
+    _raise_failure_of_job(run, result)
+    if failures := _failures(results):
         # The causes are chained, so that a traceback and an error tracker show them.
-        raise BatchFailure(failures, len(each)) from _as_one(list(failures.values()))
+        raise BatchFailure(failures, len(results)) from _as_one(list(failures.values()))
 
 
-def _raise_misplaced(run: JobRun, result: Any) -> None:
-    """Raise what belongs to no item of an array payload, and refuse what nobody has run: the whole job fails."""
+def _raise_failure_of_job(run: JobRun, result: Any) -> None:
+    """Raise what belongs to no item of an array payload, and refuse iterators that never ran: the whole job fails."""
     _refuse_unrun(run, result if isinstance(result, list | tuple) else (result,))
     if not isinstance(result, list | tuple):
         if _is_failure(result):
             raise _as_raised(result)
-    elif not _answers_for_items(run, result) and (failures := _failures(result)):
+    elif len(result) != run.item_count and (failures := _failures(result)):
         raise _as_one(list(failures.values()), f"{len(failures)} of {len(result)} results are failures")
-
-
-def _answers_for_items(run: JobRun, results: Sequence[Any]) -> bool:
-    return len(results) == run.item_count
 
 
 def _failures(results: Sequence[Any]) -> dict[int, BaseException]:
@@ -57,7 +80,7 @@ def _is_failure(result: Any) -> bool:
 
 
 def _as_raised(failure: Any) -> BaseException:
-    """An exception class becomes what ``raise`` would make of it."""
+    """Return the exception. A class becomes what ``raise`` would make of it."""
     if isinstance(failure, BaseException):
         return failure
     try:
@@ -82,7 +105,7 @@ def _warn_of_length(run: JobRun, count: int) -> None:
 
 
 def _refuse_unrun(run: JobRun, results: Sequence[Any]) -> None:
-    """A generator or a map is work that nobody has done; the job must not be deleted for it."""
+    """Raise InvalidTypeError for a generator or a map: its work has not been done, so the job must not be deleted."""
     for result in results:
         if isinstance(result, UNRUN):
             name = type(result).__name__
@@ -91,3 +114,32 @@ def _refuse_unrun(run: JobRun, results: Sequence[Any]) -> None:
                 f"expected {run.identifier} to return when it is done, got a {what} has run. "
                 "Loop over it inside the task."
             )
+
+
+def remaining(payload_text: str, failure: BatchFailure) -> str | None:
+    """Return an array of the failed items, as they were written; None if the text has not as many items as results."""
+    items = _items(payload_text)
+    if len(items) != failure.count:
+        return None
+    return "[" + ",".join(items[index] for index in failure.failures) + "]"
+
+
+def _items(text: str) -> list[str]:
+    """Return the text of each item of a JSON array; an empty list if the text is no array."""
+    items: list[str] = []
+    position = _after_whitespace(text, 0)
+    if text[position] != "[":
+        return items
+    position += 1
+    while text[(position := _after_whitespace(text, position))] != "]":
+        _, end = _decoder.raw_decode(text, position)
+        items.append(text[position:end])
+        position = _after_whitespace(text, end)
+        if text[position] == ",":
+            position += 1
+    return items
+
+
+def _after_whitespace(text: str, position: int) -> int:
+    # A private interface of json; a test watches it.
+    return int(WHITESPACE.match(text, position).end())

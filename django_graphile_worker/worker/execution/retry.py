@@ -1,4 +1,4 @@
-"""A failed run to what the releaser stores: the error's text, and when to try again."""
+"""The outcome of a failed run: the text of the error, and when the job is tried again."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from django_graphile_worker.attempts import final_remark
 from django_graphile_worker.exceptions import BatchFailure, PayloadError, PermanentFailure, RetryLater
-from django_graphile_worker.worker.execution import batch, error_text
+from django_graphile_worker.worker.execution import error_text, results
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed
 
-# PostgreSQL's dates end; a delay that goes beyond them would spoil the release of others too.
-LONGEST_DELAY = timedelta(days=36_525).total_seconds()
-_MOST_TRACEBACKS = 10
+# The dates of PostgreSQL end. A delay beyond them would also fail the release of the other jobs in the statement.
+MAX_DELAY = timedelta(days=36_525).total_seconds()
+_MAX_TRACEBACKS = 10
 
 
 def failed(
     run: JobRun, error: BaseException, *, limit: int, is_redacted: bool = True, leftovers: Sequence[str] = ()
 ) -> Failed:
-    """The outcome of a run that ended with an exception."""
+    """Return the outcome of a run that ended with an exception."""
     delay, remark = _delay(run, error)
     is_permanent = _is_permanent(error)
     final = final_remark(run.claim.attempts, run.claim.max_attempts) if is_permanent else ""
@@ -38,7 +38,7 @@ def failed(
 
 
 def retry_in(outcome: Failed) -> float | None:
-    """Seconds until the next attempt; None when there is none."""
+    """Return the seconds until the next attempt; None if there is no next attempt."""
     claim = outcome.claim
     if outcome.permanent or claim.attempts >= claim.max_attempts:
         return None
@@ -46,20 +46,20 @@ def retry_in(outcome: Failed) -> float | None:
 
 
 def remaining_payload(run: JobRun, error: BaseException | None) -> str | None:
-    """What is left of an array payload; None when all of it is."""
-    # A transaction that was rolled back took the items that went well with it.
+    """Return an array payload without the items that are done; None if the whole payload remains."""
+    # The rollback of an atomic task also undid the items that succeeded.
     if not isinstance(error, BatchFailure) or run.is_atomic:
         return None
     try:
-        # The row's own text, also where middleware made another payload of it: that one may be a secret's clear text.
-        return batch.remaining(run.claim.payload_text, error)
+        # The text of the row, also where middleware replaced the payload: the replacement may be a decrypted secret.
+        return results.remaining(run.claim.payload_text, error)
     except Exception:
-        # Whatever the text is: all of it again is better than none.
+        # A text that cannot be split: to run all items again is better than to lose some.
         return None
 
 
-def wants_to_run_at_once(error: BaseException | None) -> bool:
-    """Did it end for no other reason than to be run again, all that failed of it?"""
+def asks_to_run_at_once(error: BaseException | None) -> bool:
+    """Return whether everything that failed asked to be run again without delay."""
     return error is not None and _asked_delay(error) == 0
 
 
@@ -68,14 +68,14 @@ def _text(error: BaseException, limit: int, remark: str) -> str:
         return error_text.describe(error, limit=limit, remark=remark)
     lines = [_batch_summary(error)]
     lines += [f"[{index}] {error_text.summary(each)}" for index, each in error.failures.items()]
-    # An exception that was returned rather than raised has said everything in its line.
-    traces = ((index, error_text.trace(each)) for index, each in list(error.failures.items())[:_MOST_TRACEBACKS])
+    # An exception that was returned, not raised, has no traceback: its line says everything.
+    traces = ((index, error_text.trace(each)) for index, each in list(error.failures.items())[:_MAX_TRACEBACKS])
     details = [f"[{index}] {trace}" for index, trace in traces if trace]
     return error_text.cut("\n\n".join(filter(None, ["\n".join(lines), remark, *details])), limit)
 
 
 def _batch_summary(error: BatchFailure) -> str:
-    """The first line, by which errors are grouped: it begins with the class of the failures when they share one."""
+    """Return the first line of the text. Errors are grouped by it, so it begins with the class of all failures."""
     failures = list(error.failures.values())
     if len({type(each) for each in failures}) == 1:
         first_line = error_text.summary(failures[0]).partition("\n")[0]
@@ -84,7 +84,7 @@ def _batch_summary(error: BatchFailure) -> str:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """What went wrong, one by one: the members of groups, the failed items of a batch, or the error itself."""
+    """Return the single exceptions: the members of groups, the failed items of a batch, or the error itself."""
     if isinstance(error, BatchFailure):
         members = tuple(error.failures.values())
     elif isinstance(error, BaseExceptionGroup):
@@ -103,14 +103,14 @@ def _is_final(cause: BaseException) -> bool:
 
 
 def _asked_delay(error: BaseException) -> float | None:
-    """The longest delay, when everything that went wrong asks for one."""
+    """Return the longest delay if every cause asks for a delay, else None."""
     causes = _causes(error)
     delays = [cause.delay.total_seconds() for cause in causes if isinstance(cause, RetryLater)]
     return max(delays) if len(delays) == len(causes) else None
 
 
 def _delay(run: JobRun, error: BaseException) -> tuple[float | None, str]:
-    """Seconds until the next attempt (None: the usual), and what is to be said about it."""
+    """Return the seconds until the next attempt (None: the usual back-off), and a remark for the error's text."""
     asked = _asked_delay(error)
     if asked is not None:
         return _bounded(asked), ""
@@ -120,7 +120,7 @@ def _delay(run: JobRun, error: BaseException) -> tuple[float | None, str]:
     try:
         answer = backoff(run.claim.attempts, error) if callable(backoff) else backoff
         return (None, "") if answer is None else (_bounded(_seconds(answer)), "")
-    except BaseException as mistake:  # the back-off is the site's code too
+    except BaseException as mistake:  # the back-off, too, is code of the site
         return None, f"The usual back-off is used, as the task's own failed: {error_text.summary(mistake)}"
 
 
@@ -135,4 +135,4 @@ def _seconds(answer: Any) -> float:
 
 
 def _bounded(seconds: float) -> float:
-    return min(seconds, LONGEST_DELAY)
+    return min(seconds, MAX_DELAY)

@@ -1,119 +1,39 @@
-"""``helpers``: what a task may ask of the worker that runs it."""
+"""``helpers``: what the worker offers to the task that it runs."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
-from collections.abc import Callable, Generator, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from django_graphile_worker.conf import DEFAULT
 from django_graphile_worker.jobs import Job, JobSpec
+from django_graphile_worker.worker.execution.abort import Abort
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from django_graphile_worker.jobs import JobOptions, TaskLike
-    from django_graphile_worker.worker.execution.job_run import JobRun
 
 logger = logging.getLogger("django_graphile_worker.task")
 
 
-class Abort:
-    """Tells one run of a job to stop now; async code may also await it. Every run has its own."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._lock = threading.Lock()
-        self._waiters: dict[asyncio.Future[bool], asyncio.AbstractEventLoop] = {}
-
-    def is_set(self) -> bool:
-        return self._event.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block until the run is to stop, or for ``timeout`` seconds; True when it is to stop."""
-        return self._event.wait(timeout)
-
-    def set(self) -> None:
-        with self._lock:
-            self._event.set()
-            waiters, self._waiters = self._waiters, {}
-        for future, loop in waiters.items():
-            loop.call_soon_threadsafe(_resolve, future)
-
-    def __bool__(self) -> bool:
-        return self._event.is_set()
-
-    def __await__(self) -> Generator[Any, None, bool]:
-        return self._wait_on_loop().__await__()
-
-    async def _wait_on_loop(self) -> bool:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        with self._lock:
-            if self._event.is_set():
-                return True
-            self._waiters[future] = loop
-        try:
-            return await future
-        finally:
-            with self._lock:
-                self._waiters.pop(future, None)
-
-
-class Aborts:
-    """The aborts of all runs of a worker. Each is made when its task first asks for it: most tasks never do."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # Weak: what a task has left running is told too, for as long as it holds the abort.
-        self._made: WeakSet[Abort] = WeakSet()
-        self._are_all_set = False
-
-    def of(self, run: JobRun) -> Abort:
-        """The abort of this run."""
-        if run.abort is None:
-            with self._lock:
-                if run.abort is None:
-                    abort = Abort()
-                    self._made.add(abort)
-                    if self._are_all_set:
-                        abort.set()
-                    run.abort = abort
-        return run.abort
-
-    def is_set_for(self, run: JobRun) -> bool:
-        return self._are_all_set or (run.abort is not None and run.abort.is_set())
-
-    def set_all(self) -> None:
-        """Every run is to stop now, and every run to come."""
-        with self._lock:
-            self._are_all_set = True
-            made = list(self._made)
-        for abort in made:
-            abort.set()
-
-
-def _resolve(future: asyncio.Future[bool]) -> None:
-    if not future.done():
-        future.set_result(True)
-
-
 def _api() -> ModuleType:
-    # Loaded for the first task that adds a job: the first job of all need not wait the 5 ms for it.
+    # Late import: the first job of a worker does not wait 5 ms for the API; only a task that adds a job needs it.
     from django_graphile_worker import api
 
     return api
 
 
 class JobLogger(logging.LoggerAdapter[logging.Logger]):
-    """Adds the job's facts to those of the call; logging's own adapter drops the latter before Python 3.13."""
+    """A logger that adds the job's attributes to each record.
+
+    The adapter of ``logging`` drops the ``extra`` of the call before Python 3.13; this class keeps both.
+    """
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
@@ -121,7 +41,7 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class Helpers:
-    """Given to tasks that take ``(payload, helpers)``."""
+    """The second argument of tasks that take ``(payload, helpers)``."""
 
     __slots__ = ("_build_abort", "_build_job", "_job", "_logger", "installation", "using")
 
@@ -137,14 +57,14 @@ class Helpers:
         self._build_abort = build_abort
         self._job: Job | None = None
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
-        # The alias of the database that the job lives in.
+        # The alias of the database that holds the job.
         self.using = using
         # The alias of the installation, in settings.GRAPHILE_WORKER.
         self.installation = installation
 
     @property
     def abort(self) -> Abort:
-        """Set when this run is to stop now, because the worker is about to stop. Each run has one of its own."""
+        """The request to stop now, set when the worker is about to stop. Each run has its own."""
         return self._build_abort()
 
     @property
@@ -156,7 +76,7 @@ class Helpers:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records say which job they belong to."""
+        """A logger whose records name the job."""
         if self._logger is None:
             job = self.job
             extra = {"job_id": job.id, "task_identifier": job.task_identifier, "attempt": job.attempts}
@@ -165,11 +85,11 @@ class Helpers:
 
     @property
     def connection(self) -> Any:
-        """Django's connection to the database that the job lives in."""
+        """Django's connection to the database that holds the job."""
         return connections[self.using]
 
     def query(self, sql: str, params: Any = None) -> list[dict[str, Any]]:
-        """Run one statement there; its rows as dicts, none when it returns no rows."""
+        """Execute a statement in that database; return its rows as dicts, or an empty list if it returns no rows."""
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql, params)
             if cursor.description is None:
@@ -178,7 +98,7 @@ class Helpers:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     async def aquery(self, sql: str, params: Any = None) -> list[dict[str, Any]]:
-        """The same from async code."""
+        """Execute a statement as ``query()`` does, from async code."""
         return await sync_to_async(self.query)(sql, params)
 
     @property
@@ -186,16 +106,19 @@ class Helpers:
         return {"using": self.using, "installation": self.installation}
 
     def add_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
-        """Add a job where this one lives; joins the transaction that is open there."""
+        """Add a job to the installation of this job. Joins the transaction that is open on its connection."""
         job: Job = _api().add_job(identifier, payload, **{**self._place, **options})
         return job
 
     def add_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
+        """Add several jobs to the installation of this job."""
         return _api().add_jobs(specs, **{**self._place, **options})
 
     async def aadd_job(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
+        """Add a job as ``add_job()`` does, from async code."""
         job: Job = await _api().aadd_job(identifier, payload, **{**self._place, **options})
         return job
 
     async def aadd_jobs(self, specs: Iterable[JobSpec], **options: Any) -> Any:
+        """Add several jobs as ``add_jobs()`` does, from async code."""
         return await _api().aadd_jobs(specs, **{**self._place, **options})

@@ -1,4 +1,4 @@
-"""When claims walk: over jobs that may not be claimed, to those behind them."""
+"""When claims walk over jobs that may not be claimed, to the jobs behind them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from django_graphile_worker.sql.claims import MAX_STEPS, Claimed
 
-# After a walk of several claims that came to its end, how many times as long as it took there is no other.
+# After a walk of several claims that came to its end, no other begins for this many times as long as it took.
 REST = 4
 
 
-class Walking:
+class Walk:
     """The place of the walk from one claim to the next, and how much of the database's time it may take."""
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Walking:
         self._rests_until = 0.0
 
     def steps(self, now: float) -> int:
-        """How far the next claim may walk."""
+        """Return how many steps the next claim may walk."""
         return 0 if now < self._rests_until else MAX_STEPS
 
     def note(self, claimed: Claimed, *, began: float, ended: float) -> None:
@@ -32,7 +32,7 @@ class Walking:
             self._seconds = 0.0
 
     def until_next(self, claimed: Claimed, now: float) -> float | None:
-        """When to look again: for the next job, and for what only a walk finds."""
+        """Return the seconds until the next claim: for the next job, and for jobs that only a walk finds."""
         if not claimed.is_hidden:
             return claimed.seconds_until_next
         rest = max(self._rests_until - now, 0.0)

@@ -1,30 +1,36 @@
-"""Claims jobs: as many as will be run in the next moments, as soon as there are any."""
+"""The fetcher: claims as many jobs as will run in the next moments, as soon as there are any."""
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.fast_claim import NOTHING, Glance
 from django_graphile_worker.worker.fetching.prefetch import Prefetch
-from django_graphile_worker.worker.pool import SlotPool
-from django_graphile_worker.worker.service import Service, Trouble
-from django_graphile_worker.worker.work_units import WorkUnit, stretches
+from django_graphile_worker.worker.fetching.shared_loop import SharedLoop
+from django_graphile_worker.worker.pool.slot_pool import SlotPool
+from django_graphile_worker.worker.work_units import WorkUnit, to_work_units
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class ClaimJobs(Protocol):
-        def __call__(
-            self, *, max_jobs: int, max_queues: int, stretch: int, free_slots: int, max_bytes: int
+    class Claims(Protocol):
+        """The claim statement."""
+
+        def claim(
+            self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int
         ) -> Claimed: ...
 
-    class Ear(Protocol):
-        """Where to wait for news of jobs."""
+    class StartsDueJobs(Protocol):
+        """A quicker way for the few jobs of an idle worker; see ``fast_path``."""
+
+        def start_due_jobs(self) -> float | None:
+            """Start all jobs that are due; return the seconds until the next one is, None when nothing was started."""
+
+    class WaitingPlace(Protocol):
+        """Where the fetcher waits; see ``listener``."""
 
         def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool: ...
 
@@ -32,63 +38,80 @@ if TYPE_CHECKING:
 
         def close(self) -> None: ...
 
+    class FetchEvents(Protocol):
+        """What the fetcher calls in other parts of the worker."""
 
-# If a few slots were called and one of the jobs takes long after all, the others are called so soon.
+        def may_claim(self) -> bool:
+            """Tell whether this worker may claim jobs now."""
+
+        def return_jobs(self, units: Sequence[WorkUnit], /) -> None:
+            """Return jobs that have not begun."""
+
+        def on_claimed(self, claims: list[Claim], duration: float, /) -> None:
+            """Jobs were claimed, by a statement that took so many seconds."""
+
+        def on_trouble(self, name: str, error: BaseException, delay: float, /) -> None:
+            """A step failed; the next comes after the delay."""
+
+        def on_close(self) -> None:
+            """The fetcher has ended."""
+
+
+# Seconds until all slots are called, if a few were called and one of the jobs takes long after all.
 SECOND_LOOK = 0.002
-# Claimed jobs that have not begun by then are given back.
-PATIENCE = 0.5
+# Seconds after which claimed jobs that have not begun are returned.
+WAITING_TIMEOUT = 0.5
 
 
-class Fetcher(Service):
+class NoFastPath:
+    """Leaves every job to the claim statement."""
+
+    def start_due_jobs(self) -> None:
+        return None
+
+
+class Fetcher(SharedLoop):
     """The only poll loop of a worker."""
 
     name = "fetcher"
 
     def __init__(
         self,
+        pool: SlotPool,
         *,
-        slots: SlotPool,
-        claim: ClaimJobs,
-        glance: Callable[[int], Glance] = lambda max_jobs: NOTHING,
-        give_back: Callable[[Sequence[WorkUnit]], None],
-        may_claim: Callable[[], bool],
-        on_claimed: Callable[[list[Claim], float], None],
+        claimer: Claims,
+        events: FetchEvents,
         poll_interval: float,
         local_queue_size: int,
-        ear: Ear | None = None,
-        on_close: Callable[[], None] = lambda: None,
-        on_trouble: Trouble | None = None,
+        fast_path: StartsDueJobs | None = None,
+        listener: WaitingPlace | None = None,
     ) -> None:
-        super().__init__(on_trouble=on_trouble)
-        self._slots = slots
-        self._claim = claim
-        self._glance = glance
-        self._give_back = give_back
-        self._may_claim = may_claim
-        self._on_claimed = on_claimed
+        super().__init__(pool, on_trouble=events.on_trouble)
+        self._claimer = claimer
+        self._may_claim = events.may_claim
+        self._return_jobs = events.return_jobs
+        self._on_claimed = events.on_claimed
+        self._on_close = events.on_close
+        self._start_due_jobs = (fast_path or NoFastPath()).start_due_jobs
         self._poll_interval = poll_interval
         self._local_queue_size = local_queue_size
-        self._ear = ear
-        self._on_close = on_close
-        self._pace = Prefetch(slots)
+        self._listener = listener
+        self._prefetch = Prefetch(pool)
         self._expected_at = math.inf
         self._look_at = -math.inf
-        self._patience = PATIENCE
-        self._delay: float | None = None
+        self._waiting_timeout = WAITING_TIMEOUT
         self._is_new = True
-        self._is_over = threading.Event()
-        self._is_over.set()
         self.last_claim_was_empty = True
 
     def step(self) -> float:
         """Fill the slots; return the seconds until there may be more to claim."""
-        if self._has_all_at_a_glance():
+        if self._has_started_due_jobs():
             # The next step finds out how long to wait. This thread may have a job to run.
             return 0.0
-        self._return_the_waiting()
-        if self._slots.could_do_more:
-            # Shorter jobs were expected than there are.
-            self._slots.call(self._slots.concurrency)
+        self._return_waiting()
+        if self._pool.could_do_more:
+            # The jobs take longer than expected.
+            self._pool.call(self._pool.concurrency)
         self.last_claim_was_empty = True
         if not self.was_called and self._until_next_look() > 0:
             # Only the slots needed a look.
@@ -98,145 +121,111 @@ class Fetcher(Service):
             return self._longest_wait()
         self._look_at = -math.inf
         if not self._may_claim():
-            # A lease that is back, say, tells nobody: asking costs the database nothing.
-            return min(PATIENCE, self._poll_interval)
-        self._expected_at = math.inf
-        started = time.perf_counter()
-        claimed = self._claim(
-            max_jobs=room,
-            # As many queues as jobs: a queued job waits no longer than one without a queue.
-            max_queues=room,
-            stretch=self._pace.stretch(self._local_queue_size),
-            free_slots=self._slots.free,
-            max_bytes=self._pace.bytes_left(),
-        )
-        self.last_claim_was_empty = not claimed.claims and not claimed.has_more
-        self._hand_over(claimed.claims, time.perf_counter() - started)
-        return self._delay_after(claimed)
-
-    def start(self) -> None:
-        """Not on a thread of its own: the slots take turns, so that the one who fetched a job can run it."""
-        if self._is_over.is_set() and not self.is_stopping:
-            self._is_over.clear()
-            self._slots.assign(self._fetch)
-
-    def join(self, timeout: float | None = None) -> bool:
-        return self._is_over.wait(timeout)
-
-    def _fetch(self) -> bool:
-        """Until there is a job to run for the very thread that fetches (True), or until the end."""
-        is_needed_elsewhere = False
-        try:
-            while not is_needed_elsewhere and not self._stopping.is_set():
-                if self._delay is not None:
-                    self._was_told = self.rest(self._delay)
-                self._delay = self.round()
-                is_needed_elsewhere = self._slots.has_kept
-            return is_needed_elsewhere
-        finally:
-            if not is_needed_elsewhere:
-                self.close()
-                self._is_over.set()
+            # Nothing wakes the fetcher when the worker has its lease again, and asking costs the database nothing.
+            return min(WAITING_TIMEOUT, self._poll_interval)
+        return self._claim(room)
 
     def expect(self, seconds: float) -> None:
-        """A job falls due in so many seconds: be there in time."""
+        """A job falls due in so many seconds: look for it then."""
         self._expected_at = min(self._expected_at, time.monotonic() + seconds)
         self.wake()
 
-    def give_all_back(self) -> None:
-        """Whatever has not begun shall go back, now."""
-        self._patience = 0.0
+    def return_all_jobs(self) -> None:
+        """Return every job that has not begun, now."""
+        self._waiting_timeout = 0.0
         self.hurry()
 
     def wake(self) -> None:
         super().wake()
-        if self._ear is not None:
-            self._ear.interrupt()
-
-    def stop(self) -> None:
-        super().stop()
-        self.wake()
+        if self._listener is not None:
+            self._listener.interrupt()
 
     def pause(self, delay: float) -> bool:
-        """Wait where the news come in."""
-        if self._ear is None:
+        """Wait where notifications arrive."""
+        if self._listener is None:
             return super().pause(delay)
-        return self._ear.wait(delay, unless=self.was_woken)
+        return self._listener.wait(delay, unless=self.was_woken)
 
     def close(self) -> None:
-        if self._ear is not None:
-            self._ear.close()
+        if self._listener is not None:
+            self._listener.close()
         self._on_close()
 
-    def _has_all_at_a_glance(self) -> bool:
-        """An idle worker that was called: mostly there is one job, it starts now, and nothing else is to be done."""
+    def _has_started_due_jobs(self) -> bool:
+        """Try the fast path in an idle worker that was called: mostly there is one job, and nothing else to do."""
         is_new, self._is_new = self._is_new, False
-        if self._patience < PATIENCE or not (is_new or (self.was_called and self._until_next_look() > 0)):
+        if self._waiting_timeout < WAITING_TIMEOUT or not (is_new or (self.was_called and self._until_next_look() > 0)):
             return False
-        vacant = self._slots.vacant
-        if vacant < 1 or not self._may_claim():
+        if not self._may_claim():
             return False
-        started = time.perf_counter()
-        claims, seconds_until_next = self._glance(vacant)
-        if not claims:
+        seconds_until_next = self._start_due_jobs()
+        if seconds_until_next is None:
             return False
-        duration = time.perf_counter() - started
         self.last_claim_was_empty = False
-        self._on_claimed(claims, duration)
-        self._slots.is_hungry = True
-        now = time.monotonic()
-        if seconds_until_next is not None:
-            self._expected_at = min(self._expected_at, now + seconds_until_next)
-        for claim in claims[1:]:
-            self._slots.submit([WorkUnit([claim], None, now)], callers=1)
-        first = WorkUnit([claims[0]], None, now)
-        if not self._slots.keep(first):
-            self._slots.submit([first], callers=1)
+        self._expected_at = min(self._expected_at, time.monotonic() + seconds_until_next)
         return True
 
     def _room(self) -> int:
-        """Free slots and, for short jobs, a little more."""
-        slots = self._slots
-        ahead = self._pace.ahead(self._local_queue_size)
-        slots.low_water = ahead * 3 // 4
-        slots.is_hungry = False
-        if slots.backlog > slots.low_water:
-            # A sip is not worth the walk while the glass is nearly full.
+        """Return how many jobs to claim: for the free slots and, of short jobs, a little more."""
+        pool = self._pool
+        ahead = self._prefetch.ahead(self._local_queue_size)
+        pool.low_water = ahead * 3 // 4
+        pool.wants_jobs = False
+        if pool.backlog > pool.low_water:
+            # Skip small claims while enough jobs are buffered: a claim has a fixed cost.
             return 0
-        return slots.free + max(min(ahead - slots.backlog, self._pace.fitting()), 0)
+        return pool.free + max(min(ahead - pool.backlog, self._prefetch.fitting()), 0)
 
-    def _hand_over(self, claims: list[Claim], duration: float) -> None:
+    def _claim(self, room: int) -> float:
+        self._expected_at = math.inf
+        started = time.perf_counter()
+        claimed = self._claimer.claim(
+            max_jobs=room,
+            # As many queues as jobs: a job in a queue waits no longer than a job without.
+            max_queues=room,
+            max_per_queue=self._prefetch.per_queue(self._local_queue_size),
+            free_slots=self._pool.free,
+            max_bytes=self._prefetch.bytes_left(),
+        )
+        self.last_claim_was_empty = not claimed.claims and not claimed.has_more
+        self._submit(claimed.claims, time.perf_counter() - started)
+        return self._delay_after(claimed)
+
+    def _submit(self, claims: list[Claim], duration: float) -> None:
         if claims:
-            self._pace.weigh(claims)
-            self._slots.submit(list(stretches(claims)), callers=self._pace.callers())
+            self._prefetch.weigh(claims)
+            self._pool.submit(list(to_work_units(claims)), callers=self._prefetch.callers())
             self._on_claimed(claims, duration)
 
     def _delay_after(self, claimed: Claimed) -> float:
         if claimed.has_more:
             self._look_at = -math.inf
-            # The next payload is too large beside those that wait: a slot that takes one of them calls.
+            # The next payload is too large beside the payloads that wait: a slot that takes a waiting job calls.
             return self._longest_wait() if claimed.is_heavy and not claimed.claims else 0.0
-        # Nothing is left that a free slot could run: no need to call when one is
-        # free. A notification, a queue let go, or the clock will tell of more.
-        self._slots.is_hungry = True
+        # Nothing is left that a free slot could run: a slot that becomes free need not call.
+        # A notification, a released queue, or the clock calls for the next claim.
+        self._pool.wants_jobs = True
         until_next = math.inf if claimed.seconds_until_next is None else claimed.seconds_until_next
         self._look_at = time.monotonic() + min(self._poll_interval, until_next)
         return max(min(self._longest_wait(), self._until_next_look()), 0.0)
 
     def _until_next_look(self) -> float:
-        """Seconds until the database may have something, if nobody calls before."""
+        """Return the seconds until the database may have a job, if nothing calls before."""
         return min(self._look_at, self._expected_at) - time.monotonic()
 
     def _longest_wait(self) -> float:
-        """What sits behind a long job is to go to another slot, or back, in time, however rare the polls."""
-        if self._slots.could_do_more:
-            return min(SECOND_LOOK, self._poll_interval)
-        return min(PATIENCE, self._poll_interval) if self._slots.has_waiting else self._poll_interval
+        """Return the longest time to the next step.
 
-    def _return_the_waiting(self) -> None:
-        patience, self._patience = self._patience, PATIENCE
-        with self._slots.taking_back:
-            stuck = self._slots.take_back(waited_longer_than=patience)
-            if stuck:
-                self._pace.slow_down()
-                self._give_back(stuck)
+        Jobs that wait behind a long job must go to another slot, or be returned, in time, however rare the polls are.
+        """
+        if self._pool.could_do_more:
+            return min(SECOND_LOOK, self._poll_interval)
+        return min(WAITING_TIMEOUT, self._poll_interval) if self._pool.has_waiting else self._poll_interval
+
+    def _return_waiting(self) -> None:
+        timeout, self._waiting_timeout = self._waiting_timeout, WAITING_TIMEOUT
+        with self._pool.removal_lock:
+            waiting = self._pool.remove_waiting(waited_longer_than=timeout)
+            if waiting:
+                self._prefetch.slow_down()
+                self._return_jobs(waiting)

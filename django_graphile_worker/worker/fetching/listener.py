@@ -1,4 +1,4 @@
-"""Hears of new jobs the moment they are committed.
+"""The listener: hears of new jobs the moment they are committed.
 
 It listens on the connection that claims: the thread that hears of a job is the one
 that goes and gets it, on a link that is awake already.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
@@ -26,12 +26,34 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.wakeup import Wakeup
 from django_graphile_worker.worker.service import jittered
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class ListenEvents(Protocol):
+        """What the listener calls in other parts of the worker."""
+
+        def channel(self) -> str:
+            """Return the channel that only this worker listens to; it changes with the worker's id."""
+
+        def request_proof(self) -> None:
+            """Have a notification sent to that channel soon, on another connection."""
+
+        def on_listening(self) -> None:
+            """Notifications arrive."""
+
+        def on_lost(self, error: Exception, delay: float, /) -> None:
+            """Notifications do not arrive any more; the next try comes after the delay."""
+
+        def on_migration(self) -> None:
+            """The schema may have changed."""
+
+
 JOBS_CHANNEL = "jobs:insert"
-# Where graphile-worker says that it has changed the schema.
+# The channel on which graphile-worker notifies others that it has changed the schema.
 MIGRATIONS_CHANNEL = "worker:migrate"
-# A first sign of life is asked for at once, so it comes at once or not at all.
+# Seconds. The first proof is requested at once, so it comes soon or not at all.
 FIRST_PROOF_WITHIN = 5.0
-# Who rests longer than it meant to, by this part of the silence that is allowed, was stopped meanwhile.
+# A wait that takes longer than it should, by this part of the allowed silence, means that the process did not run.
 OVERSLEEP = 0.2
 LONGEST_SILENCE_BETWEEN_TRIES = 60.0
 LONGEST_WAIT_FOR_SERVER = 5.0
@@ -42,68 +64,65 @@ class SilentListenerError(GraphileWorkerError):
 
 
 class Listener:
-    """Where the fetcher waits: for news from the database, for a call from its own process, for the clock."""
+    """Where the fetcher waits: for notifications of jobs, for a call from its own process, for the clock."""
 
     def __init__(
         self,
         *,
         database: Database,
-        channel: Callable[[], str],
-        on_listening: Callable[[], None],
-        on_lost: Callable[[Exception, float], None],
-        request_proof: Callable[[], None],
+        events: ListenEvents,
         proof_within: float | None,
-        on_migration: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
-        self._channel = channel
-        self._on_listening = on_listening
-        self._on_lost = on_lost
-        self._request_proof = request_proof
+        self._channel = events.channel
+        self._request_proof = events.request_proof
+        self._on_listening = events.on_listening
+        self._on_lost = events.on_lost
+        self._on_migration = events.on_migration
+        # Seconds within which a notification must arrive; None where no proof can be requested.
         self._proof_within = proof_within
-        self._on_migration = on_migration
         self._clock = clock
         self._connection: Any = None
         self._own_channel = ""
-        # Seconds of waiting since the last sign of life.
+        # Seconds of waiting since the last proof.
         self._silence = 0.0
         self._must_ask = False
         self._is_looking = False
-        self._has_news = False
+        self._has_jobs = False
         self._losses = 0
         self._try_again_at = -math.inf
-        self._bell = Wakeup()
+        self._wakeup = Wakeup()
         self.is_healthy = False
 
     def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool:
-        """Until jobs are announced, an interruption, or the end of the time. Are there news?"""
+        """Wait for jobs, for ``interrupt()``, or for the end of the time; return whether jobs were announced."""
         deadline = self._clock() + seconds
         try:
-            self._attend()
-            while not self._has_news and (remaining := deadline - self._clock()) > 0:
+            self._listen()
+            while not self._has_jobs and (remaining := deadline - self._clock()) > 0:
                 if self._rest(min(remaining, self._until_next_look()), unless):
                     break
                 self._look()
         except Exception as error:
             self._lose(error)
-        has_news, self._has_news = self._has_news, False
-        return has_news
+        has_jobs, self._has_jobs = self._has_jobs, False
+        return has_jobs
 
     def interrupt(self) -> None:
-        """From another thread: end the wait that may be under way."""
-        self._bell.ring()
+        """End the wait that may be under way on another thread."""
+        self._wakeup.wake()
 
     def close(self) -> None:
         self._forget_connection()
-        self._bell.close()
+        self._wakeup.close()
 
-    def _attend(self) -> None:
-        """Listen, unless that is done or was in vain a moment ago."""
+    def _listen(self) -> None:
+        """Listen, unless the connection does so already, or a try failed a moment ago."""
         if self._is_listening or self._clock() < self._try_again_at:
             return
         if self._connection is not None and self._connection is self._database.current:
-            # The worker has another id now. A new session has nothing of the old one's to forget.
+            # The worker has another id now. In a new session nothing is left of the old channel.
             self._database.close()
         self._forget_connection()
         self._own_channel = self._channel()
@@ -111,14 +130,14 @@ class Listener:
             for channel in (JOBS_CHANNEL, MIGRATIONS_CHANNEL, self._own_channel):
                 cursor.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
         self._connection = self._database.connection()
-        self._connection.add_notify_handler(lambda notice: self._hear(notice.channel, notice.payload))
-        self._bell.watch(self._connection)
+        self._connection.add_notify_handler(lambda notice: self._receive(notice.channel, notice.payload))
+        self._wakeup.watch(self._connection)
         self._silence = 0.0
         self._must_ask = self._proof_within is not None
         if self._proof_within is None:
             self._prove()
-        # Whatever was added while nobody listened.
-        self._has_news = True
+        # Jobs may have been added before the connection listened.
+        self._has_jobs = True
 
     @property
     def _is_listening(self) -> bool:
@@ -129,39 +148,39 @@ class Listener:
         )
 
     def _rest(self, seconds: float, unless: Callable[[], bool]) -> bool:
-        """Wait for something to look at; was it a call instead?"""
+        """Wait for input on the connection; return whether ``interrupt()`` ended the wait instead."""
         if self._must_ask:
             self._must_ask = False
             self._request_proof()
         began = self._clock()
         try:
-            return self._bell.wait(seconds, unless=unless)
+            return self._wakeup.wait(seconds, unless=unless)
         finally:
             self._count_silence(self._clock() - began, seconds)
 
     def _count_silence(self, rested: float, meant: float) -> None:
         if rested - meant > OVERSLEEP * self._longest_silence:
-            # A suspended machine, a stopped process: nobody was there to send a sign of life.
+            # A suspended machine, a stopped process: its heartbeat sent no proof either.
             self._silence = 0.0
             self._must_ask = True
         else:
             self._silence += rested
 
     def _look(self) -> None:
-        """Take what has arrived; a claim under way takes it along by itself."""
+        """Read the notifications that have arrived. What arrives during a claim, the claim reads."""
         if self._connection is None:
-            self._attend()
+            self._listen()
             return
         self._is_looking = True
         link = self._connection.pgconn
         link.consume_input()
         while notice := link.notifies():
-            self._hear(notice.relname.decode(), notice.extra.decode())
+            self._receive(notice.relname.decode(), notice.extra.decode())
         self._is_looking = False
-        if not self._has_news:
+        if not self._has_jobs:
             self._insist_on_proof()
 
-    def _hear(self, channel: str, payload: str) -> None:
+    def _receive(self, channel: str, payload: str) -> None:
         if channel == self._own_channel:
             if self._is_looking or self.is_healthy:
                 self._silence = 0.0
@@ -169,10 +188,10 @@ class Listener:
             else:
                 self._must_ask = True
         elif channel == MIGRATIONS_CHANNEL:
-            # Everybody may notify: only the database can tell what has become of the schema.
+            # Any session may notify: only a query tells what has become of the schema.
             self._on_migration()
         elif announces_jobs(payload):
-            self._has_news = True
+            self._has_jobs = True
 
     def _prove(self) -> None:
         if not self.is_healthy:
@@ -181,7 +200,7 @@ class Listener:
             self._on_listening()
 
     def _until_next_look(self) -> float:
-        """How long nothing needs to be done, if nothing is heard."""
+        """Return the seconds for which nothing needs to be done, if nothing is heard."""
         if self._connection is None:
             return max(self._try_again_at - self._clock(), 0.0)
         return max(self._longest_silence - self._silence, 0.0)
@@ -204,7 +223,7 @@ class Listener:
         self.is_healthy = False
         self._forget_connection()
         self._database.close()
-        # A server that was away is back soon; a pooler stays what it is.
+        # A server that was away is soon back; a pooler does not change its mode.
         is_silent = isinstance(error, SilentListenerError)
         longest = LONGEST_SILENCE_BETWEEN_TRIES if is_silent else LONGEST_WAIT_FOR_SERVER
         delay = jittered(min(longest, 0.1 * 4.0 ** min(self._losses, 10)))
@@ -213,11 +232,11 @@ class Listener:
         self._on_lost(error, delay)
 
     def _forget_connection(self) -> None:
-        self._bell.watch(None)
+        self._wakeup.watch(None)
         self._connection = None
 
 
 def announces_jobs(payload: str) -> bool:
-    """Does a notification tell of jobs? The original counts down when one is removed."""
+    """Tell whether a notification is about jobs to run: its count is negative when a job was removed."""
     count = payload.rpartition('"count":')[2].strip("} ")
     return count != "0" and not count.startswith("-")

@@ -1,6 +1,6 @@
 """The worker's first connection, opened while its code is still being loaded.
 
-To load modules keeps Python busy; to open a connection, and to run a session's first statements, keeps the
+Loading modules keeps Python busy; opening a connection, and running a session's first statements, keeps the
 server busy. Side by side, the first job starts 15 ms sooner.
 """
 
@@ -15,19 +15,19 @@ from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql import row_security, tasks
 from django_graphile_worker.sql.ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.fetching.fast_path import FastClaim
+from django_graphile_worker.worker.fetching import fast_claim
 
-# A server that takes longer than this is not worth waiting for: the worker opens connections itself.
-PATIENCE = 1.0
+# Seconds. A server that takes longer is not waited for: the worker opens the connection itself.
+OPEN_TIMEOUT = 1.0
 
-# The only one that the first job waits for.
+# The only part whose connection the first job waits for.
 PART = "fetcher"
 
 _openings: dict[tuple[str, str, str], Opening] = {}
 
 
 @contextmanager
-def head_start(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
+def preconnected(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
     """Open the first connection of each worker that is built inside the block."""
     for alias in aliases:
         _openings[alias, settings.schema, PART] = Opening(Database(alias, settings, part=PART))
@@ -39,7 +39,7 @@ def head_start(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
 
 
 def database_of(alias: str, settings: Settings, *, part: str, deadline: float | None = None) -> Database:
-    """The database as this part of a worker sees it: opened ahead, or to be opened."""
+    """Return the database of this part of a worker: opened ahead, or to be opened."""
     opening = _openings.pop((alias, settings.schema, part), None)
     return (opening and opening.result()) or Database(alias, settings, part=part, deadline=deadline)
 
@@ -51,26 +51,26 @@ class Opening:
         self._database = database
         self._is_wanted = True
         self._is_open = False
-        # Given up in the very moment in which it opens, a connection would be nobody's.
+        # Held by both threads to decide: a connection that is given up in the moment in which it opens must be closed.
         self._deciding = threading.Lock()
-        self._thread = threading.Thread(target=self._open, name="graphile-worker-head-start", daemon=True)
+        self._thread = threading.Thread(target=self._open, name="graphile-worker-preconnect", daemon=True)
         self._thread.start()
 
     def result(self) -> Database | None:
-        """The database, or None while its server does not answer."""
-        self._thread.join(PATIENCE)
+        """Return the database, or None while its server does not answer."""
+        self._thread.join(OPEN_TIMEOUT)
         with self._deciding:
             self._is_wanted = self._is_open
         return self._database if self._is_wanted else None
 
     def close(self) -> None:
-        """Nobody asked for it."""
+        """Close the connection, which no worker took."""
         self._is_wanted = False
-        self._thread.join(PATIENCE)
+        self._thread.join(OPEN_TIMEOUT)
         self._database.close()
 
     def _open(self) -> None:
-        # Whatever is wrong here, the worker's own first statement meets it again, and is the one to tell.
+        # Whatever is wrong here, the worker's own first statement meets it again, and reports it.
         with contextlib.suppress(Exception):
             _rehearse(self._database)
         with self._deciding:
@@ -80,12 +80,12 @@ class Opening:
 
 
 def _rehearse(database: Database) -> None:
-    """A session's first statements take the server ten times as long as the next: it plans, and reads the catalog."""
-    # No task, no job: these change nothing, and take nothing.
+    """Run what the worker runs first: a session plans and reads the catalog, which takes ten times as long as later."""
+    # Without tasks, these statements change nothing and claim nothing.
     with database.cursor() as cursor:
         row_security.worker_tables(cursor, schema=database.schema)
         tasks.register_tasks(cursor, (), schema=database.schema)
-    FastClaim(database, schema=database.schema)(1, token="", task_ids=b"{}", forbidden_flags=(), now=None)
+    fast_claim.rehearse(database)
     # Last, as a role may have no right to it: then the others are done.
     with database.cursor() as cursor:
         breaking_migration(cursor, schema=database.schema)

@@ -1,4 +1,4 @@
-"""Wakes a thread that waits for a socket."""
+"""A wake-up for a thread that waits for a socket."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 
 class Wakeup:
-    """Rung by one thread, waited for by another, which may watch a connection at the same time."""
+    """Sent by one thread and awaited by another, which may watch a connection at the same time."""
 
     def __init__(self) -> None:
         self._watched: int | None = None
         self._is_waiting = False
 
-    # Made when first needed: a worker that never got so far leaves nothing open.
+    # Made when first needed: a worker that never waits leaves nothing open.
 
     @cached_property
     def _selector(self) -> selectors.BaseSelector:
@@ -34,9 +34,9 @@ class Wakeup:
         return ends
 
     def watch(self, connection: Any) -> None:
-        """From now on this connection's socket ends a wait too; None for no more."""
+        """Have input on this connection's socket end a wait, too; None for no connection."""
         if self._watched is not None:
-            # Whoever closed the connection has taken it from the selector's other half already.
+            # Closing the connection has removed its socket from the operating system's half of the selector already.
             with contextlib.suppress(KeyError, ValueError, OSError):
                 self._selector.unregister(self._watched)
         self._watched = None if connection is None else connection.pgconn.socket
@@ -44,21 +44,23 @@ class Wakeup:
             self._selector.register(self._watched, selectors.EVENT_READ)
 
     def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool:
-        """Wait for the bell or the socket; was it the bell?"""
+        """Wait for ``wake()`` or the socket, unless the condition holds; return whether it was ``wake()``."""
         selector = self._selector
-        # Said before it is asked, as the one who rings asks only after it has said: one of the two sees the other.
+        # Set the flag before checking the condition; the caller of wake() makes the condition true before wake() checks
+        # the flag. Whichever runs second sees the other, so no wake-up is lost.
         self._is_waiting = True
         try:
             if unless():
                 return True
             events = selector.select(None if math.isinf(seconds) else seconds)
-            return any(key.fileobj is self._ends[0] for key, _ in events) and self._silence()
+            return any(key.fileobj is self._ends[0] for key, _ in events) and self._drain()
         finally:
             self._is_waiting = False
 
-    def ring(self) -> None:
+    def wake(self) -> None:
+        """End the wait that is under way."""
         if self._is_waiting:
-            # Full or closed, it has been rung often enough.
+            # A full socket has wake-ups enough, and a closed socket has no wait to end.
             with contextlib.suppress(OSError):
                 self._ends[1].send(b"!")
 
@@ -68,7 +70,7 @@ class Wakeup:
             for end in self._ends:
                 end.close()
 
-    def _silence(self) -> bool:
+    def _drain(self) -> bool:
         with contextlib.suppress(BlockingIOError):
             while self._ends[0].recv(4096):
                 pass

@@ -59,13 +59,13 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
 def _run(plan: Plan, say: Say, request: StopState) -> int:
     """Run one process or several; return the exit code."""
     # Late import: without psycopg 3 the system checks, which run before this, say so.
-    from django_graphile_worker.worker.fetching.preconnect import head_start
+    from django_graphile_worker.worker.fetching.preconnect import preconnected
 
     is_alone = plan.processes == 1
     places = plan.places()
     with ExitStack() as connections_ahead:
         for place in places if is_alone else ():
-            connections_ahead.enter_context(head_start([place.using], place.settings))
+            connections_ahead.enter_context(preconnected([place.using], place.settings))
         with collector_paused():
             # Late import: the server opens the connections while Python loads the rest of the worker, for 15 ms.
             from django_graphile_worker.worker.process import main

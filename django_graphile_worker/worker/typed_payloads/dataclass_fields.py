@@ -1,4 +1,4 @@
-"""What a dataclass is made from: its fields, those it inherits, and what only ``__post_init__`` gets."""
+"""The arguments of a dataclass's constructor: its fields, inherited fields, and what only ``__post_init__`` gets."""
 
 from __future__ import annotations
 
@@ -7,33 +7,40 @@ import inspect
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, InitVar
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-Filled = Mapping[Any, Any]
+from django_graphile_worker.frozen import Frozen
+
+# What the type variables of a class stand for.
+TypeArguments = Mapping[Any, Any]
 
 
-class Ingredient(NamedTuple):
+class InitField(Frozen):
     """One argument of a dataclass's constructor."""
 
     type: Any
     is_required: bool
 
 
-def ingredients(annotation: Any) -> dict[str, Ingredient]:
-    """By name, with the type variables of ``Page[Item]`` filled in; raises NameError for a type that is not there."""
+def init_fields(annotation: Any) -> dict[str, InitField]:
+    """Return the arguments by name, with the type variables of ``Page[Item]`` replaced.
+
+    Raises NameError for a type that cannot be resolved.
+    """
     kind = typing.get_origin(annotation) or annotation
-    filled = _filled(kind, typing.get_args(annotation))
-    found: dict[str, Ingredient] = {}
+    arguments = _type_arguments(kind, typing.get_args(annotation))
+    found: dict[str, InitField] = {}
     for name, hint in typing.get_type_hints(kind).items():
         field = kind.__dataclass_fields__.get(name)
-        if field is None or not _is_asked_for(kind, field, hint):
+        if field is None or not _is_argument(kind, field, hint):
             continue
         is_required = field.default is MISSING and field.default_factory is MISSING
-        found[name] = Ingredient(_fill(_without_init_var(hint), filled.get(_owner(kind, name), {})), is_required)
+        resolved = _replace(_without_init_var(hint), arguments.get(_owner(kind, name), {}))
+        found[name] = InitField(type=resolved, is_required=is_required)
     return found
 
 
-def _is_asked_for(kind: Any, field: dataclasses.Field[Any], hint: Any) -> bool:
+def _is_argument(kind: Any, field: dataclasses.Field[Any], hint: Any) -> bool:
     is_init_var = hint is InitVar or isinstance(hint, InitVar)
     return is_init_var or (field.init and field in dataclasses.fields(kind))
 
@@ -45,26 +52,26 @@ def _without_init_var(hint: Any) -> Any:
 
 
 def _owner(kind: type, name: str) -> type:
-    """The class whose words the annotation is in."""
+    """Return the class that annotates the field: the annotation uses the type variables of that class."""
     return next(each for each in kind.__mro__ if name in inspect.get_annotations(each))
 
 
-def _filled(kind: Any, arguments: tuple[Any, ...]) -> dict[type, Filled]:
-    """For a class and each that it inherits from: what its type variables stand for."""
+def _type_arguments(kind: Any, arguments: tuple[Any, ...]) -> dict[type, TypeArguments]:
+    """Return, for a class and each of its base classes, what its type variables stand for."""
     own = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
-    found: dict[type, Filled] = {kind: own}
+    found: dict[type, TypeArguments] = {kind: own}
     for base in getattr(kind, "__orig_bases__", kind.__bases__):
         origin = typing.get_origin(base) or base
         if isinstance(origin, type) and origin is not object:
-            found |= _filled(origin, tuple(_fill(argument, own) for argument in typing.get_args(base)))
+            found |= _type_arguments(origin, tuple(_replace(argument, own) for argument in typing.get_args(base)))
     return found
 
 
-def _fill(hint: Any, filled: Filled) -> Any:
-    """The hint with its type variables replaced; one that nothing fills is its bound, or anything."""
+def _replace(hint: Any, arguments: TypeArguments) -> Any:
+    """Return the hint with its type variables replaced. A variable without an argument becomes its bound, or Any."""
     if isinstance(hint, TypeVar):
-        return filled.get(hint, hint.__bound__ or Any)
-    open_variables = getattr(hint, "__parameters__", ())
-    if not open_variables or isinstance(hint, type):
+        return arguments.get(hint, hint.__bound__ or Any)
+    variables = getattr(hint, "__parameters__", ())
+    if not variables or isinstance(hint, type):
         return hint
-    return hint[tuple(_fill(variable, filled) for variable in open_variables)]
+    return hint[tuple(_replace(variable, arguments) for variable in variables)]

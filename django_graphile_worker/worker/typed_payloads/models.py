@@ -1,8 +1,7 @@
-"""Payloads as pydantic and msgspec models: made by their own rules, refused in our own words.
+"""Payloads as pydantic and msgspec models: their libraries make them, this module writes the errors.
 
-Both libraries quote the value that does not fit. A refusal is kept in ``last_error``
-and logged, where values of a payload have no business: the words are put together
-from what the libraries say about the place and the type.
+The errors of both libraries quote the value that does not fit. An error is stored in ``last_error`` and logged, where
+values of a payload must not appear. So the message is built from the place and the type that the libraries report.
 """
 
 from __future__ import annotations
@@ -11,55 +10,59 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
+from django_graphile_worker.worker.typed_payloads.errors import Converter
 
-# A converter takes a value and the way to it, like $.items[3].name.
-Converter = Callable[[Any, str], Any]
+MAX_PROBLEMS = 5
 
-MOST_COMPLAINTS = 5
-
-# `Expected X, got Y - at `$.a.b``; what an enum or a tag does not know is quoted before it.
-_MSGSPEC_PLACE = re.compile(r"^(?P<said>.*?)(?: - at (?P<key>`key` in )?`\$(?P<way>[^`]*)`)?\Z", re.DOTALL)
+# `Expected X, got Y - at `$.a.b``. A message about an unknown value of an enum or a tag quotes the value.
+_MSGSPEC_PLACE = re.compile(r"^(?P<text>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?\Z", re.DOTALL)
 _MSGSPEC_QUOTE = re.compile(r"^(Invalid (?:enum )?value) (?:'.*'|\".*\"|-?\d+)\Z", re.DOTALL)
-# What it says of types alone. Anything else, at a secret's place, may be a model's own text.
+# Messages about types alone. Any other message may be a model's own text, and quote a secret.
 _MSGSPEC_TYPES = re.compile(r"Expected `[^`]*`, got `\w+`|Object missing required field `\w+`|Invalid (?:enum )?value")
-# The one message of pydantic's own that quotes; a validator's message is the site's.
+# The only message of pydantic itself that quotes a value; the message of a validator is the site's.
 _PYDANTIC_QUOTES = {"union_tag_invalid": "Input tag does not match any of the expected tags"}
 
 
-class _Complaint(NamedTuple):
-    place: str
-    said: str
+class _Problem(Frozen):
+    """A value that a library refused: its place, and why."""
+
+    path: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.place} does not fit: {self.said}"
+        return f"{self.path} does not fit: {self.text}"
 
 
 def converter_for_model(annotation: Any) -> Converter | None:
-    """How to make a model of libraries that only matter once the site itself has imported them."""
+    """Return a converter for a model of pydantic or msgspec; None for any other class.
+
+    Neither library is imported here: if the site did not import it, the class is no model of it.
+    """
     kind = typing.get_origin(annotation) or annotation
     pydantic: Any = sys.modules.get("pydantic")
     msgspec: Any = sys.modules.get("msgspec")
     if _is_pydantic(kind):
         is_dataclass = not issubclass(kind, pydantic.BaseModel)
         validate = pydantic.TypeAdapter(annotation).validate_python if is_dataclass else kind.model_validate
-        return _validated(validate, pydantic.ValidationError, _told_by_pydantic)
+        return _validated(validate, pydantic.ValidationError, _pydantic_problems)
     if _is_msgspec(kind):
-        return _validated(lambda value: msgspec.convert(value, annotation), msgspec.ValidationError, _told_by_msgspec)
+        return _validated(lambda value: msgspec.convert(value, annotation), msgspec.ValidationError, _msgspec_problems)
     return None
 
 
 def is_model(kind: Any) -> bool:
-    """Tell whether one of those libraries makes this class's instances."""
+    """Return whether pydantic or msgspec makes the instances of this class."""
     return _is_pydantic(kind) or _is_msgspec(kind)
 
 
 def _is_pydantic(kind: Any) -> bool:
-    """A model, or a dataclass that pydantic made: it validates as well, and quotes what it refuses."""
+    """Return whether a class is a model, or a dataclass of pydantic: both validate, and quote values in errors."""
     return isinstance(kind, type) and "pydantic" in sys.modules and "__pydantic_validator__" in vars(kind)
 
 
@@ -70,40 +73,41 @@ def _is_msgspec(kind: Any) -> bool:
 
 def _validated(
     validate: Callable[[Any], Any],
-    refusal: type[Exception],
-    told: Callable[[Any, str], list[_Complaint]],
+    validation_error: type[Exception],
+    problems_of: Callable[[Any, str], list[_Problem]],
 ) -> Converter:
     def convert(value: Any, path: str) -> Any:
         try:
             return validate(value)
-        except refusal as error:
-            complaints = told(error, path)
-        raise _misfit(complaints, path)
+        except validation_error as error:
+            problems = problems_of(error, path)
+        # Raised after the block, so that it does not have the library's error, which quotes the value, as its context.
+        raise _misfit(problems, path)
 
     return convert
 
 
-def _misfit(complaints: list[_Complaint], path: str) -> PayloadError:
-    text = "; ".join(map(str, complaints[:MOST_COMPLAINTS])) or f"{path} does not fit"
-    more = len(complaints) - MOST_COMPLAINTS
-    place = complaints[0].place if complaints else path
-    return PayloadError(f"payload: {text}{f'; and {more} more' if more > 0 else ''}.", path=place)
+def _misfit(problems: list[_Problem], path: str) -> PayloadError:
+    text = "; ".join(map(str, problems[:MAX_PROBLEMS])) or f"{path} does not fit"
+    more = len(problems) - MAX_PROBLEMS
+    first_path = problems[0].path if problems else path
+    return PayloadError(f"payload: {text}{f'; and {more} more' if more > 0 else ''}.", path=first_path)
 
 
-def _told_by_pydantic(error: Any, path: str) -> list[_Complaint]:
+def _pydantic_problems(error: Any, path: str) -> list[_Problem]:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [_pydantic_complaint(each, path) for each in found]
+    return [_pydantic_problem(each, path) for each in found]
 
 
-def _pydantic_complaint(told: Mapping[str, Any], path: str) -> _Complaint:
-    place = _place(path, told["loc"])
-    kind = str(told["type"])
-    said = kind if is_secret(place) else _PYDANTIC_QUOTES.get(kind, str(told["msg"]))
-    return _Complaint(place, said)
+def _pydantic_problem(details: Mapping[str, Any], path: str) -> _Problem:
+    place = _path(path, details["loc"])
+    kind = str(details["type"])
+    text = kind if is_secret(place) else _PYDANTIC_QUOTES.get(kind, str(details["msg"]))
+    return _Problem(path=place, text=text)
 
 
-def _place(path: str, steps: Iterable[Any]) -> str:
-    """The way there; below a secret key the keys may be secret themselves."""
+def _path(path: str, steps: Iterable[Any]) -> str:
+    """Return the path to a value. Below a secret key the keys may be secret, too, and are hidden."""
     for step in steps:
         if is_secret(path):
             return f"{path}[…]"
@@ -111,11 +115,11 @@ def _place(path: str, steps: Iterable[Any]) -> str:
     return path
 
 
-def _told_by_msgspec(error: Any, path: str) -> list[_Complaint]:
+def _msgspec_problems(error: Any, path: str) -> list[_Problem]:
     found = _MSGSPEC_PLACE.match(str(error))
-    assert found is not None  # everything in it is optional
-    place = f"{path}{found['way'] or ''}{'[a key]' if found['key'] else ''}"
-    said = _MSGSPEC_QUOTE.sub(r"\1", found["said"])
-    if is_secret(place) and not _MSGSPEC_TYPES.fullmatch(said):
-        said = "it is not what the model expects"
-    return [_Complaint(place, said)]
+    assert found is not None  # every part of the pattern is optional
+    place = f"{path}{found['path'] or ''}{'[a key]' if found['key'] else ''}"
+    text = _MSGSPEC_QUOTE.sub(r"\1", found["text"])
+    if is_secret(place) and not _MSGSPEC_TYPES.fullmatch(text):
+        text = "it is not what the model expects"
+    return [_Problem(path=place, text=text)]

@@ -1,4 +1,4 @@
-"""Values that JSON has no type for, read from the text or the number that stands for them."""
+"""Converters of single values, also of types that JSON writes as a string or a number."""
 
 from __future__ import annotations
 
@@ -9,6 +9,47 @@ from collections.abc import Callable
 from typing import Any
 
 from django.utils.dateparse import parse_duration
+
+from django_graphile_worker.worker.typed_payloads.errors import JSON_NAMES, Converter, misfit, other_value
+
+
+def anything(value: Any, path: str) -> Any:
+    return value
+
+
+def instance_of(kind: type) -> Converter:
+    accepted: tuple[type, ...] = (int, float) if kind is float else (kind,)
+
+    def convert(value: Any, path: str) -> Any:
+        # To Python true and false are numbers, to JSON they are not.
+        is_bool_for_number = isinstance(value, bool) and kind in (int, float)
+        if not isinstance(value, accepted) or is_bool_for_number:
+            raise misfit(path, JSON_NAMES.get(kind, kind.__name__), value)
+        return value
+
+    return convert
+
+
+def parsed_by(parse: Callable[[Any], Any], expected: str) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        try:
+            parsed = parse(value)
+        except (ValueError, TypeError, ArithmeticError):
+            parsed = None
+        if parsed is None:
+            raise misfit(path, expected, value, other_value(value))
+        return parsed
+
+    return convert
+
+
+def one_of(choices: tuple[Any, ...]) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        if not any(value == choice and type(value) is type(choice) for choice in choices):
+            raise misfit(path, f"one of {', '.join(map(repr, choices))}", value, other_value(value))
+        return value
+
+    return convert
 
 
 def _only_text(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
@@ -27,7 +68,7 @@ def _duration(value: Any) -> datetime.timedelta | None:
     return parse_duration(value) if isinstance(value, str) else None
 
 
-# How each is read (None, or an error, where it cannot be), and what to call it.
+# For each class: the function that parses a value (it returns None, or raises, if it cannot), and its name in messages.
 PARSERS: dict[type, tuple[Callable[[Any], Any], str]] = {
     datetime.datetime: (_only_text(datetime.datetime.fromisoformat), "a date and time in ISO 8601"),
     datetime.date: (_only_text(datetime.date.fromisoformat), "a date in ISO 8601"),

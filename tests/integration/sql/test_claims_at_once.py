@@ -222,9 +222,9 @@ def test_child_table__is_not_claimed_from(claim: Claim, raw_connection: Connect,
         connection.execute(f'drop table "{worker_schema}".archive'.encode())
 
 
-def take_few(connection: RawConnection, schema: str) -> fast_claim.Glance:
+def take_few(connection: RawConnection, schema: str) -> fast_claim.FastClaimed:
     def execute(parameters: Any) -> Any:
-        return connection.pgconn.exec_params(fast_claim.glance_statement(schema).encode(), parameters)
+        return connection.pgconn.exec_params(fast_claim.fast_claim_statement(schema).encode(), parameters)
 
     task_ids = int_array([make_task("task")]).encode()
-    return fast_claim.take_few(execute, token="w/1", task_ids=task_ids, max_jobs=10)
+    return fast_claim.claim_few(execute, token="w/1", task_ids=task_ids, max_jobs=10)

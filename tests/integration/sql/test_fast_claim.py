@@ -19,18 +19,18 @@ Look = Callable[..., list[Claim]]
 
 
 @pytest.fixture
-def glance_at(worker_schema: str) -> Callable[..., fast_claim.Glance]:
-    def glance_at(*tasks: str, **options: Any) -> fast_claim.Glance:
+def claim_few(worker_schema: str) -> Callable[..., fast_claim.FastClaimed]:
+    def claim_few(*tasks: str, **options: Any) -> fast_claim.FastClaimed:
         task_ids = int_array(make_task(task) for task in tasks or ("task",)).encode()
         parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 10} | options
-        return fast_claim.take_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
+        return fast_claim.claim_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
 
-    return glance_at
+    return claim_few
 
 
 @pytest.fixture
-def look(glance_at: Callable[..., fast_claim.Glance]) -> Look:
-    return lambda *tasks, **options: glance_at(*tasks, **options).claims
+def look(claim_few: Callable[..., fast_claim.FastClaimed]) -> Look:
+    return lambda *tasks, **options: claim_few(*tasks, **options).claims
 
 
 def straight_to_the_server(schema: str) -> fast_claim.Execute:
@@ -40,7 +40,7 @@ def straight_to_the_server(schema: str) -> fast_claim.Execute:
         with connection.cursor() as cursor:
             for name, value in fast_claim.PLANNER.items():
                 cursor.execute("select set_config(%s, %s, true)", [name, value])
-        result = connection.connection.pgconn.exec_params(fast_claim.glance_statement(schema).encode(), parameters)
+        result = connection.connection.pgconn.exec_params(fast_claim.fast_claim_statement(schema).encode(), parameters)
         assert result.error_message == b""
         return result
 
@@ -104,17 +104,17 @@ class TestFastClaim:
         allowed = make_job(flags={"other": True})
         assert ids(look(forbidden_flags=[flag, "unused"])) == [allowed]
 
-    def test_returns_when_the_next_job_falls_due(self, glance_at: Callable[..., fast_claim.Glance]) -> None:
+    def test_returns_when_the_next_job_falls_due(self, claim_few: Callable[..., fast_claim.FastClaimed]) -> None:
         make_job()
         make_job("unknown", run_at=minutes_ago(-1))
         make_job(run_at=minutes_ago(-30), queue_name="q")
-        seconds = glance_at().seconds_until_next
+        seconds = claim_few().seconds_until_next
         assert seconds is not None
         assert 29 * 60 < seconds <= 30 * 60
 
-    def test_returns_none_when_nothing_is_scheduled(self, glance_at: Callable[..., fast_claim.Glance]) -> None:
+    def test_returns_none_when_nothing_is_scheduled(self, claim_few: Callable[..., fast_claim.FastClaimed]) -> None:
         make_job()
-        assert glance_at().seconds_until_next is None
+        assert claim_few().seconds_until_next is None
 
     def test_goes_by_the_clock_it_is_given(self, look: Look) -> None:
         job_id = make_job(run_at=minutes_ago(-30))
@@ -174,7 +174,7 @@ class TestBesideOthers:
         )
         for name, value in fast_claim.PLANNER.items():
             session.execute("select set_config(%s, %s, false)", [name, value])
-        session.execute(f"prepare look as {fast_claim.glance_statement(worker_schema)}")
+        session.execute(f"prepare look as {fast_claim.fast_claim_statement(worker_schema)}")
         explain = f"explain (analyze, buffers, format json) execute look ('w', '{{{task_id}}}', 10, null, null)"
         row = session.execute(explain).fetchone()
         assert row is not None

@@ -26,8 +26,8 @@ from django_graphile_worker import (
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker import runner
 from django_graphile_worker.worker.execution.event_loop import EventLoop
-from django_graphile_worker.worker.fetching.claimer import Claimer
-from tests.integration.worker.parts import own_tasks
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -151,7 +151,7 @@ def test_worker__that_cannot_start_leaves_nothing_behind(monkeypatch: pytest.Mon
 
     worker = Worker(concurrency=1)
     with monkeypatch.context() as patched, pytest.raises(GraphileWorkerError, match="not today"):
-        patched.setattr(Claimer, "review_tasks", refuse)
+        patched.setattr(TaskDirectory, "review", refuse)
         worker.start()
     assert _worker_threads() == []
     worker.start()

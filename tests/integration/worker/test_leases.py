@@ -15,10 +15,10 @@ from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import recovery, workers
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
-from django_graphile_worker.worker.work_units import stretches
+from django_graphile_worker.worker.work_units import to_work_units
 from tests.conftest import PATIENCE
-from tests.integration.worker.parts import Build, SteppedRunner, stepped_runners
 from tests.support.factories import make_job
+from tests.support.stepped_worker import Build, SteppedRunner, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -63,7 +63,7 @@ def collect(payload: Any) -> None:
 def runner() -> Iterator[Build]:
     ran.clear()
     gates.__init__()  # type: ignore[misc]
-    with stepped_runners(gated, collect) as make:
+    with stepped_workers(gated, collect) as make:
         yield make
         for number in range(len(gates.runs)):
             gates.end(number)
@@ -118,10 +118,10 @@ class TestALostLease:
     def test_a_job_of_an_earlier_lease_is_not_begun(self, runner: Build) -> None:
         make_job("collect")
         worker = runner()
-        (claim,) = worker.claimer(max_jobs=1, max_queues=1, stretch=1).claims
-        assert worker._may_begin(claim)
+        (claim,) = worker.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+        assert worker.may_begin(claim)
         worker._lose_lease()
-        assert not worker._may_begin(claim)
+        assert not worker.may_begin(claim)
 
     def test_jobs_that_had_not_begun_are_not_told_as_lost(
         self, runner: Build, raw_connection: Callable[..., Any], worker_schema: str, caplog: pytest.LogCaptureFixture
@@ -130,7 +130,7 @@ class TestALostLease:
         for _ in range(5):
             make_job("gated")
         worker = runner(concurrency=1)
-        worker.fetcher._pace._seconds = 0.001
+        worker.fetcher._prefetch._seconds = 0.001
         worker.fetcher.step()
         assert gates.begun.acquire(timeout=PATIENCE)
         raw_connection().execute(f"update \"{worker_schema}\"._private_jobs set locked_by = 'worker-node'".encode())
@@ -231,7 +231,7 @@ class TestCancelledJobs:
         """A worker that has claimed a keyed batch and not begun it; then the batch is added to."""
         add_job("collect", [1, 2, 3], job_key="batch", max_attempts=1)
         worker = runner()
-        self.claims = worker.claimer(max_jobs=1, max_queues=1, stretch=1).claims
+        self.claims = worker.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
         add_job("collect", [4], job_key="batch", max_attempts=1)
         return worker
 
@@ -245,7 +245,7 @@ class TestCancelledJobs:
     def test_a_batch_that_goes_back_unbegun_is_run(
         self, claimed_ahead: SteppedRunner, runner: Build, wait_until: Wait
     ) -> None:
-        claimed_ahead._give_back(list(stretches(self.claims)))
+        claimed_ahead.return_jobs(list(to_work_units(self.claims)))
         claimed_ahead.releaser.step()
         assert self.run_all(runner(), wait_until) == [1, 2, 3, 4]
 

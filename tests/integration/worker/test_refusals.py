@@ -17,8 +17,8 @@ from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
 from django_graphile_worker.worker.release.refused import REFUSED_DELAY
-from tests.integration.worker.parts import Build, SteppedRunner, stepped_runners
 from tests.support.factories import make_job
+from tests.support.stepped_worker import Build, SteppedRunner, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,7 +30,7 @@ def quick(payload: Any) -> None: ...
 
 @pytest.fixture
 def runner() -> Iterator[Build]:
-    with stepped_runners(quick) as make:
+    with stepped_workers(quick) as make:
         yield make
 
 
@@ -66,7 +66,7 @@ def claim(worker: SteppedRunner, count: int, **options: Any) -> list[Claim]:
     """Jobs, made and claimed."""
     for _ in range(count):
         make_job("quick", **options)
-    return worker.claimer(max_jobs=count, max_queues=count, stretch=count).claims
+    return worker.claimer.claim(max_jobs=count, max_queues=count, max_per_queue=count).claims
 
 
 def finish(worker: SteppedRunner, claims: list[Claim]) -> None:
@@ -189,7 +189,7 @@ def test_job_that_cannot_be_given_back__keeps_no_other(runner: Build, on_row: On
         worker.releaser.put_back([Interrupted(each, 0.0) for each in claims], [])
         worker.releaser.step()
         assert [job.id for job in Job.objects.filter(locked_by=worker.worker_id)] == [stubborn]
-        assert worker._may_claim()
+        assert worker.may_claim()
     later(worker)
     worker.releaser.step()
     assert not Job.objects.exclude(locked_by=None).exists()

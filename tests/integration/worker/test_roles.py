@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, connections
 
 from django_graphile_worker.exceptions import SchemaError
-from tests.integration.worker.parts import build, own_tasks
+from tests.support.stepped_worker import build, own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

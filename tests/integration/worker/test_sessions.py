@@ -12,8 +12,8 @@ from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.process.process import run_with_signals
 from django_graphile_worker.worker.process.runners import build_runners
-from tests.integration.worker.parts import SteppedRunner, own_tasks, stepped_runners
 from tests.support.factories import make_job
+from tests.support.stepped_worker import SteppedRunner, own_tasks, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,7 +43,7 @@ def sessions(raw_connection: Callable[..., Any]) -> Sessions:
 @pytest.fixture
 def worker() -> Iterator[SteppedRunner]:
     """One whose beats have come through for a while."""
-    with stepped_runners(quick) as make:
+    with stepped_workers(quick) as make:
         worker = make()
         worker.recovery.judges_at_once = True
         yield worker

@@ -18,7 +18,7 @@ import pytest
 from django_graphile_worker import add_job
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
 from django_graphile_worker.worker.service import Service
-from tests.integration.worker.parts import build, own_tasks
+from tests.support.stepped_worker import build, own_tasks
 
 SETTINGS = """
 from testproject import databases
@@ -62,13 +62,14 @@ NOT_YET = (
     "django_graphile_worker.sql.jobs",
     "django_graphile_worker.logs.exc_info",
     "django_graphile_worker.worker.execution.atomic",
-    "django_graphile_worker.worker.execution.batch",
     "django_graphile_worker.worker.delayed_start",
     "django_graphile_worker.worker.typed_payloads.converters",
     "django_graphile_worker.worker.maintenance.cron",
     "django_graphile_worker.worker.typed_payloads.dataclass_fields",
     "django_graphile_worker.worker.process.embedded",
     "django_graphile_worker.worker.execution.error_text",
+    "django_graphile_worker.worker.typed_payloads.containers",
+    "django_graphile_worker.worker.typed_payloads.errors",
     "django_graphile_worker.worker.typed_payloads.models",
     "django_graphile_worker.worker.process.exit",
     "django_graphile_worker.worker.execution.middleware",
@@ -76,7 +77,10 @@ NOT_YET = (
     "django_graphile_worker.worker.execution.retry",
     "django_graphile_worker.worker.typed_payloads.scalars",
     "django_graphile_worker.worker.connections.watched",
+    "django_graphile_worker.worker.connections.session_changes",
+    "django_graphile_worker.worker.connections.session_functions",
     "django_graphile_worker.worker.connections.session_sql",
+    "django_graphile_worker.worker.connections.transaction_status",
     "django_graphile_worker.worker.process.supervisor",
     "django_graphile_worker.worker.execution.coroutine_run",
     "django_graphile_worker.worker.process.database_errors",

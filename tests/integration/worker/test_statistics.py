@@ -15,7 +15,7 @@ from django_graphile_worker.models import Worker as RegisteredWorker
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.statistics import BUCKETS, MINUTE, Row
 from tests.conftest import RawConnection
-from tests.integration.worker.parts import own_tasks
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Wait = Callable[..., None]

@@ -12,7 +12,7 @@ from django_graphile_worker import (
     run_once,
 )
 from django_graphile_worker.models import Job
-from tests.integration.worker.parts import own_tasks
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

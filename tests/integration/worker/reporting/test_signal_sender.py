@@ -16,7 +16,7 @@ from django_graphile_worker import (
     signals,
 )
 from tests.conftest import RawConnection
-from tests.integration.worker.parts import own_tasks
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

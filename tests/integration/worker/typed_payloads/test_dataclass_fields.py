@@ -10,7 +10,7 @@ from django_graphile_worker import (
     add_job,
     run_once,
 )
-from tests.integration.worker.parts import own_tasks
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

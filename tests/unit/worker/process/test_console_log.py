@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.worker.process.console_log import Formatter
-from django_graphile_worker.worker.typed_payloads import converters
+from django_graphile_worker.worker.typed_payloads import scalars
 
 
 def make_record(level: int, text: str = "no such order", **facts: Any) -> logging.LogRecord:
@@ -51,12 +51,12 @@ def test_traceback__cannot_command_the_terminal() -> None:
 def test_traceback__leaves_the_worker_s_own_frames_out() -> None:
     record = make_record(logging.ERROR)
     try:
-        converters._literal((1,))(2, "$")
+        scalars.one_of((1,))(2, "$")
     except ValueError as error:
         record.exc_info = (type(error), error, error.__traceback__)
     text = Formatter(is_colored=False).format(record)
     assert f'File "{__file__}"' in text
-    assert converters.__file__ not in text
+    assert scalars.__file__ not in text
 
 
 def test_traceback__of_an_exception_without_other_frames_is_left_out() -> None:

@@ -1,0 +1,132 @@
+"""The claims that a worker holds, and the search for claims whose answer was lost.
+
+A connection that breaks during a claim statement leaves the worker without the answer, but perhaps with the claims:
+the statement may have been committed, or may even be under way still. No other worker would return such jobs while
+this worker lives. So this worker does, by comparing what the database says it holds with what it knows to hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from django_graphile_worker.sql import releases
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.database.connection import Database
+
+if TYPE_CHECKING:
+    from typing import Protocol, TypeVar
+
+    class Answer(Protocol):
+        """What a claim statement returned."""
+
+        @property
+        def claims(self) -> list[Claim]: ...
+
+    AnswerT = TypeVar("AnswerT", bound=Answer)
+
+# Seconds between searches after a claim whose answer was lost: it may have come through after all.
+SEARCH_INTERVAL = 1.0
+
+
+class HeldClaims:
+    """The claims that this process knows to hold; each claim statement runs through ``hold()``."""
+
+    def __init__(
+        self, database: Database, *, worker_id: Callable[[], str], statement_timeout: float, notify: bool = True
+    ) -> None:
+        self._database = database
+        self._worker_id = worker_id
+        self._statement_timeout = statement_timeout
+        self._notify = notify
+        # As (job id, token).
+        self._known: set[tuple[int, str]] = set()
+        # Counts the claim statements: with the worker's id, the token of each.
+        self._statements = 0
+        self._lost_queues: set[releases.HeldQueue] = set()
+        # Only after an answer was lost: the search takes the longer the more jobs are claimed.
+        self._search_at = math.inf
+        self._in_doubt_until = 0.0
+
+    def next_token(self) -> str:
+        """Return the token of the next claim statement. None is used twice, also when no answer comes.
+
+        To be called when the connection is open: while that is being opened, the worker may lose its lease, and claims
+        under its new id are found by ``return_lost()``.
+        """
+        self._statements += 1
+        return f"{self._worker_id()}/{self._statements}"
+
+    def hold(self, claim: Callable[[], AnswerT]) -> AnswerT | None:
+        """Run a claim statement, and note what it claimed.
+
+        Return None when the worker lost its lease meanwhile: then another worker has those jobs, or soon will.
+        """
+        worker_id = self._worker_id()
+        try:
+            answer = claim()
+        except BaseException:  # whatever kept the answer from being read
+            self._doubt()
+            raise
+        if worker_id != self._worker_id():
+            self._doubt()
+            return None
+        self._known.update([(claim.id, claim.token) for claim in answer.claims])
+        return answer
+
+    def forget(self, ended: Iterable[Claim]) -> None:
+        """These claims have ended."""
+        self._known.difference_update([(claim.id, claim.token) for claim in ended])
+
+    @property
+    def is_search_due(self) -> bool:
+        return time.monotonic() > self._search_at
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Was the answer to a claim lost, not long ago?"""
+        return time.monotonic() < self._in_doubt_until
+
+    def return_lost(self) -> None:
+        """Return the jobs that the database says this worker holds and that this process does not know of.
+
+        To be called by the thread that claims, or while no thread does: a claim whose answer is on its way looks
+        like a claim whose answer was lost.
+        """
+        schema = self._database.schema
+        # Copied before the look: a claim that ends after it was known when the database was asked.
+        known = self._known.copy()
+        with self._database.cursor() as cursor:
+            held = releases.claims_of(cursor, schema=schema, worker_id=self._worker_id())
+            lost = [job for job in held if (job.id, job.token) not in known]
+            # Noted first: once its jobs are returned, nothing tells that a queue was lost with them.
+            self._lost_queues.update(
+                releases.HeldQueue(job.queue_id, job.token) for job in lost if job.queue_id is not None
+            )
+            returned = releases.return_jobs(cursor, lost, schema=schema) if lost else set()
+        # A job that a transaction of the site has locked at the moment is still claimed, and so is its queue.
+        busy = [job for job in lost if job.id not in returned]
+        self._release_lost_queues({releases.HeldQueue(job.queue_id, job.token) for job in busy if job.queue_id})
+        interval = SEARCH_INTERVAL if busy or self.is_in_doubt else math.inf
+        self._search_at = time.monotonic() + interval
+
+    def _doubt(self) -> None:
+        """The answer is lost, the claims perhaps not: the statement may even be under way still."""
+        self._search_at = 0.0
+        self._in_doubt_until = time.monotonic() + 2 * self._statement_timeout
+
+    def _release_lost_queues(self, needed: set[releases.HeldQueue]) -> None:
+        queues, schema = list(self._lost_queues - needed), self._database.schema
+        if not queues:
+            return
+        with self._database.cursor() as cursor:
+            releases.release_queues(cursor, queues, schema=schema)
+        # Where the server's notification queue is full, other workers find the jobs when they poll.
+        with contextlib.suppress(psycopg.errors.ProgramLimitExceeded), self._database.cursor() as cursor:
+            releases.waiting_queues(cursor, [queue.id for queue in queues], schema=schema, notify=self._notify)
+        self._lost_queues.difference_update(queues)

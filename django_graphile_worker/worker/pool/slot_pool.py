@@ -1,0 +1,266 @@
+"""The slots: threads that run jobs, and the line of claimed jobs that wait for one of them.
+
+A slot runs one work unit at a time. What waits in the line is already claimed, so it must be
+little, move soon, and be returned when it does not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.outcomes import Interrupted, Outcome
+from django_graphile_worker.worker.pool.threads import PoolThreads
+from django_graphile_worker.worker.pool.totals import PoolTotals
+from django_graphile_worker.worker.pool.turns import Turn, Turns
+from django_graphile_worker.worker.work_units import WorkUnit
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class PoolEvents(Protocol):
+        """What the pool calls, on the threads that run jobs. It reads each of these once, when it is made."""
+
+        def run(self, claim: Claim, /) -> Outcome:
+            """Run a job."""
+
+        def may_begin(self, claim: Claim, /) -> bool:
+            """Tell whether this worker certainly holds the claim still."""
+
+        def on_outcome(self, outcome: Outcome, /) -> None:
+            """Take the outcome of a job that a slot has run, or that may not begin."""
+
+        def on_queue_done(self, queue: HeldQueue, /) -> None:
+            """Take a queue whose work unit is over."""
+
+        def on_wants_jobs(self) -> None:
+            """The line is down to ``low_water``; called once until ``wants_jobs`` is set to False."""
+
+        def on_thread_end(self) -> None:
+            """The calling thread ends."""
+
+
+class SlotPool:
+    """As many threads as jobs may run at once, started as they are needed."""
+
+    def __init__(self, concurrency: int, events: PoolEvents) -> None:
+        self.concurrency = concurrency
+        # Bound here: an attribute less to look up for every job.
+        self._run = events.run
+        self._may_begin = events.may_begin
+        self._on_outcome = events.on_outcome
+        self._on_queue_done = events.on_queue_done
+        self._on_wants_jobs = events.on_wants_jobs
+        self._on_thread_end = events.on_thread_end
+        # The work units that wait, in order. Slots take them; a slot that finds none rests until it is called.
+        self._line: deque[WorkUnit] = deque()
+        # What each thread runs. One place more than jobs may run at once: a thread may be busy with the shared loop.
+        self._current: list[WorkUnit | None] = [None] * (concurrency + 1)
+        self._threads = PoolThreads(self._work, most=concurrency)
+        self._turns = Turns(self._threads, self._current)
+        self._totals = PoolTotals(concurrency + 1)
+        # The line's length at which the pool wants jobs, and whether it has said so: set once per refill, the fetcher
+        # resets it before it claims.
+        self.low_water = 0
+        self.wants_jobs = True
+        self._is_interrupted = False
+        self._is_ending = False
+        self._changed = threading.Event()
+        # Held while jobs are removed and returned: a slot that finds its work unit empty must not
+        # release the queue before the rest of the queue's jobs is on its way.
+        self.removal_lock = threading.Lock()
+
+    @property
+    def backlog(self) -> int:
+        """Work units that wait for a slot."""
+        return len(self._line)
+
+    @property
+    def free(self) -> int:
+        """Slots with nothing to do, less the work units that wait for them."""
+        busy = sum(unit is not None for unit in self._current)
+        return max(self.concurrency - busy - self.backlog, 0)
+
+    @property
+    def vacant(self) -> int:
+        """Slots with nothing to do, if no job waits at all; else zero."""
+        if not any(self._current):
+            return 0 if self._line else self.concurrency
+        busy = [unit for unit in self._current if unit is not None]
+        if self._line or any(unit.claims for unit in busy):
+            return 0
+        return self.concurrency - len(busy)
+
+    @property
+    def waiting_size(self) -> int:
+        """The bytes of payload of jobs that are claimed and have not begun."""
+        return self._totals.waiting_size
+
+    @property
+    def is_idle(self) -> bool:
+        return self._totals.have_all_ended and not any(self._current)
+
+    def totals(self) -> tuple[int, float]:
+        """Return how many jobs have finished so far, and the seconds they took."""
+        return self._totals.measured()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Is any job claimed that has not begun?"""
+        return self.backlog > 0 or any(unit is not None and unit.claims for unit in self._current)
+
+    @property
+    def could_do_more(self) -> bool:
+        """Does a job wait although a slot rests?"""
+        return bool(self._line) and self._threads.could_do_more
+
+    def submit(self, units: Sequence[WorkUnit], *, callers: int) -> None:
+        """Put work units in the line, and call this many slots: for short jobs a few are quicker than all.
+
+        Python runs one thread at a time. Ten threads that wake up to run ten jobs of ten
+        microseconds mostly wait for each other, and so does the thread that claims.
+        """
+        self._totals.submit(units)
+        self._line.extend(units)
+        self._threads.call(min(callers, len(units)))
+
+    def call(self, slots: int) -> None:
+        """Wake resting slots, or start new ones."""
+        self._threads.call(slots)
+
+    def share(self, turn: Turn) -> None:
+        """Have the threads do this in turns, beside the jobs. See ``turns``."""
+        self._turns.share(turn)
+
+    def keep(self, unit: WorkUnit) -> bool:
+        """Have the calling thread run this work unit, once another thread has the turn; return False if it may not.
+
+        To be called in a turn, while ``vacant`` is not zero: then there is a thread to go on.
+        """
+        if not self._turns.reserve_next():
+            return False
+        self._totals.submit_one(unit)
+        self._turns.keep(unit)
+        return True
+
+    @property
+    def has_kept(self) -> bool:
+        """Has the thread that has the turn kept something to run? Then its turn is to end."""
+        return self._turns.has_kept
+
+    def remove_waiting(self, *, waited_longer_than: float = 0.0) -> list[WorkUnit]:
+        """Remove and return jobs that have not begun: the rest of what busy slots run, and the line."""
+        horizon = time.monotonic() - waited_longer_than
+        removed = [
+            WorkUnit(rest, None, unit.submitted_at)
+            for unit in self._current
+            if unit is not None and unit.submitted_at <= horizon and (rest := unit.remove_waiting())
+        ]
+        removed += self._remove_line(horizon)
+        self._totals.remove(removed)
+        return removed
+
+    def _remove_line(self, horizon: float) -> list[WorkUnit]:
+        removed: list[WorkUnit] = []
+        while self._line and self._line[0].submitted_at <= horizon:
+            try:
+                removed.append(self._line.popleft())
+            except IndexError:
+                break
+        return removed
+
+    def running(self) -> int:
+        return sum(unit is not None for unit in self._current)
+
+    def stop(self) -> None:
+        """Let every thread end after what it is doing."""
+        self._is_ending = True
+        self._threads.call_all()
+
+    def interrupt_running(self, claims: Iterable[Claim]) -> list[Outcome | HeldQueue]:
+        """Ignore the outcomes of jobs that do not end; return the outcomes that return them, and their queues."""
+        self._is_interrupted = True
+        queues = {unit.queue for unit in self._current if unit is not None}
+        outcomes = [Interrupted(claim, 0.0) for claim in claims]
+        return [*outcomes, *(queue for queue in queues if queue is not None)]
+
+    def wait_for_change(self, timeout: float) -> None:
+        """Wait until a slot has finished something, this long at most."""
+        self._changed.clear()
+        self._changed.wait(timeout)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of all threads; return True when they have ended."""
+        return self._threads.join(timeout)
+
+    def _work(self, place: int) -> None:
+        line, current, open_turns = self._line, self._current, self._turns.open
+        try:
+            self._threads.wait_for_call()
+            while True:
+                # First, or jobs would run on every thread, and no thread fetched until the first of them ends.
+                if open_turns:
+                    if self._take_turn(place):
+                        continue
+                    return
+                try:
+                    current[place] = unit = line.popleft()
+                except IndexError:
+                    if self._is_ending:
+                        return
+                    self._threads.rest(unless=self._has_work)
+                    continue
+                self._run_in(place, unit)
+        finally:
+            self._on_thread_end()
+
+    def _has_work(self) -> bool:
+        return bool(self._line or self._turns.open or self._is_ending)
+
+    def _take_turn(self, place: int) -> bool:
+        """Take the turn, then run what the thread kept; return False when there are no more turns."""
+        goes_on = self._turns.take(place)
+        unit = self._current[place]
+        if unit is not None:
+            self._run_in(place, unit)
+        return goes_on
+
+    def _run_in(self, place: int, unit: WorkUnit) -> None:
+        self._call_for_jobs()
+        self._run_unit(place, unit)
+        self._current[place] = None
+        if not self._changed.is_set():
+            self._changed.set()
+        self._call_for_jobs()
+
+    def _call_for_jobs(self) -> None:
+        if not self.wants_jobs and len(self._line) <= self.low_water:
+            self.wants_jobs = True
+            self._on_wants_jobs()
+
+    def _run_unit(self, place: int, unit: WorkUnit) -> None:
+        claims, totals = unit.claims, self._totals
+        while claims:
+            try:
+                claim = claims.pop()
+            except IndexError:
+                break
+            totals.begun_size[place] += len(claim.payload_text)
+            # A worker that was suspended may hold claims that another worker has by now.
+            outcome = self._run(claim) if self._may_begin(claim) else Interrupted(claim, 0.0, has_begun=False)
+            if self._is_interrupted:
+                return
+            totals.busy_seconds[place] += outcome.duration
+            self._on_outcome(outcome)
+            # Not kept while the next job runs: the outcome has the task's result, which may be large.
+            del outcome
+            # Last: a thread that sees the job finished must find its outcome passed on.
+            totals.finished[place] += 1
+        if unit.queue is not None:
+            with self.removal_lock:
+                self._on_queue_done(unit.queue)

@@ -1,0 +1,102 @@
+"""The threads of a pool: started as they are needed, and at rest while there is nothing to do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+
+class PoolThreads:
+    """Threads that rest until they are called.
+
+    ``resting`` counts the threads that rest and have not been called. A thread that is about to rest looks for work and
+    counts itself under the lock; ``call()`` comes after the work has been put in place, and counts under the lock. So
+    either the caller finds the thread, or the thread finds the work.
+    """
+
+    def __init__(self, work: Callable[[int], None], *, most: int) -> None:
+        self._work = work
+        # How many threads there may be.
+        self.most = most
+        self.resting = 0
+        self._counting = threading.Lock()
+        self._calls: SimpleQueue[bool] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    @property
+    def could_do_more(self) -> bool:
+        """Does a thread rest, or can another be started?"""
+        return self.resting > 0 or len(self._threads) < self.most
+
+    def call(self, count: int) -> None:
+        """Wake resting threads, or start new ones. A thread that does not rest looks for work by itself."""
+        with self._counting:
+            while self.resting < count and self._add():
+                pass
+            called = min(count, self.resting)
+            self.resting -= called
+            for _ in range(called):
+                self._calls.put(True)
+
+    def call_all(self) -> None:
+        for _ in self._threads:
+            self._calls.put(True)
+
+    def wait_for_call(self) -> None:
+        self._calls.get()
+
+    def rest(self, *, unless: Callable[[], object]) -> None:
+        """Wait for a call, unless there is work: to be called by a thread of the pool."""
+        with self._counting:
+            if unless():
+                return
+            self.resting += 1
+        self._calls.get()
+
+    def reserve(self) -> bool:
+        """Set a resting thread aside, which no call then reaches; return False when there is none to be had."""
+        with self._counting:
+            if not self.resting and not self._add():
+                return False
+            self.resting -= 1
+            return True
+
+    def call_reserved(self) -> None:
+        """Wake the thread that was set aside."""
+        self._calls.put(True)
+
+    def release_reserved(self) -> None:
+        """Let the thread that was set aside rest like the others."""
+        with self._counting:
+            self.resting += 1
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of all threads; return True when they have ended."""
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _add(self) -> bool:
+        """Start a thread that rests, unless there are enough; to be called under the lock."""
+        place = len(self._threads)
+        if place >= self.most:
+            return False
+        thread = threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
+        # In the list first: the new thread may be the next to add another.
+        self._threads.append(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system allows no more threads; the existing ones do the work.
+            self._threads.remove(thread)
+            if not self._threads:
+                raise
+            return False
+        self.resting += 1
+        return True

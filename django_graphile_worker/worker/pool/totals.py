@@ -1,0 +1,51 @@
+"""The figures of a pool: how many jobs came in, were removed, began and finished, and how long they took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django_graphile_worker.worker.work_units import WorkUnit
+
+
+class PoolTotals:
+    """Counts of jobs, not of work units: a work unit on its way from the line to a slot is seen in neither.
+
+    The counts that change with every job are lists with one number for each thread: only that thread writes its
+    number, so no lock is needed.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._submitted = 0
+        self._removed = 0
+        # The same in bytes of payload, for jobs that have not begun.
+        self._submitted_size = 0
+        self._removed_size = 0
+        self.begun_size = [0] * threads
+        self.finished = [0] * threads
+        self.busy_seconds = [0.0] * threads
+
+    def submit(self, units: Sequence[WorkUnit]) -> None:
+        self._submitted += sum(len(unit.claims) for unit in units)
+        self._submitted_size += sum(unit.size for unit in units)
+
+    def submit_one(self, unit: WorkUnit) -> None:
+        self._submitted += len(unit.claims)
+        self._submitted_size += unit.size
+
+    def remove(self, units: Sequence[WorkUnit]) -> None:
+        self._removed += sum(len(unit.claims) for unit in units)
+        self._removed_size += sum(unit.size for unit in units)
+
+    @property
+    def waiting_size(self) -> int:
+        """The bytes of payload of jobs that are claimed and have not begun."""
+        return self._submitted_size - self._removed_size - sum(self.begun_size)
+
+    @property
+    def have_all_ended(self) -> bool:
+        ended = self._removed + sum(self.finished)
+        return self._submitted == ended
+
+    def measured(self) -> tuple[int, float]:
+        """Return how many jobs have finished so far, and the seconds they took."""
+        return sum(self.finished), sum(self.busy_seconds)

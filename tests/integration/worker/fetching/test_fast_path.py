@@ -1,0 +1,103 @@
+"""The fast path of the fetcher, on a real database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.fetching.claimer import Claimer
+from django_graphile_worker.worker.fetching.fast_path import FastPath
+from django_graphile_worker.worker.fetching.fetcher import NoFastPath
+from django_graphile_worker.worker.outcomes import Outcome
+from tests.conftest import PATIENCE
+from tests.support.factories import make_job, minutes_ago
+from tests.support.stepped_worker import Build, run_all
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Wait = Callable[..., None]
+
+
+def test_learns_when_the_next_job_falls_due(runner: Build, wait_until: Wait, ran: list[Any]) -> None:
+    worker = runner(poll_interval=600)
+    worker.fetcher._poll_interval = 600.0
+    run_all(worker, wait_until)
+    make_job("quick", {"n": 1})
+    make_job("quick", {"n": 2}, run_at=minutes_ago(-2))
+    worker.fast_claim._is_promising = True
+    worker.fetcher.wake()
+    worker.fetcher.round()
+    wait_until(lambda: ran == [1])
+    assert worker.fetcher.round() <= 120
+
+
+def test_starts_all_jobs_that_are_due_without_the_claim_statement(
+    runner: Build, wait_until: Wait, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("the claim statement")
+
+    worker = runner(concurrency=5)
+    monkeypatch.setattr(Claimer, "_claim", fail)
+    for number in range(3):
+        make_job("quick", {"n": number})
+    assert worker.fetcher.round() == 0.0
+    assert worker.fetcher.trouble is None
+    wait_until(lambda: sorted(ran) == [0, 1, 2])
+
+
+def test_the_thread_that_claimed_a_lone_job_runs_it(
+    runner: Build, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And another thread fetches meanwhile."""
+    claimed: list[int] = []
+    ran_by: list[int] = []
+    worker = runner(concurrency=5)
+    claim, run = FastPath._claim, worker.slots._run
+
+    def note_claim(path: FastPath, vacant: int) -> Any:
+        found = claim(path, vacant)
+        claimed.extend(threading.get_ident() for _ in found.claims)
+        return found
+
+    def note_run(job: Claim) -> Outcome:
+        ran_by.append(threading.get_ident())
+        return run(job)
+
+    monkeypatch.setattr(FastPath, "_claim", note_claim)
+    monkeypatch.setattr(worker.slots, "_run", note_run)
+    make_job("quick")
+    worker.fetcher.start()
+    wait_until(lambda: len(ran_by) == 1)
+    assert claimed == ran_by
+    make_job("quick")
+    worker.fetcher.wake()
+    wait_until(lambda: len(ran_by) == 2)
+    worker.fetcher.stop()
+    assert worker.fetcher.join(PATIENCE)
+
+
+def test_without_it__jobs_run_by_the_claim_statement(runner: Build, wait_until: Wait, ran: list[Any]) -> None:
+    worker = runner()
+    worker.fetcher._start_due_jobs = NoFastPath().start_due_jobs
+    for number in range(3):
+        make_job("quick", {"n": number})
+    run_all(worker, wait_until)
+    assert sorted(ran) == [0, 1, 2]
+
+
+def test_flags_of_a_callable__are_not_asked_for_when_it_is_not_worth_a_try(runner: Build) -> None:
+    calls: list[int] = []
+
+    def flags() -> list[str]:
+        calls.append(1)
+        return []
+
+    worker = runner(forbidden_flags=flags)
+    worker.fast_claim._is_promising = False
+    worker.fetcher.round()
+    assert calls == [1]

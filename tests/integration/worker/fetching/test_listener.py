@@ -1,0 +1,161 @@
+"""Where the fetcher waits, on a real database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import add_job
+from django_graphile_worker.worker.fetching.listener import Listener, announces_jobs
+from django_graphile_worker.worker.runner import never
+from tests.conftest import PATIENCE
+from tests.support.stepped_worker import Build, SteppedRunner
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Wait = Callable[..., None]
+
+
+@pytest.fixture
+def stepped(runner: Build) -> SteppedRunner:
+    return runner()
+
+
+@pytest.fixture
+def listener(stepped: SteppedRunner) -> Listener:
+    assert stepped.listener is not None
+    return stepped.listener
+
+
+def test_looks_once_for_what_came_before_it_listened(listener: Listener) -> None:
+    assert listener.wait(PATIENCE, unless=never)
+    assert not listener.wait(0, unless=never)
+
+
+def test_hears_of_jobs_and_proves_itself(stepped: SteppedRunner, listener: Listener) -> None:
+    listener.wait(0, unless=never)
+    assert not listener.wait(0.01, unless=never)
+    assert stepped.heartbeat.was_woken()
+    assert not listener.is_healthy
+    stepped.heartbeat.step()
+    add_job("quick")
+    assert listener.wait(PATIENCE, unless=never)
+    assert listener.is_healthy
+
+
+def test_what_a_claim_brings_along_is_no_proof(stepped: SteppedRunner, listener: Listener) -> None:
+    listener.wait(0, unless=never)
+    listener.wait(0.01, unless=never)
+    stepped.heartbeat.forget_wake()
+    stepped.heartbeat.step()
+    stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1)
+    assert not listener.is_healthy
+    # It asks again.
+    listener.wait(0.01, unless=never)
+    assert stepped.heartbeat.was_woken()
+
+
+def test_what_arrives_during_a_claim_is_not_lost(stepped: SteppedRunner, listener: Listener) -> None:
+    listener.wait(0, unless=never)
+    add_job("quick", run_at=timedelta(seconds=9))
+    assert not stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+    assert listener.wait(PATIENCE, unless=never)
+
+
+def test_a_call_ends_the_wait(listener: Listener, wait_until: Wait) -> None:
+    listener.wait(0, unless=never)
+    has_news = []
+    waiting = threading.Thread(target=lambda: has_news.append(listener.wait(PATIENCE, unless=never)))
+    waiting.start()
+    wait_until(lambda: listener._wakeup._is_waiting)
+    listener.interrupt()
+    waiting.join(PATIENCE)
+    assert has_news == [False]
+
+
+def test_a_call_before_the_wait_counts(listener: Listener) -> None:
+    listener.wait(0, unless=never)
+    assert not listener.wait(60, unless=lambda: True)
+
+
+def test_a_connection_that_was_replaced_listens_again(stepped: SteppedRunner, listener: Listener) -> None:
+    listener.wait(0, unless=never)
+    stepped.claimer.close()
+    assert listener.wait(0, unless=never)
+    add_job("quick")
+    assert listener.wait(PATIENCE, unless=never)
+
+
+def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: SteppedRunner, listener: Listener) -> None:
+    listener.wait(0, unless=never)
+    before = listener._connection
+    stepped.worker_id = "django-worker-anew"
+    stepped.heartbeat.register()
+    assert listener.wait(0, unless=never)
+    assert listener._connection is not before
+    stepped.heartbeat.step()
+    add_job("quick")
+    assert listener.wait(PATIENCE, unless=never)
+    assert listener.is_healthy
+
+
+def test_silence_is_a_loss(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    lost: list[Exception] = []
+    listener._clock = lambda: now[0]
+    listener._on_lost = lambda error, delay: lost.append(error)
+    listener.wait(0, unless=never)
+    listener.is_healthy = True
+    listener._silence = 24.99
+
+    def wait(seconds: float, *, unless: Any) -> bool:
+        now[0] += seconds
+        return False
+
+    monkeypatch.setattr(listener._wakeup, "wait", wait)
+    listener.wait(1, unless=never)
+    assert not listener.is_healthy
+    assert "heard none" in str(lost[0])
+    # It tries again when it said it would, and polls until then.
+    assert not listener.wait(0, unless=never)
+    now[0] += 1
+    assert listener.wait(0, unless=never)
+
+
+def test_a_process_that_did_not_run_asks_for_proof_instead_of_blaming_a_pooler(
+    stepped: SteppedRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A suspended laptop, a virtual machine that was paused, SIGSTOP: its heartbeat slept as well."""
+    now, pauses = [0.0], [3600.0]
+    lost: list[Exception] = []
+    listener._clock = lambda: now[0]
+    listener._on_lost = lambda error, delay: lost.append(error)
+    listener.wait(0, unless=never)
+    listener.is_healthy = True
+    listener._must_ask = False
+
+    def wait(seconds: float, *, unless: Any) -> bool:
+        now[0] += seconds + (pauses.pop() if pauses else 0.0)
+        return False
+
+    monkeypatch.setattr(listener._wakeup, "wait", wait)
+    listener.wait(1, unless=never)
+    assert lost == []
+    assert not stepped.heartbeat.was_woken()
+    listener.wait(1, unless=never)
+    assert stepped.heartbeat.was_woken()
+    # Silence after that is silence.
+    listener.wait(30, unless=never)
+    assert "heard none" in str(lost[0])
+
+
+@pytest.mark.parametrize(
+    ("payload", "is_about_jobs"),
+    [('{"r":0.1,"count":2}', True), ('{"count":-1}', False), ('{"count":0}', False), ("", True), ("[]", True)],
+)
+def test_understands_the_original_s_payloads(payload: str, is_about_jobs: bool) -> None:
+    assert announces_jobs(payload) is is_about_jobs

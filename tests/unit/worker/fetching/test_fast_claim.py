@@ -1,0 +1,108 @@
+"""When a fast claim is worth a try."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.fast_claim import FastClaimed
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.fetching import fast_claim
+from django_graphile_worker.worker.fetching.fast_claim import LONGEST_FAST_CLAIM, REST, FastClaim, rehearse
+
+
+def claim(number: int = 1, *, queue_id: int | None = None) -> Claim:
+    return Claim(number, 1, 1, "{}", queue_id, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None, "w/1")
+
+
+class Stage:
+    """A fast claim without a database: what it finds, how long that takes, and how often it was run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.takes = 0.0
+        self.finds: list[Claim] = [claim()]
+        self.runs = 0
+        monkeypatch.setattr(fast_claim, "claim_few", self.claim_few)
+        monkeypatch.setattr(fast_claim, "PreparedStatement", lambda *arguments, **options: self)
+        self.is_possible = True
+        self.database = cast(Database, SimpleNamespace(schema="s"))
+        self.fast_claim = FastClaim(self.database, clock=lambda: self.now)
+
+    def claim_few(self, statement: Any, **options: Any) -> FastClaimed:
+        self.runs += 1
+        self.now += self.takes
+        return FastClaimed(self.finds, None)
+
+    def claim(self) -> list[Claim]:
+        """Claim as the fast path does."""
+        if not self.fast_claim.is_worth_trying:
+            return []
+        return self.fast_claim(10, token="w", task_ids=b"{}", forbidden_flags=(), now=None).claims
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(monkeypatch)
+
+
+def test_goes_on_as_long_as_it_finds_something(stage: Stage) -> None:
+    for _ in range(3):
+        assert stage.claim() == stage.finds
+    assert stage.runs == 3
+
+
+def test_is_not_tried_again_after_it_found_nothing_until_it_would_have_done(stage: Stage) -> None:
+    stage.finds = []
+    stage.claim()
+    stage.claim()
+    assert stage.runs == 1
+    stage.fast_claim.learn_from(Claimed(claims=[], seconds_until_next=None, has_more=False))
+    stage.claim()
+    assert stage.runs == 1
+    stage.fast_claim.learn_from(Claimed(claims=[claim()], seconds_until_next=None, has_more=False))
+    stage.claim()
+    assert stage.runs == 2
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        Claimed(claims=[claim(1), claim(2, queue_id=3)], seconds_until_next=None, has_more=False),
+        Claimed(claims=[claim()], seconds_until_next=None, has_more=True),
+    ],
+    ids=["queues", "more than there was room for"],
+)
+def test_is_not_tried_again_while_there_is_more_to_decide(stage: Stage, claimed: Claimed) -> None:
+    stage.finds = []
+    stage.claim()
+    stage.fast_claim.learn_from(claimed)
+    stage.claim()
+    assert stage.runs == 1
+
+
+def test_rests_when_it_takes_long(stage: Stage) -> None:
+    stage.takes = LONGEST_FAST_CLAIM * 1.1
+    assert stage.claim() == stage.finds
+    assert stage.claim() == []
+    stage.now += REST * stage.takes * 0.9
+    assert stage.claim() == []
+    stage.now += REST * stage.takes * 0.2
+    assert stage.claim() == stage.finds
+
+
+def test_is_not_tried_where_statements_cannot_be_prepared(stage: Stage) -> None:
+    stage.is_possible = False
+    assert stage.claim() == []
+    assert stage.runs == 0
+
+
+def test_rehearsal__runs_the_statement_only_where_it_is_possible(stage: Stage) -> None:
+    rehearse(stage.database)
+    assert stage.runs == 1
+    stage.is_possible = False
+    rehearse(stage.database)
+    assert stage.runs == 1

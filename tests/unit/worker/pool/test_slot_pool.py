@@ -1,0 +1,329 @@
+"""Threads that run jobs, and run the fetcher in turns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+
+import pytest
+
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.outcomes import Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.pool.slot_pool import SlotPool
+from django_graphile_worker.worker.work_units import WorkUnit
+from tests.conftest import PATIENCE
+
+Wait = Callable[..., None]
+
+
+def claim(number: int) -> Claim:
+    return Claim(number, 1, 1, "{}", None, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None, "w/1")
+
+
+def unit(number: int) -> WorkUnit:
+    return WorkUnit([claim(number)], None, time.monotonic())
+
+
+class Calls:
+    """What a pool calls, unless the test says otherwise."""
+
+    def run(self, claim: Claim) -> Outcome:
+        return Succeeded(claim, 0.0)
+
+    def may_begin(self, claim: Claim) -> bool:
+        return True
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        pass
+
+    def on_queue_done(self, queue: HeldQueue) -> None:
+        pass
+
+    def on_wants_jobs(self) -> None:
+        pass
+
+    def on_thread_end(self) -> None:
+        pass
+
+
+class Site(Calls):
+    """Slots whose jobs wait until the test lets them end, and a shared loop that does what the test orders."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.began: dict[int, int] = {}
+        self.may_end = threading.Event()
+        self.orders: list[Callable[[], bool]] = []
+        self.has_orders = threading.Semaphore(0)
+        self.fetchers: list[int] = []
+        self.ended_threads = 0
+        self.slots = SlotPool(concurrency, self)
+
+    def run(self, claim: Claim) -> Outcome:
+        self.began[claim.id] = threading.get_ident()
+        assert self.may_end.wait(PATIENCE)
+        return Succeeded(claim, 0.0)
+
+    def on_thread_end(self) -> None:
+        self.ended_threads += 1
+
+    def fetch(self) -> bool:
+        """Take a turn: carry out orders until one of them ends it."""
+        self.fetchers.append(threading.get_ident())
+        while True:
+            assert self.has_orders.acquire(timeout=PATIENCE)
+            if not self.orders.pop(0)():
+                return self.slots.has_kept
+
+    def order(self, order: Callable[[], bool]) -> None:
+        self.orders.append(order)
+        self.has_orders.release()
+
+    def keep(self, number: int) -> None:
+        self.order(lambda: not self.slots.keep(unit(number)))
+
+    def submit(self, *numbers: int) -> None:
+        def submit() -> bool:
+            self.slots.submit([unit(number) for number in numbers], callers=len(numbers))
+            return True
+
+        self.order(submit)
+
+
+@pytest.fixture
+def site() -> Iterator[Callable[..., Site]]:
+    made: list[Site] = []
+
+    def make(concurrency: int = 2) -> Site:
+        made.append(Site(concurrency))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.may_end.set()
+        # Nothing kept: the last turn.
+        each.order(lambda: False)
+        each.slots.stop()
+        assert each.slots.join(PATIENCE)
+
+
+def test_the_thread_that_fetched_a_job_runs_it_while_another_fetches(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site()
+    here.slots.share(here.fetch)
+    here.keep(1)
+    wait_until(lambda: 1 in here.began and len(here.fetchers) == 2)
+    assert here.began[1] == here.fetchers[0]
+    assert here.fetchers[1] != here.fetchers[0]
+    assert here.slots.vacant == 1
+    here.keep(2)
+    wait_until(lambda: 2 in here.began and len(here.fetchers) == 3)
+    assert here.began[2] == here.fetchers[1]
+    assert len(set(here.fetchers)) == 3
+
+
+def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(10)
+    here.may_end.set()
+    here.slots.share(here.fetch)
+    for number in range(1, 6):
+        here.keep(number)
+        wait_until(lambda number=number: here.slots.totals()[0] == number and here.slots.is_idle)
+        wait_until(lambda: here.slots._threads.resting == len(here.slots._threads) - 1)
+    assert len(here.slots._threads) == 2
+    assert len(here.fetchers) == 6
+
+
+class SlowQueue:
+    """A queue from which a thread gets nothing before the gate opens."""
+
+    def __init__(self, queue: SimpleQueue[bool]) -> None:
+        self._queue = queue
+        self.gate = threading.Event()
+        self.put = queue.put
+        self.qsize = queue.qsize
+
+    def get(self) -> bool:
+        item = self._queue.get()
+        assert self.gate.wait(PATIENCE)
+        return item
+
+
+def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_turn(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site(3)
+    calls = SlowQueue(here.slots._threads._calls)
+    here.slots._threads._calls = calls  # type: ignore[assignment]
+    calls.gate.set()
+    here.slots.share(here.fetch)
+    # Two threads: one fetches, the other rests.
+    here.submit(1)
+    wait_until(lambda: 1 in here.began)
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle and here.slots._threads.resting == len(here.slots._threads) - 1)
+    here.may_end.clear()
+
+    def submit_and_keep() -> bool:
+        calls.gate.clear()
+        here.slots.submit([unit(2)], callers=1)
+        assert here.slots.keep(unit(3))
+        calls.gate.set()
+        wait_until(lambda: 2 in here.began)
+        return False
+
+    here.order(submit_and_keep)
+    wait_until(lambda: 3 in here.began)
+    wait_until(lambda: len(here.fetchers) == 2)
+
+
+def test_waiting_size__is_of_jobs_that_have_not_begun(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    here.slots.submit([unit(1), unit(2), unit(3)], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.slots.waiting_size == 2 * len("{}")
+    here.slots.remove_waiting()
+    assert here.slots.waiting_size == 0
+
+
+def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(2)
+    here.slots.share(here.fetch)
+    here.keep(1)
+    here.submit(2, 3, 4)
+    wait_until(lambda: len(here.began) == 2 and here.slots.backlog == 2)
+    # The thread that has the turn fetches still, and runs no job.
+    here.order(lambda: True)
+    wait_until(lambda: not here.orders)
+    assert here.slots.running() == 2
+    assert len(here.began) == 2
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle)
+    assert sorted(here.began) == [1, 2, 3, 4]
+
+
+def test_only_the_thread_that_has_the_turn_keeps_what_it_fetched(site: Callable[..., Site]) -> None:
+    here = site()
+    assert not here.slots.keep(unit(1))
+    here.slots.share(here.fetch)
+    assert not here.slots.keep(unit(2))
+    assert here.slots.is_idle
+
+
+def test_a_kept_job_makes_its_slot_busy_before_the_next_is_fetched(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    vacant: list[int] = []
+
+    def fetch() -> bool:
+        vacant.append(here.slots.vacant)
+        return here.fetch()
+
+    here.slots.share(fetch)
+    here.keep(1)
+    wait_until(lambda: len(vacant) == 2)
+    assert vacant == [1, 0]
+
+
+def test_the_thread_of_the_last_turn_runs_no_jobs(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    here.slots.share(here.fetch)
+    here.submit(1, 2)
+    wait_until(lambda: len(here.began) == 1)
+    here.order(lambda: False)
+    wait_until(lambda: here.ended_threads == 1)
+    assert len(here.began) == 1
+
+
+def test_vacant__is_zero_while_a_job_waits(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(3)
+    assert here.slots.vacant == 3
+    queue = WorkUnit([claim(2), claim(1)], HeldQueue(7, "w/1"), time.monotonic())
+    here.slots.submit([queue], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.slots.vacant == 0
+    here.slots.remove_waiting()
+    assert here.slots.vacant == 2
+
+
+def test_calls_do_not_pile_up_while_all_are_busy(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(2)
+    for number in range(500):
+        here.slots.submit([unit(number)], callers=2)
+    wait_until(lambda: len(here.began) == 2)
+    assert here.slots._threads._calls.qsize() <= 2
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle)
+
+
+def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], wait_until: Wait) -> None:
+    """A fetcher that keeps what it fetches, beside slots that come and go: no job is left waiting."""
+    here = site(3)
+    here.may_end.set()
+    here.slots.share(here.fetch)
+    for number in range(0, 300, 3):
+        here.submit(number, number + 1)
+        here.keep(number + 2)
+    wait_until(lambda: here.slots.totals()[0] == 300)
+    assert here.slots.is_idle
+
+
+def test_work_unit__is_returned_from_the_job_on_that_may_not_begin() -> None:
+    """The lease ran out while the first job ran: another worker may have the jobs that were claimed with it."""
+    outcomes: list[Outcome] = []
+    queues: list[HeldQueue] = []
+    has_ended = threading.Event()
+    answers = iter([True, False, False])
+
+    class LosesLease(Calls):
+        def may_begin(self, claim: Claim) -> bool:
+            return next(answers)
+
+        def on_outcome(self, outcome: Outcome) -> None:
+            outcomes.append(outcome)
+
+        def on_queue_done(self, queue: HeldQueue) -> None:
+            queues.append(queue)
+            has_ended.set()
+
+    slots = SlotPool(1, LosesLease())
+    claims = [claim(number) for number in (3, 2, 1)]
+    slots.submit([WorkUnit(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
+    assert has_ended.wait(PATIENCE)
+    slots.stop()
+    assert [(type(outcome), outcome.claim.id) for outcome in outcomes] == [
+        (Succeeded, 1),
+        (Interrupted, 2),
+        (Interrupted, 3),
+    ]
+    assert queues == [HeldQueue(7, "w/1")]
+
+
+def test_interrupt_running__returns_the_jobs_and_their_queues_and_ignores_what_they_end_with(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site(1)
+    outcomes: list[Outcome] = []
+    here.slots._on_outcome = outcomes.append
+    queue = HeldQueue(7, "w/1")
+    here.slots.submit([WorkUnit([claim(1)], queue, time.monotonic())], callers=1)
+    wait_until(lambda: 1 in here.began)
+    returned = here.slots.interrupt_running([claim(1)])
+    assert [type(each) for each in returned] == [Interrupted, HeldQueue]
+    here.may_end.set()
+    wait_until(lambda: here.slots.running() == 0)
+    assert outcomes == []
+
+
+def test_wants_jobs__is_said_once_until_it_is_reset(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    calls: list[int] = []
+    here.slots._on_wants_jobs = lambda: calls.append(1)
+    here.may_end.set()
+    here.slots.wants_jobs = False
+    here.slots.submit([unit(number) for number in range(5)], callers=1)
+    wait_until(lambda: here.slots.is_idle)
+    assert calls == [1]
+    assert here.slots.wants_jobs
