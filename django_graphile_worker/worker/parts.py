@@ -103,7 +103,7 @@ class Parts:
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
 
     def return_jobs(self, work_units: Sequence[WorkUnit]) -> None:
-        """Give back jobs that have not begun, with the queues that were claimed for them."""
+        """Return jobs that have not begun, with the queues that were claimed for them."""
         queues = [work_unit.queue for work_unit in work_units if work_unit.queue is not None]
         self.releaser.return_jobs(list(interrupted(work_units)), queues)
 

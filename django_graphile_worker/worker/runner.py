@@ -88,7 +88,7 @@ class Runner:
             self.start()
         except UniqueViolation:
             # The register has this id from an earlier try, which went no further or whose answer was lost. To the
-            # other workers that one is dead.
+            # other workers, the worker of that try is dead.
             self.parts.worker_id = new_worker_id()
             raise
 

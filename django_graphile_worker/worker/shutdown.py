@@ -127,7 +127,7 @@ class Shutdown:
                 service.close()
 
     def _deregister(self) -> None:
-        """Leave the register, on a thread of its own: a database that does not answer must not keep this one."""
+        """Leave the register, on a thread of its own: a database that does not answer must not block this thread."""
         held, heartbeat = self._parts.held, self._parts.heartbeat
 
         def deregister() -> None:

@@ -1,4 +1,4 @@
-"""Adds the jobs of the crontab: one for every tick of an item, and those that were missed.
+"""Adds the jobs of the crontab: a job for every tick of an item, and jobs for missed ticks.
 
 Nothing is decided by this process's memory or clock alone. The database's clock says which minute it is (the worker's
 own only with USE_LOCAL_TIME), and the item's row in the database says which tick was the last: each statement updates

@@ -40,7 +40,7 @@ RETRIES_PER_INTERVAL = 5
 
 
 def deadline_of_beats(statement_timeout: float, worker_timeout: float) -> float:
-    """Return the seconds that a beat may take: one that hangs must leave time for others before the lease is over."""
+    """Return the seconds that a beat may take: one that hangs must leave time for another within the lease."""
     return min(statement_timeout, max(worker_timeout / 4, min(1.0, worker_timeout / 3)))
 
 

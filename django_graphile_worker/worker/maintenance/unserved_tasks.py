@@ -50,7 +50,7 @@ class UnservedTasks(Service):
             with self._database.cursor() as cursor:
                 found = unserved_tasks(cursor, schema=self._database.schema, timeout=self._timeout)
         finally:
-            # A connection is expensive; one look in two minutes is not worth keeping it open.
+            # A connection is expensive; a look every two minutes does not justify to keep it open.
             self._database.close()
         return [task.identifier for task in found]
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
             """These queues were released and have jobs that can run."""
 
         def jobs_returned(self) -> None:
-            """Jobs were given back unrun: a worker may claim them again."""
+            """Jobs were returned unrun: a worker may claim them again."""
 
 
 # The largest number of results in one statement.

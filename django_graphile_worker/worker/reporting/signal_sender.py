@@ -31,7 +31,7 @@ class SignalSender(Service):
         self._queued: deque[tuple[Signal, dict[str, Any]]] = deque()
 
     def send(self, signal: Signal, **arguments: Any) -> None:
-        """Queue a signal; one without receivers is dropped."""
+        """Queue a signal; drop a signal without receivers."""
         if signal.receivers:
             self._queued.append((signal, arguments))
             self.wake()
@@ -51,7 +51,7 @@ class SignalSender(Service):
     def _send_queued(self) -> None:
         """Send all queued signals.
 
-        Receivers may use Django's connections: one that broke or grew old since the last signal is replaced.
+        Receivers may use Django's connections: a connection that broke or grew old since the last signal is replaced.
         """
         if threading.current_thread() is self._thread:
             # Only on the service's own thread: another thread that calls step() looks after its own connections.
