@@ -227,7 +227,7 @@ def test_psycopg_2_alone__is_told_before_anything_breaks(command: list[str]) -> 
         [sys.executable, "-c", WITHOUT_PSYCOPG, *command], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
-    assert "Expected psycopg 3.2.10 or newer, got none: psycopg 2 cannot run the worker." in ended.stderr
+    assert "Expected psycopg 3.2.10 or newer, got none. psycopg 2 cannot run the worker." in ended.stderr
     assert "python -m pip install 'psycopg[binary]>=3.2.10'" in ended.stderr
     assert "Traceback" not in ended.stderr
 
