@@ -17,15 +17,6 @@ LATE_IMPORT = "# Late import:"
 MOST_LINES_OF_A_MODULE = 300
 MOST_LINES_OF_A_FUNCTION = 45
 
-# TO BE EMPTIED. What broke a rule when the rule was written. No entry may be added, and an entry that is no longer
-# needed fails test_exceptions__are_all_needed: delete it in the commit that mends the file.
-EXCEPTIONS: dict[str, set[str]] = {
-    "late imports": set(),
-    "long modules": set(),
-    "long functions": set(),
-    "folders without a docstring": set(),
-}
-
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 
@@ -121,32 +112,20 @@ def _folders_without_docstring() -> set[str]:
     return {_name(path) for path in PACKAGE if path.name == "__init__.py" and not ast.get_docstring(_tree(path))}
 
 
-RULES = {
-    "late imports": _late_imports,
-    "long modules": _long_modules,
-    "long functions": _long_functions,
-    "folders without a docstring": _folders_without_docstring,
-}
-
-
 def test_late_imports__say_what_they_save() -> None:
-    assert _late_imports() - EXCEPTIONS["late imports"] == set()
+    assert _late_imports() == set()
 
 
 def test_modules__have_at_most_300_lines() -> None:
-    assert _long_modules() - EXCEPTIONS["long modules"] == set()
+    assert _long_modules() == set()
 
 
 def test_functions__have_at_most_45_lines() -> None:
-    assert _long_functions() - EXCEPTIONS["long functions"] == set()
+    assert _long_functions() == set()
 
 
 def test_folders__say_what_they_hold() -> None:
-    assert _folders_without_docstring() - EXCEPTIONS["folders without a docstring"] == set()
-
-
-def test_exceptions__are_all_needed() -> None:
-    assert {rule: EXCEPTIONS[rule] - broken() for rule, broken in RULES.items()} == {rule: set() for rule in RULES}
+    assert _folders_without_docstring() == set()
 
 
 def test_unexplained_late_imports__finds_the_imports_inside_functions() -> None:

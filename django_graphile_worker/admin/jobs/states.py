@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 
 
@@ -36,7 +37,13 @@ def state_description(state: State) -> str:
 
 
 def flag_names(text: str | None) -> list[str]:
-    """Return the names in a flags column, sorted; a column that contains something else is shown as it is."""
-    if not text or text in ("{}", "[]"):
-        return []
-    return sorted(flags_from(text)) or [text]
+    """Return everything in a flags column, sorted.
+
+    Any program can write the column, and a list reads only its beginning. Unlike ``flags_from``, which returns what
+    workers take for flags, this shows what is there.
+    """
+    try:
+        flags = json.loads(text) if text else {}
+    except ValueError:
+        return [str(text)]
+    return sorted(map(str, flags)) if isinstance(flags, dict | list) else [str(flags)]
