@@ -101,7 +101,7 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
         monkeypatch.setattr(main, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(plans[0]))
         main.run_as_child(StopState(), {"plan": sent})
-    assert runners[0].forbidden_flags() == ("site", "other")
+    assert runners[0].parts.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 
 
@@ -227,7 +227,7 @@ def test_psycopg_2_alone__is_told_before_anything_breaks(command: list[str]) -> 
         [sys.executable, "-c", WITHOUT_PSYCOPG, *command], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
-    assert "Expected psycopg 3.2.10 or newer, got none: psycopg 2 cannot run the worker." in ended.stderr
+    assert "Expected psycopg 3.2.10 or newer, got none. psycopg 2 cannot run the worker." in ended.stderr
     assert "python -m pip install 'psycopg[binary]>=3.2.10'" in ended.stderr
     assert "Traceback" not in ended.stderr
 
