@@ -28,7 +28,6 @@ EXCEPTIONS: dict[str, set[str]] = {
         "django_graphile_worker/worker/execution/invoker.py",
         "django_graphile_worker/worker/execution/task_helpers.py",
         "django_graphile_worker/apps.py",
-        "django_graphile_worker/checks/databases.py",
         "django_graphile_worker/management/commands/runworker.py",
         "django_graphile_worker/management/launch.py",
         "django_graphile_worker/management/operator/arguments.py",
