@@ -111,7 +111,7 @@ __all__ = [
 # The module of each public name. A module is loaded when a name of it is first used: a web process never runs a job, a
 # worker need not add one, and most projects have no crontab. Together they take 50 ms.
 _HOMES = {
-    "Abort": "worker.execution.task_helpers",
+    "Abort": "worker.execution.abort",
     "BatchFailure": "exceptions",
     "BreakingMigrationError": "exceptions",
     "CleanupResult": "api",

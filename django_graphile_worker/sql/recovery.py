@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.workers import is_lease_over
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
@@ -71,7 +72,11 @@ class LateWorker(NamedTuple):
     @property
     def is_silent(self) -> bool:
         """Whether its last heartbeat is older than its timeout."""
-        return self.silent_seconds >= self.timeout_seconds
+        return self.is_overdue_by(0)
+
+    def is_overdue_by(self, beats: int) -> bool:
+        """Return whether its last heartbeat is older than its timeout and this many of its heartbeat intervals."""
+        return is_lease_over(self.silent_seconds, self.timeout_seconds + beats * self.heartbeat_seconds)
 
 
 class Fleet(Frozen):

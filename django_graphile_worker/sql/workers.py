@@ -74,6 +74,15 @@ def promised_timeouts(cursor: Any, *, schema: str) -> list[float]:
     return [row[0] for row in cursor.fetchall()]
 
 
+def is_lease_over(silent_seconds: float, timeout_seconds: float) -> bool:
+    """Return whether a worker has been silent for so long that other workers may take it for dead.
+
+    Each worker promises a timeout when it registers. This is the one rule about it: what recovers jobs, what lists
+    workers and what warns before an unlock all ask here.
+    """
+    return silent_seconds >= timeout_seconds
+
+
 def worker_of(locked_by: str) -> str:
     """Return the worker's id of a lock: a worker of this package writes its id, a slash and its claim's number."""
     return locked_by.partition("/")[0] if locked_by.startswith(WORKER_PREFIX) else locked_by

@@ -1,4 +1,4 @@
-"""The start of one worker among several: its database may be away, and the others shall not wait for it."""
+"""Starts one worker of several whose database may be away: the other workers do not wait for it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from django_graphile_worker.worker.service import Service, Trouble
 
 
 class DelayedStart(Service):
-    """Starts a worker, again and again until its database answers; then it is over."""
+    """The service that tries to start a worker until its database answers, and ends then."""
 
     name = "start"
 
-    def __init__(self, *, begin: Callable[[], None], give_up: Callable[[], object], on_trouble: Trouble) -> None:
+    def __init__(self, *, start_worker: Callable[[], None], give_up: Callable[[], object], on_trouble: Trouble) -> None:
         super().__init__(on_trouble=on_trouble)
-        self._begin = begin
+        self._start_worker = start_worker
+        # Called at the end if the worker has not started.
         self._give_up = give_up
         self._deciding = threading.Lock()
-        # Has the worker begun? Then ending it is the business of whoever stops the others.
+        # Set when the worker has started: from then on the runner's caller stops it, not this service.
         self.has_begun = False
         self.has_tried = threading.Event()
 
     def step(self) -> float:
-        self._begin()
+        self._start_worker()
         with self._deciding:
             self.has_begun = not self.is_stopping
         self.stop()
@@ -37,8 +38,8 @@ class DelayedStart(Service):
         self.has_tried.set()
         return delay
 
-    def end(self) -> bool:
-        """Try no more; has the worker begun?"""
+    def cancel(self) -> bool:
+        """Try no more; return whether the worker has started."""
         with self._deciding:
             self.stop()
             return self.has_begun
@@ -48,5 +49,5 @@ class DelayedStart(Service):
             if not self.has_begun:
                 self._give_up()
         finally:
-            # Receivers that were told of the trouble may have used some.
+            # Receivers of the signals about the trouble run on this thread, and may have opened connections.
             connections.close_all()

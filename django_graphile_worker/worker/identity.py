@@ -1,4 +1,4 @@
-"""Who a worker is."""
+"""The id of a worker, and what it says about its process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from django_graphile_worker.sql.workers import WORKER_PREFIX
 
 
 def new_worker_id() -> str:
-    """Never the same twice: a restarted process must not be taken for the dead one."""
+    """Return an id that was never used before: a restarted process must not be taken for the dead one."""
     return f"{WORKER_PREFIX}{secrets.token_hex(9)}"
 
 
 def about_this_process(version: str) -> dict[str, Any]:
-    """What people want to know of a worker they see in a list."""
+    """Return what the lists of workers show about a process."""
     return {"host": socket.gethostname(), "pid": os.getpid(), "version": version}

@@ -1,4 +1,4 @@
-"""How a run ended: what the executor tells the releaser."""
+"""The outcomes of a job's run, which the executor passes to the releaser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class CancelledByWorker(BaseException):
 
 
 class _Ended:
-    """A run that is over. There is one for every job, so it is made with as little as Python can."""
+    """A run that is over. One is made for every job, so making it must be cheap."""
 
     __slots__ = ("claim", "duration")
 
@@ -25,32 +25,32 @@ class _Ended:
 
 
 class _Done(_Ended):
-    """A run that came to its end as the task wished."""
+    """A run whose task returned."""
 
     __slots__ = ("result",)
 
     def __init__(self, claim: Claim, duration: float, result: Any = None) -> None:
-        # Written out, and not left to the parent: this one is made for nearly every job.
+        # Written out instead of calling the parent: nearly every job makes one.
         self.claim = claim
         self.duration = duration
-        # What the task returned. It is stored nowhere, and gone with the outcome.
+        # What the task returned. It is not stored.
         self.result = result
 
 
 class Succeeded(_Done):
-    """The job is done and its row must go."""
+    """The job is done, and its row is to be deleted."""
 
     __slots__ = ()
 
 
 class CompletedAtomically(_Done):
-    """The job's row went in the task's own transaction; only its queue is left to free."""
+    """The task's own transaction has deleted the job's row; only its queue is left to release."""
 
     __slots__ = ()
 
 
 class Interrupted(_Ended):
-    """The worker's own doing: the job goes back with its attempt."""
+    """The worker interrupted the job, which is returned without costing an attempt."""
 
     __slots__ = ("has_begun", "payload_text")
 
@@ -64,7 +64,7 @@ class Interrupted(_Ended):
 
 
 class Failed(_Ended):
-    """The attempt failed: keep the error, plan the next one."""
+    """The attempt failed: the error is stored and the next attempt scheduled."""
 
     __slots__ = ("delay", "error", "payload_text", "permanent")
 

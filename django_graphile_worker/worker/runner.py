@@ -1,34 +1,33 @@
-"""The life of a worker: started in order, drained, and stopped so that nothing is lost."""
+"""The life of one worker: starts its parts in order, drains the jobs, shuts down.
+
+``parts.py`` says what the parts are, ``wiring.py`` how they are connected, ``shutdown.py`` in which order they stop.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import math
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from psycopg.errors import UniqueViolation
 
 from django_graphile_worker import signals
+from django_graphile_worker.exceptions import BreakingMigrationError
+from django_graphile_worker.registry import Registry
+from django_graphile_worker.registry import tasks as registered_tasks
+from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
-from django_graphile_worker.worker.execution.job_run import RunningJob
-from django_graphile_worker.worker.fetching.fetcher import Fetcher
 from django_graphile_worker.worker.fetching.installation_check import check_installation
 from django_graphile_worker.worker.identity import new_worker_id
-from django_graphile_worker.worker.reporting.statistics_recorder import LAST_RECORD_TIMEOUT
-from django_graphile_worker.worker.service import Service
+from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
-from django_graphile_worker.worker.wiring import Parts
+from django_graphile_worker.worker.task_selection import selected_tasks
+from django_graphile_worker.worker.wiring import build_parts
 
 if TYPE_CHECKING:
+    from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.delayed_start import DelayedStart
 
-# After the grace period cancelled coroutines get this long to clean up.
-LAST_WORDS = 1.0
-# How often a stopping or draining worker looks whether its jobs are over.
-LOOK_INTERVAL = 0.02
 # How often in a row a draining worker tries to claim before it gives up: about half a minute.
 ATTEMPTS_TO_CLAIM = 9
 
@@ -39,170 +38,150 @@ def never() -> bool:
     return False
 
 
-class Runner(Parts):
-    """One worker on one database. Process signals and exit codes are the command's business."""
+class Runner:
+    """One worker on one database. Process signals and exit codes belong to ``process/``."""
 
-    # Set while it is one of several, which start side by side.
-    beginning: DelayedStart | None = None
+    def __init__(
+        self,
+        place: Place,
+        *,
+        registry: Registry = registered_tasks,
+        cron_items: Sequence[CronItem] = (),
+        version: str = "",
+    ) -> None:
+        self.place = place
+        self.settings = place.settings
+        # Called once, when this worker cannot go on with the schema: the caller is to stop the worker then.
+        self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
+        # Set while this worker is one of several, which start side by side.
+        self.delayed_start: DelayedStart | None = None
+        self._started_at = time.monotonic()
+        self.parts = build_parts(
+            place,
+            tasks=selected_tasks(registry, place.settings),
+            cron_items=cron_items,
+            version=version,
+            sender=type(self),
+            on_refused=lambda error: self.on_refused(error),
+        )
+
+    @property
+    def label(self) -> str:
+        """What distinguishes it from the other workers of this process."""
+        return self.place.label
 
     def begin(self) -> DelayedStart:
-        """Start as soon as the database answers, on a thread of its own."""
-        # Here, as most workers have one database, and either start or do not.
+        """Start as soon as the database answers, on another thread."""
+        # Late import: most workers have one database, and start at once or fail.
         from django_graphile_worker.worker.delayed_start import DelayedStart
 
-        self.beginning = DelayedStart(
-            begin=self._start_or_know_why,
+        self.delayed_start = DelayedStart(
+            start_worker=self._start_with_unused_id,
             give_up=lambda: self.shutdown("it has not begun"),
-            on_trouble=self._tell_not_begun,
+            on_trouble=self._report_not_started,
         )
-        self.beginning.start()
-        return self.beginning
+        self.delayed_start.start()
+        return self.delayed_start
 
-    def _start_or_know_why(self) -> None:
+    def _start_with_unused_id(self) -> None:
         try:
             self.start()
         except UniqueViolation:
-            # In the register already, by a try that got no further, or whose answer never came: that one is dead.
-            self.worker_id = new_worker_id()
+            # The register has this id from an earlier try, which went no further or whose answer was lost. To the
+            # other workers that one is dead.
+            self.parts.worker_id = new_worker_id()
             raise
 
     def end(self, reason: str, *, is_forced: Question = never) -> Ending:
-        """Shut down, unless there is nothing yet to shut down."""
-        if self.beginning is None or self.beginning.end():
+        """Shut down, unless the worker has not started yet."""
+        if self.delayed_start is None or self.delayed_start.cancel():
             return self.shutdown(reason, is_forced=is_forced)
-        # It holds nothing, and the thread on which it begins may be waiting for its database.
-        self.beginning.join(LAST_WORDS)
+        # The worker holds nothing, and the thread that starts it may be waiting for its database.
+        self.delayed_start.join(CLEANUP_TIMEOUT)
         return Ending(was_released=True, was_cut_off=False)
 
     def start(self) -> None:
         """Enter the register, then start the parts."""
+        parts = self.parts
         self._prepare()
-        self._tell_started()
-        # The one that claims before those that can wait: the first job shall not.
-        self.fetcher.start()
-        self.executor.warm_up()
-        for service in (self.announcer, self.releaser, self.heartbeat, *self._outer_services(), self.statistics):
+        self._report_started()
+        # The part that claims starts first, so that the first job does not wait for the others.
+        parts.fetcher.start()
+        parts.executor.warm_up()
+        for service in (
+            parts.signal_sender,
+            parts.releaser,
+            parts.heartbeat,
+            *parts.outer_services(),
+            parts.statistics,
+        ):
             service.start()
 
     def drain(self, should_stop: Question = never) -> None:
         """Run everything that is runnable, then return."""
+        parts = self.parts
         self._prepare()
-        for service in (self.heartbeat, self.announcer, self.releaser, self.statistics):
+        for service in (parts.heartbeat, parts.signal_sender, parts.releaser, parts.statistics):
             service.start()
-        self._tell_started()
-        # Where only this ever runs, nobody else frees what a run that died has left.
-        self.recovery.judges_at_once = True
-        self.recovery.attempt()
-        failures = 0
+        self._report_started()
+        # Where only such runs exist, no other worker recovers the jobs of a run that died.
+        parts.recovery.skips_watching = True
+        parts.recovery.attempt()
+        self._claim_until_empty(should_stop)
+
+    def _claim_until_empty(self, should_stop: Question) -> None:
+        fetcher, failures = self.parts.fetcher, 0
         while not should_stop() and failures < ATTEMPTS_TO_CLAIM:
             was_quiet = self._is_quiet
-            delay = self.fetcher.attempt()
-            failures = failures + 1 if self.fetcher.trouble else 0
+            delay = fetcher.attempt()
+            failures = failures + 1 if fetcher.trouble else 0
             if failures:
                 self._wait(delay, should_stop)
-            elif self.fetcher.last_claim_was_empty:
+            elif fetcher.last_claim_was_empty:
                 if was_quiet:
                     break
                 self._wait_until_quiet_or_woken(should_stop)
-        if failures and self.fetcher.trouble:
-            raise self.fetcher.trouble
+        if failures and fetcher.trouble:
+            raise fetcher.trouble
 
     def shutdown(self, reason: str, *, is_forced: Question = never) -> Ending:
-        """Stop claiming, let jobs end, give back the rest."""
-        self._is_stopping = True
-        self.news.tell(signals.worker_stopping, reason=reason)
-        for service in self._outer_services():
-            service.stop()
-        self._wait_for_fetcher(is_forced)
-        with self.slots.removal_lock:
-            self.return_jobs(self.slots.remove_waiting())
-        self.executor.abort()
-        was_cut_off = not self._let_jobs_end(is_forced)
-        was_released = self._wait_for_releaser(is_forced)
-        self._close(was_released, is_forced)
+        """Stop claiming, let jobs end, return the rest; a forced shutdown waits for as little as it can."""
+        self.parts.is_stopping = True
+        self.parts.events.send(signals.worker_stopping, reason=reason)
+        ending = Shutdown(self.parts, is_forced).run()
         duration = time.monotonic() - self._started_at
-        self.news.tell(signals.worker_stopped, reason=reason, duration=duration)
-        self.announcer.stop()
-        self.announcer.join(LAST_WORDS)
-        return Ending(was_released=was_released, was_cut_off=was_cut_off)
-
-    def _outer_services(self) -> list[Service | Fetcher]:
-        """Those that bring work in, to others or to this one: they stop first."""
-        services = (self.recovery, self.cron, self.unserved, self.fetcher)
-        return [service for service in services if service is not None]
+        self.parts.events.send(signals.worker_stopped, reason=reason, duration=duration)
+        self.parts.signal_sender.stop()
+        self.parts.signal_sender.join(CLEANUP_TIMEOUT)
+        return ending
 
     def _prepare(self) -> None:
-        # In the register before the names are read: from then on nobody cleans them away.
-        for begin in (
+        # Register before reading the names of tasks: names that a registered worker uses are not cleaned away.
+        for prepare in (
             self._check_installation,
             self._refuse_newer_schema,
             self._register,
-            self.directory.review,
+            self.parts.directory.review,
         ):
             try:
-                begin()
+                prepare()
             except POOLER_CONFUSION:
-                # From now on without prepared statements.
-                begin()
-        self.executor.start()
+                # The connection uses no prepared statements from now on.
+                prepare()
+        self.parts.executor.start()
 
     def _check_installation(self) -> None:
-        check_installation(self.claiming)
+        check_installation(self.parts.claim_database)
 
     def _refuse_newer_schema(self) -> None:
-        error = self._breaking_migration(self.claiming)
+        error = self.parts.schema_version.find_error(self.parts.claim_database)
         if error is not None:
             raise error
 
     def _register(self) -> None:
-        # By the connection that is open already: the heartbeat opens its own for the first beat, which no job awaits.
-        self.heartbeat.register(self.claiming)
-
-    def _let_jobs_end(self, is_forced: Question) -> bool:
-        """True when all of them came to their own end."""
-        self._wait_for_jobs(self.settings.grace_period, is_forced)
-        have_ended = self.slots.is_idle
-        if not have_ended:
-            # Only coroutines are told anything new by it: plain tasks had their time.
-            has_coroutines = self.executor.has_coroutines
-            self.executor.cancel()
-            self._wait_for_jobs(LAST_WORDS if has_coroutines else 0.0, is_forced)
-        # A coroutine that heeds no cancellation ends here; what is given back then runs no more.
-        self.executor.close(LAST_WORDS if have_ended and not is_forced() else 0.0)
-        if not self.slots.is_idle:
-            self._abandon()
-            self.executor.forget_running()
-        self.slots.stop()
-        return have_ended
-
-    def _abandon(self) -> None:
-        """Their results would come too late: the jobs go back as they were, the last thing before the end."""
-        for service in self._outer_services():
-            service.join(LAST_WORDS)
-        running = self._running_for_good()
-        for outcome in self.slots.interrupt_running([job.claim for job in running]):
-            self.releaser.put(outcome)
-        for job in running:
-            duration = time.time() - job.started_at
-            reason = "the worker stops"
-            self.news.tell(signals.job_interrupted, job=self._job_of(job.claim), duration=duration, reason=reason)
-
-    def _running_for_good(self) -> list[RunningJob]:
-        """Without those that have just ended, whose slots are about to hand their outcome over."""
-        deadline = time.monotonic() + LAST_WORDS
-        while self.slots.running() > len(running := self.executor.running()) and time.monotonic() < deadline:
-            self._look_again()
-        return running
-
-    def _wait_for_fetcher(self, is_forced: Question) -> None:
-        deadline = time.monotonic() + self.settings.statement_timeout
-        while not self.fetcher.join(LOOK_INTERVAL) and time.monotonic() < deadline and not is_forced():
-            pass
-
-    def _wait_for_jobs(self, seconds: float, is_forced: Question) -> None:
-        deadline = time.monotonic() + seconds
-        while not self.slots.is_idle and time.monotonic() < deadline and not is_forced():
-            self._look_again()
+        # On the connection that is open already: the heartbeat opens its own for the first beat, and no job waits for
+        # that.
+        self.parts.heartbeat.register(self.parts.claim_database)
 
     def _wait(self, seconds: float, should_stop: Question) -> None:
         deadline = time.monotonic() + seconds
@@ -210,77 +189,26 @@ class Runner(Parts):
             self._look_again()
 
     def _wait_until_quiet_or_woken(self, should_stop: Question) -> None:
-        while not self._is_quiet and not self.fetcher.was_woken() and not should_stop():
+        fetcher = self.parts.fetcher
+        while not self._is_quiet and not fetcher.was_woken() and not should_stop():
             self._look_again()
-        self.fetcher.forget_wake()
-
-    def _wait_for_releaser(self, is_forced: Question) -> bool:
-        deadline = math.inf
-        self.releaser.hurry()
-        while not self.releaser.wait_until_empty(LOOK_INTERVAL):
-            if is_forced():
-                deadline = min(deadline, time.monotonic() + LAST_WORDS)
-            refused = self.releaser.refused_for_good
-            if refused:
-                self.news.tell(signals.results_refused, job_ids=refused)
-            if refused or time.monotonic() > deadline:
-                return False
-        return True
+        fetcher.forget_wake()
 
     def _look_again(self) -> None:
-        self.slots.wait_for_change(LOOK_INTERVAL)
+        self.parts.slots.wait_for_change(LOOK_INTERVAL)
 
     @property
     def _is_quiet(self) -> bool:
-        return self.slots.is_idle and self.releaser.in_hand == 0
+        return self.parts.slots.is_idle and self.parts.releaser.pending_count == 0
 
-    def _close(self, was_released: bool, is_forced: Question) -> None:
-        for inner in (self.releaser, self.heartbeat):
-            inner.stop()
-            inner.join(LAST_WORDS)
-        if was_released:
-            self._deregister(is_forced)
-        self.claimer.close()
-        self._write_last_statistics(is_forced)
-        for service in self._outer_services():
-            if service.join(LAST_WORDS):
-                # A draining worker steps some of them itself: they have no thread that would close them.
-                service.close()
+    def _report_not_started(self, action: str, error: BaseException, retry_in: float) -> None:
+        self.parts.events.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
+        # On this thread, as the signal sender starts with the other parts.
+        self.parts.signal_sender.step()
 
-    def _write_last_statistics(self, is_forced: Question) -> None:
-        """After the lease has ended, which nobody should wait for; the service writes them when it closes."""
-        self.statistics.stop()
-        deadline = time.monotonic() + LAST_RECORD_TIMEOUT
-        while not self.statistics.join(LOOK_INTERVAL) and time.monotonic() < deadline and not is_forced():
-            continue
-        if self.statistics.join(0):
-            # Without a thread nobody has closed it.
-            self.statistics.close()
-
-    def _deregister(self, is_forced: Question) -> None:
-        """On a thread, which a database that does not answer may keep."""
-
-        def deregister() -> None:
-            with contextlib.suppress(Exception):
-                if self.held.is_in_doubt:
-                    self.held.return_lost()
-                self.heartbeat.deregister()
-            self.heartbeat.close()
-
-        thread = threading.Thread(target=deregister, daemon=True)
-        thread.start()
-        while thread.is_alive() and not is_forced():
-            thread.join(LOOK_INTERVAL)
-        thread.join(LAST_WORDS)
-
-    def _tell_not_begun(self, action: str, error: BaseException, retry_in: float) -> None:
-        self.news.tell(signals.database_trouble, action=action, error=error, retry_in=retry_in)
-        # By hand, as the announcer starts with the rest.
-        self.announcer.step()
-
-    def _tell_started(self) -> None:
-        self.news.tell(
+    def _report_started(self) -> None:
+        self.parts.events.send(
             signals.worker_started,
             concurrency=self.settings.concurrency,
-            tasks=tuple(sorted(self.tasks)),
+            tasks=tuple(sorted(self.parts.tasks)),
         )

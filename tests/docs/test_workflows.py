@@ -120,7 +120,7 @@ def test_release__is_published_from_a_tag_after_the_tests() -> None:
     assert workflow[ON] == {"push": {"tags": ["v*"]}}
     assert jobs["test"]["uses"] == "./.github/workflows/test.yml"
     assert (jobs["build"]["needs"], jobs["publish"]["needs"]) == ("test", "build")
-    assert jobs["publish"]["environment"]["name"] == "pypi"
+    assert jobs["publish"]["environment"] == "pypi"
     assert "workflow_call" in _read(GITHUB / "workflows" / "test.yml")[ON]
 
 

@@ -115,7 +115,7 @@ def _heartbeat_first() -> None:
     original = Runner.shutdown
 
     def shutdown(self: Runner, *arguments: Any, **options: Any) -> Any:
-        self.heartbeat.stop()
+        self.parts.heartbeat.stop()
         return original(self, *arguments, **options)
 
     Runner.shutdown = shutdown  # type: ignore[method-assign]
@@ -130,11 +130,11 @@ def _forgetful() -> None:
 
     original = Releaser._release
 
-    def release(self: Releaser, hand: PendingReleases) -> None:
+    def release(self: Releaser, pending: PendingReleases) -> None:
         try:
-            original(self, hand)
+            original(self, pending)
         except psycopg.OperationalError:
-            self._hand = PendingReleases()
+            self._pending = PendingReleases()
             raise
 
     Releaser._release = release  # type: ignore[method-assign]
@@ -142,13 +142,13 @@ def _forgetful() -> None:
 
 @mistake("shutdown that does not wait for results")
 def _impatient() -> None:
-    from django_graphile_worker.worker.runner import Runner
+    from django_graphile_worker.worker.shutdown import Shutdown
 
-    def no_wait(self: Runner, is_forced: Callable[[], bool]) -> bool:
-        self.releaser._inbox.clear()
+    def no_wait(self: Shutdown) -> bool:
+        self._parts.releaser._inbox.clear()
         return True
 
-    Runner._wait_for_releaser = no_wait  # type: ignore[method-assign]
+    Shutdown._wait_for_releaser = no_wait  # type: ignore[method-assign]
 
 
 @mistake("listener that believes LISTEN")
@@ -194,33 +194,36 @@ def _endless_poison() -> None:
 
 @mistake("queues that are let go in silence")
 def _silent_queues() -> None:
-    from django_graphile_worker.worker.release.releaser import Releaser
+    from django_graphile_worker.worker.callbacks import ReleaserCallbacks
+    from django_graphile_worker.worker.release.statements import ReleaseStatements
 
-    original = Releaser.__init__
+    original = ReleaseStatements.__init__
 
-    def init(self: Releaser, **options: Any) -> None:
-        options["on_queues_free"] = lambda queue_ids: None
-        options["ledger"]._notify = False
-        original(self, **options)
+    def init(self: ReleaseStatements, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **{**options, "notify": False})
 
-    Releaser.__init__ = init  # type: ignore[method-assign]
+    ReleaseStatements.__init__ = init  # type: ignore[method-assign]
+    ReleaserCallbacks.queues_freed = lambda self, queue_ids: None  # type: ignore[method-assign]
 
 
 @mistake("a queue to be let go is no work in hand")
 def _uncounted_queues() -> None:
     from django_graphile_worker.worker.release.releaser import Releaser
 
-    def in_hand(self: Releaser) -> int:
-        return len(self._inbox) + len(self._hand.outcomes())
+    def pending_count(self: Releaser) -> int:
+        return len(self._inbox) + len(self._pending.outcomes())
 
-    Releaser.in_hand = property(in_hand)  # type: ignore[assignment]
+    Releaser.pending_count = property(pending_count)  # type: ignore[assignment]
 
 
 @mistake("sweeper that judges right after an outage")
-def _hasty_judge() -> None:
-    from django_graphile_worker.worker.maintenance.dead_workers import Judge
+def _hasty_detector() -> None:
+    from django_graphile_worker.worker.maintenance.dead_workers import DeadWorkerDetector
 
-    Judge.look = lambda self, late, **contact: [worker for worker in late if worker.is_silent]  # type: ignore[method-assign]
+    def find_dead(self: DeadWorkerDetector, late: Any, **contact: float) -> list[Any]:
+        return [worker for worker in late if worker.is_silent]
+
+    DeadWorkerDetector.find_dead = find_dead  # type: ignore[method-assign]
 
 
 @mistake("fetcher that sleeps until the next poll")
@@ -310,7 +313,7 @@ def _hasty_claims() -> None:
 
 @mistake("jobs begin after the lease has run out")
 def _begins_without_a_lease() -> None:
-    from django_graphile_worker.worker.wiring import Parts
+    from django_graphile_worker.worker.parts import Parts
 
     Parts.may_begin = lambda self, claim: True  # type: ignore[method-assign]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -98,6 +98,53 @@ class Running:
     claim: Claim
 
 
+class SimulatedCallbacks:
+    """What the parts of a simulated worker call; most of what they report is not looked at."""
+
+    def __init__(self, worker: SimulatedWorker) -> None:
+        self._worker = worker
+
+    def worker_id(self) -> str:
+        return self._worker.worker_id()
+
+    def now(self) -> None:
+        """The database's clock, which the simulation owns."""
+
+    def settled(self, outcomes: Sequence[Outcome]) -> None:
+        self._worker.held.forget([outcome.claim for outcome in outcomes])
+
+    def released(self, outcomes: Sequence[Outcome]) -> None: ...
+    def claim_lost(self, outcome: Outcome) -> None: ...
+    def retry_scheduled(self, seconds: float) -> None: ...
+    def queues_freed(self, queue_ids: set[int]) -> None: ...
+    def jobs_returned(self) -> None: ...
+
+    def metadata(self) -> dict[str, Any]:
+        return {}
+
+    def proof_channel(self) -> None: ...
+
+    def lease_lost(self) -> None:
+        self._worker.lose_lease()
+
+    def in_contact_since(self) -> float:
+        return self._worker.heartbeat.in_contact_since
+
+    def unrenewable_job_ids(self) -> list[int]:
+        return []
+
+    def before_recovery(self, database: Any) -> None: ...
+    def jobs_recovered(self, recovered: Any) -> None: ...
+    def stale_locks_released(self, unlocked: Any) -> None: ...
+    def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None: ...
+
+
+class SimulatedRecovery(Recovery):
+    """Recovery that leaves the indexes alone: they have no part in the simulation."""
+
+    def _check_indexes(self) -> None: ...
+
+
 class SimulatedWorker:
     """The parts of a worker, moved step by step."""
 
@@ -126,32 +173,21 @@ class SimulatedWorker:
             forbidden_flags=ForbiddenFlags(settings),
             now=lambda: None,
         )
-        ledger = ReleaseStatements(database, now=lambda: None, notify=False)
-        self.releaser = Releaser(
-            ledger=ledger,
-            on_released=lambda outcomes: None,
-            on_settled=lambda outcomes: self.held.forget([outcome.claim for outcome in outcomes]),
-            on_lost=lambda outcome: None,
-            on_retry=lambda seconds: None,
-            on_queues_free=lambda queue_ids: None,
-        )
+        callbacks = SimulatedCallbacks(self)
+        statements = ReleaseStatements(database, now=callbacks.now, notify=False)
+        self.releaser = Releaser(statements=statements, events=callbacks)
         self.heartbeat = Heartbeat(
             database=database,
-            worker_id=self.worker_id,
-            metadata=dict,
-            channel=lambda: None,
-            on_lost=self._lose_lease,
+            events=callbacks,
             interval=self.beat_interval,
             timeout=self.timeout,
             clock=self.clock,
         )
-        self.recovery = Recovery(
+        self.recovery = SimulatedRecovery(
             database=database,
+            events=callbacks,
             timeout=self.timeout,
             heartbeat_interval=self.beat_interval,
-            in_contact_since=lambda: self.heartbeat.in_contact_since,
-            on_recovered=lambda recovered: None,
-            on_stale=lambda unlocked: None,
             statistics_retention=1e6,
             notify=False,
             clock=self.clock,
@@ -180,7 +216,7 @@ class SimulatedWorker:
     def begin(self) -> None:
         if self.waiting:
             queue, claims = self.waiting.pop(0)
-            self._begin_or_give_back(queue, claims)
+            self._begin_or_return(queue, claims)
 
     def end(self) -> None:
         """One job ends, well or not; the next of its work unit begins."""
@@ -194,9 +230,9 @@ class SimulatedWorker:
             Succeeded(running.claim, 0.0) if is_well else Failed(running.claim, 0.0, "no luck", delay=1.0)
         )
         self.releaser.put(outcome)
-        self._begin_or_give_back(queue, rest)
+        self._begin_or_return(queue, rest)
 
-    def give_back(self) -> None:
+    def return_jobs(self) -> None:
         """What has not begun goes back: waiting work units whole, of running ones the rest."""
         returned = [Interrupted(claim, 0.0) for _, claims in self.waiting for claim in claims]
         queues = [queue for queue, _ in self.waiting if queue is not None]
@@ -205,7 +241,7 @@ class SimulatedWorker:
             returned += [Interrupted(claim, 0.0) for claim in rest]
             rest.clear()
         if returned:
-            self.releaser.put_back(returned, queues)
+            self.releaser.return_jobs(returned, queues)
 
     def release(self) -> None:
         self.releaser.step()
@@ -228,7 +264,7 @@ class SimulatedWorker:
             self.simulation.note_end(running, is_well=None)
         self.running, self.waiting = [], []
 
-    def _begin_or_give_back(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
+    def _begin_or_return(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
         """What the slot does: the next job of the work unit, or none of them when the lease is over."""
         if claims and self.heartbeat.holds_lease and claims[-1].worker_id == self.worker_id():
             self._begin(queue, claims)
@@ -244,9 +280,9 @@ class SimulatedWorker:
         self.simulation.note_start(running)
         self.running.append((queue, claims, running))
 
-    def _lose_lease(self) -> None:
+    def lose_lease(self) -> None:
         self.generation += 1
-        self.give_back()
+        self.return_jobs()
 
 
 @dataclass
@@ -387,7 +423,7 @@ class Simulation:
 
     def _actions(self, worker: SimulatedWorker) -> list[Callable[[], None]]:
         often = [worker.claim, worker.begin, worker.end, worker.release]
-        return [*often, *often, worker.begin, worker.end, worker.beat, worker.sweep, worker.give_back]
+        return [*often, *often, worker.begin, worker.end, worker.beat, worker.sweep, worker.return_jobs]
 
     def _attempt(self, action: Callable[[], None]) -> None:
         with suppress(psycopg.OperationalError):

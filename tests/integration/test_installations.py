@@ -225,7 +225,7 @@ def test_signals_and_lines__say_which_installation_they_are_about(
 def test_recurring_tasks__of_tasks_belong_to_the_default_and_a_crontab_to_its_installation() -> None:
     with own_tasks(note, cron="5 4 * * *"):
         runners = build_runners(places_to_serve((), ["default", "reports", "far"]))
-    found = {runner.installation: [item.match for item in runner.cron_items] for runner in runners}
+    found = {runner.place.installation: [item.match for item in runner.parts.cron_items] for runner in runners}
     assert found == {"default": ["5 4 * * *"], "reports": ["0 4 * * *"], "far": []}
     assert schedule.collect() == ()
 

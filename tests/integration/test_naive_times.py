@@ -12,7 +12,7 @@ from django.db import connection
 from django_graphile_worker import Job, add_job, run_once, signals
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
-from tests.integration.worker.cron_world import CronWorld
+from tests.support.cron_world import CronWorld
 from tests.support.factories import make_job
 from tests.support.slot import open_slot
 from tests.support.stepped_worker import own_tasks
@@ -94,7 +94,7 @@ def test_ticks_are_reported_in_the_sites_zone(raw_connection: Callable[..., Any]
     for minutes in (0, 1, 3):
         world.now = NOON + timedelta(minutes=minutes, seconds=1)
         world.settle(cron)
-    scheduled, backfilled = [arguments for _, arguments in world.announced[1:]]
+    scheduled, backfilled = [arguments for _, arguments in world.sent[1:]]
     assert scheduled["tick"] == NOON_IN_TOKYO + timedelta(minutes=1)
     assert backfilled["ticks"] == (NOON_IN_TOKYO + timedelta(minutes=2), NOON_IN_TOKYO + timedelta(minutes=3))
 

@@ -11,11 +11,10 @@ The worker: ``slot`` (one job run by an executor, without a worker), ``stepped_w
 steps), ``backends`` (the server process behind a connection), ``log_lines`` (signals as a worker sends them),
 ``operating`` (the operator command).
 
-The admin: ``admin_pages`` (pages as an operator reads them).
-
-Crontabs: ``crontabs`` (Hypothesis strategies, and the rules of patterns implemented a second time).
-
 The admin: ``admin_pages`` (addresses, texts and actions of its pages).
+
+Crontabs: ``cron_world`` (the crontab on a clock that the test owns), ``crontabs`` (Hypothesis strategies, and the rules
+of patterns implemented a second time).
 
 Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
 (look-alikes of everything that our SQL names).

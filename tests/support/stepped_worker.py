@@ -1,4 +1,4 @@
-"""A runner whose parts are stepped by the test instead of by threads."""
+"""A worker whose parts are stepped by the test instead of by threads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 from django_graphile_worker import conf
 from django_graphile_worker.registry import Registry, task, tasks
+from django_graphile_worker.routing import Place
+from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.runner import Runner
 
 
@@ -23,48 +25,57 @@ def own_tasks(*functions: Callable[..., Any], **options: Any) -> Iterator[Regist
 
 
 class SteppedRunner(Runner):
-    """Nothing runs by itself but the slots."""
+    """A runner of which nothing runs by itself but the slots."""
 
     def prepare(self) -> SteppedRunner:
         self._prepare()
         return self
 
     def close(self) -> None:
-        self.slots.stop()
-        self.slots.join(60)
-        for service in (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics):
+        parts = self.parts
+        parts.slots.stop()
+        parts.slots.join(60)
+        for service in (parts.fetcher, parts.releaser, parts.heartbeat, parts.recovery, parts.statistics):
             service.close()
-        self.claimer.close()
-        self.executor.close(1.0)
-
-
-Build = Callable[..., SteppedRunner]
+        parts.claimer.close()
+        parts.executor.close(1.0)
 
 
 def build(registry: Registry, **overrides: Any) -> SteppedRunner:
     settings = conf.current().replace(**({"log_success": False} | overrides))
-    return SteppedRunner(settings, "default", registry=registry)
+    return SteppedRunner(Place(using="default", installation=conf.DEFAULT, settings=settings), registry=registry)
+
+
+class Build:
+    """A factory of workers that are ready to be stepped. They know only the tasks of the registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.made: list[SteppedRunner] = []
+
+    def __call__(self, **overrides: Any) -> Parts:
+        """Build a worker with these settings, and return its parts."""
+        return self.runner(**overrides).parts
+
+    def runner(self, **overrides: Any) -> SteppedRunner:
+        self.made.append(build(self._registry, **overrides).prepare())
+        return self.made[-1]
 
 
 @contextmanager
 def stepped_workers(*functions: Callable[..., Any]) -> Iterator[Build]:
-    """A factory of runners that know only these tasks, ready to be stepped, and closed at the end."""
-    made: list[SteppedRunner] = []
+    """A factory of workers that know only these tasks; at the end they are closed."""
     with own_tasks(*functions) as registry:
-
-        def make(**overrides: Any) -> SteppedRunner:
-            made.append(build(registry, **overrides).prepare())
-            return made[-1]
-
+        make = Build(registry)
         yield make
-        for each in made:
-            each.close()
+        for runner in make.made:
+            runner.close()
 
 
-def run_all(worker: SteppedRunner, wait_until: Callable[..., None]) -> None:
+def run_all(worker: Parts, wait_until: Callable[..., None]) -> None:
     """Claim and release until nothing is left to do."""
     while True:
-        was_quiet = worker.slots.is_idle and worker.releaser.in_hand == 0
+        was_quiet = worker.slots.is_idle and worker.releaser.pending_count == 0
         worker.fetcher.step()
         wait_until(lambda: worker.slots.is_idle)
         worker.releaser.step()

@@ -17,49 +17,6 @@ LATE_IMPORT = "# Late import:"
 MOST_LINES_OF_A_MODULE = 300
 MOST_LINES_OF_A_FUNCTION = 45
 
-# TO BE EMPTIED. What broke a rule when the rule was written. No entry may be added, and an entry that is no longer
-# needed fails test_exceptions__are_all_needed: delete it in the commit that mends the file.
-EXCEPTIONS: dict[str, set[str]] = {
-    "late imports": {
-        "django_graphile_worker/worker/connections/lifecycle.py",
-        "django_graphile_worker/worker/execution/binding.py",
-        "django_graphile_worker/worker/execution/event_loop.py",
-        "django_graphile_worker/worker/execution/executor.py",
-        "django_graphile_worker/worker/execution/invoker.py",
-        "django_graphile_worker/worker/execution/task_helpers.py",
-        "django_graphile_worker/apps.py",
-        "django_graphile_worker/management/commands/runworker.py",
-        "django_graphile_worker/management/launch.py",
-        "django_graphile_worker/management/operator/arguments.py",
-        "django_graphile_worker/management/terminal.py",
-        "django_graphile_worker/worker/entrypoints.py",
-        "django_graphile_worker/worker/maintenance/recovery.py",
-        "django_graphile_worker/worker/maintenance/unserved_tasks.py",
-        "django_graphile_worker/worker/reporting/statistics_buffer.py",
-        "django_graphile_worker/worker/reporting/statistics_recorder.py",
-        "django_graphile_worker/worker/runner.py",
-        "django_graphile_worker/worker/wiring.py",
-    },
-    "long modules": {
-        "django_graphile_worker/sql/crontabs.py",
-        "django_graphile_worker/sql/jobs.py",
-        "django_graphile_worker/worker/wiring.py",
-    },
-    "long functions": {
-        "django_graphile_worker/worker/maintenance/recovery.py:Recovery.__init__",
-    },
-    "folders without a docstring": {
-        "django_graphile_worker/worker/__init__.py",
-        "django_graphile_worker/worker/database/__init__.py",
-        "django_graphile_worker/worker/fetching/__init__.py",
-        "django_graphile_worker/worker/connections/__init__.py",
-        "django_graphile_worker/worker/execution/__init__.py",
-        "django_graphile_worker/worker/maintenance/__init__.py",
-        "django_graphile_worker/worker/release/__init__.py",
-        "django_graphile_worker/worker/reporting/__init__.py",
-    },
-}
-
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 
@@ -155,32 +112,20 @@ def _folders_without_docstring() -> set[str]:
     return {_name(path) for path in PACKAGE if path.name == "__init__.py" and not ast.get_docstring(_tree(path))}
 
 
-RULES = {
-    "late imports": _late_imports,
-    "long modules": _long_modules,
-    "long functions": _long_functions,
-    "folders without a docstring": _folders_without_docstring,
-}
-
-
 def test_late_imports__say_what_they_save() -> None:
-    assert _late_imports() - EXCEPTIONS["late imports"] == set()
+    assert _late_imports() == set()
 
 
 def test_modules__have_at_most_300_lines() -> None:
-    assert _long_modules() - EXCEPTIONS["long modules"] == set()
+    assert _long_modules() == set()
 
 
 def test_functions__have_at_most_45_lines() -> None:
-    assert _long_functions() - EXCEPTIONS["long functions"] == set()
+    assert _long_functions() == set()
 
 
 def test_folders__say_what_they_hold() -> None:
-    assert _folders_without_docstring() - EXCEPTIONS["folders without a docstring"] == set()
-
-
-def test_exceptions__are_all_needed() -> None:
-    assert {rule: EXCEPTIONS[rule] - broken() for rule, broken in RULES.items()} == {rule: set() for rule in RULES}
+    assert _folders_without_docstring() == set()
 
 
 def test_unexplained_late_imports__finds_the_imports_inside_functions() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import recovery
-from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, Judge
+from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, DeadWorkerDetector
 
 LOOK_INTERVAL = 1.0
 # Two looks that are further apart do not count as watching: this process was stopped in between.
@@ -35,18 +35,18 @@ def watch_silent_workers(
     ``on_begin`` is called with the number of silent workers and the seconds for which they are watched, if there are
     any.
     """
-    judge = Judge(monotonic, longest_gap=LONGEST_GAP)
+    detector = DeadWorkerDetector(monotonic, longest_gap=LONGEST_GAP)
     is_begun = False
     while True:
         late = _late_workers(using, installation, timeout)
-        dead = judge.look(late)
+        dead = detector.find_dead(late)
         silent = [worker for worker in late if worker.is_silent]
         if len(dead) >= len(silent):
             return dead
         if not is_begun:
             on_begin(len(silent), BEATS_WATCHED * max(worker.heartbeat_seconds for worker in silent))
             is_begun = True
-        pause(min(judge.until_next, LOOK_INTERVAL))
+        pause(min(detector.until_next, LOOK_INTERVAL))
 
 
 def _late_workers(using: str | None, installation: str | None, timeout: float) -> list[recovery.LateWorker]:

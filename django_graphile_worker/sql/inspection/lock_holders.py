@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.workers import locked_by_worker
+from django_graphile_worker.sql.workers import is_lease_over, locked_by_worker
 
 MOST_WORKERS = 500
 MOST_LOCKS = 20_000
@@ -71,7 +71,7 @@ class Holder(NamedTuple):
     def is_alive(self, timeout: float) -> bool:
         """Return whether its last heartbeat is younger than its own timeout, or ``timeout`` where it states none."""
         limit = timeout if self.timeout_seconds is None else self.timeout_seconds
-        return self.silent_seconds is not None and self.silent_seconds < limit
+        return self.silent_seconds is not None and not is_lease_over(self.silent_seconds, limit)
 
 
 def holders(

@@ -1,17 +1,16 @@
-"""Recurring tasks: adds the job of every tick, once, and makes up what was missed.
+"""Adds the jobs of the crontab: one for every tick of an item, and those that were missed.
 
-Nothing is decided by this process's memory or clock alone. The database's clock
-says which minute it is (the worker's own only with USE_LOCAL_TIME), and the
-item's row in the database says which tick was the last: each statement moves that
-row and adds the jobs, or does neither. Whatever dies, pauses or starts over, the
-next step of any worker finds out where things stand.
+Nothing is decided by this process's memory or clock alone. The database's clock says which minute it is (the worker's
+own only with USE_LOCAL_TIME), and the item's row in the database says which tick was the last: each statement updates
+that row and adds the jobs, or does neither. Whichever process dies, pauses or restarts, the next step of any worker
+finds the true state.
 
-An item is either on time, and then the minute's tick is all there is to do, or it
-has a backlog: missed ticks within its ``backfill_period``, taken oldest first, a
-bounded stretch per step, so that a year of them holds up no other item.
+An item is either on time, and then the tick of this minute is all there is to do, or it has a backlog: missed ticks
+within its ``backfill_period``, fired oldest first and a limited number per step, so that a year of missed ticks delays
+no other item.
 
-No statement here waits for the row of an item: a row that another session holds is
-left out, and looked at again until its tick is known to be fired.
+No statement here waits for the row of an item: a row that another session has locked is left out, and tried again
+until its tick is known to be fired.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, YIELD
 from django_graphile_worker.worker.maintenance.cron_pending_ticks import UndecidedTicks
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
-# Ticks that one statement makes up: a few hundredths of a second.
-STRETCH = 200
-# Items of one statement when many are due at once: a tenth of a second, for which their rows are locked.
+# The largest number of missed ticks that one statement fires: it takes a few hundredths of a second.
+TICKS_PER_STATEMENT = 200
+# The largest number of items in one statement: it takes a tenth of a second, for which their rows are locked.
 MOST_AT_ONCE = 2000
-# A machine that slept does not know it: nobody waits longer than this for the next minute.
+# The longest wait for the next minute, in seconds: a process does not notice that its machine was suspended.
 LONGEST_WAIT = 15.0
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 
 class CursorSource(Protocol):
-    """Where cursors come from: autocommit, and back by itself after an error."""
+    """The source of cursors: in autocommit mode, and usable again after an error."""
 
     def cursor(self) -> AbstractContextManager[Any]: ...
     def close(self) -> None: ...
@@ -56,12 +55,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _announce_nothing(signal: Any, **arguments: Any) -> None:
-    """Without somebody to tell, nothing is told."""
+def _send_nothing(signal: Any, **arguments: Any) -> None:
+    """Drop a signal: the default for a Cron outside a worker."""
 
 
 class Cron(Service):
-    """One per worker; any number of workers share the work without knowing of each other."""
+    """The service that fires the items of a crontab. Any number of workers share the work, through the database only.
+
+    It is also the ``BacklogSource`` of its ``Backlogs``.
+    """
 
     name = "cron"
 
@@ -74,9 +76,9 @@ class Cron(Service):
         now: Callable[[], datetime] = utc_now,
         use_local_time: bool = False,
         notify: bool = True,
-        announce: Callable[..., None] = _announce_nothing,
+        send: Callable[..., None] = _send_nothing,
         database_now: Callable[[], datetime | None] = lambda: None,
-        stretch: int = STRETCH,
+        ticks_per_statement: int = TICKS_PER_STATEMENT,
         on_trouble: Trouble | None = None,
     ) -> None:
         super().__init__(on_trouble=on_trouble)
@@ -84,25 +86,18 @@ class Cron(Service):
         self._timetable = Timetable(self.items)
         self._database = database
         self._schema = schema
-        # What the statements take for the time; None is the database's own clock.
+        # The time for the statements; None stands for the database's own clock.
         self._statement_now = now if use_local_time else database_now
         self._notify = notify
-        self._announce = announce
+        self._send = send
         self._is_registered = False
         # The last minute whose ticks were fired.
         self._minute: datetime | None = None
-        self._backlogs = Backlogs(
-            self.items,
-            known=self._known,
-            backfill=self._backfill,
-            on_backfilled=self._tell_backfilled,
-            on_trouble=self._tell_trouble,
-            stretch=stretch,
-        )
+        self._backlogs = Backlogs(self.items, self, ticks_per_statement=ticks_per_statement)
         self._undecided = UndecidedTicks()
 
     def step(self) -> float:
-        """Fire the minute's ticks and one stretch of a backlog; return the seconds until the next."""
+        """Fire the ticks of this minute and some of a backlog; return the seconds until the next step."""
         if not self.items:
             return math.inf
         began = time.monotonic()
@@ -112,7 +107,7 @@ class Cron(Service):
             self._register()
         minute = now.replace(second=0, microsecond=0)
         is_over = minute == self._minute or self._fire(minute, now)
-        pause = min(self._decide(), self._backlogs.make_up(minute))
+        pause = min(self._retry_undecided(), self._backlogs.fire_some(minute))
         if not is_over:
             return 0.0
         rest = (minute + MINUTE - now).total_seconds() - (time.monotonic() - began)
@@ -123,21 +118,21 @@ class Cron(Service):
 
     def _register(self) -> None:
         names = [item.name for item in self.items]
-        known = self._known(names)
+        known = self.known_crontabs(names)
         missing = [name for name in names if name not in known]
         if missing:
             self._make_known(missing)
-            known = self._known(names)
+            known = self.known_crontabs(names)
         self._backlogs.begin(known)
         self._is_registered = True
-        self._announce(signals.cron_started, items=self.items)
+        self._send(signals.cron_started, items=self.items)
 
-    def _known(self, names: Iterable[str]) -> Mapping[str, KnownCrontab]:
+    def known_crontabs(self, names: Iterable[str]) -> Mapping[str, KnownCrontab]:
         with self._database.cursor() as cursor:
             return crontabs.known_crontabs(cursor, names, schema=self._schema)
 
     def _make_known(self, names: Sequence[str]) -> None:
-        """All at once, or in parts where another session is making some of them known."""
+        """Register items, all at once, or in parts where another session is registering some of them."""
         try:
             with self._database.cursor() as cursor:
                 crontabs.register(cursor, names, schema=self._schema, since=self._statement_now())
@@ -148,11 +143,11 @@ class Cron(Service):
                 self._make_known(part)
 
     def _fire(self, minute: datetime, now: datetime) -> bool:
-        """Fire this minute's ticks of all items without a backlog; False if it is not that late yet."""
+        """Fire this minute's ticks of all items without a backlog; return False if the minute has not begun yet."""
         self._undecided.begin(minute)
         self._backlogs.find(minute, now)
         behind = self._backlogs.behind
-        due = [item for item in self._timetable.due(minute, self._tell_trouble) if item.name not in behind]
+        due = [item for item in self._timetable.due(minute, self.item_failed) if item.name not in behind]
         if self._undecided:
             self._undecided.add(minute, [item for item in due if item.name in self._undecided])
             due = [item for item in due if item.name not in self._undecided]
@@ -163,25 +158,28 @@ class Cron(Service):
         return True
 
     def _fire_all(self, items: Sequence[CronItem], tick: datetime) -> bool:
-        """Fire one tick of these items; False if it is not that late yet. Raises what the database refused at last."""
-        refusals: list[psycopg.Error] = []
+        """Fire one tick of these items; return False if it is not due yet.
+
+        Raise the first error of an item that the database rejects, after the other items were fired.
+        """
+        rejections: list[psycopg.Error] = []
         starts = range(0, len(items), MOST_AT_ONCE)
-        outcomes = [self._fire_some(items[at : at + MOST_AT_ONCE], tick, refusals) for at in starts]
-        if refusals:
-            raise refusals[0]
+        outcomes = [self._fire_some(items[at : at + MOST_AT_ONCE], tick, rejections) for at in starts]
+        if rejections:
+            raise rejections[0]
         return all(outcomes)
 
-    def _fire_some(self, items: Sequence[CronItem], tick: datetime, refusals: list[psycopg.Error]) -> bool:
-        """An item that the database refuses, or whose key is locked, must not cost the others their tick."""
+    def _fire_some(self, items: Sequence[CronItem], tick: datetime, rejections: list[psycopg.Error]) -> bool:
+        """Fire items in ever smaller parts: one that the database rejects, or whose key is locked, delays no other."""
         try:
             return self._schedule(items, tick)
         except psycopg.Error as error:
             if isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.LockNotAvailable):
                 raise
             if len(items) > 1:
-                first, second = (self._fire_some(part, tick, refusals) for part in halves(items))
+                first, second = (self._fire_some(part, tick, rejections) for part in halves(items))
                 return first and second
-            refusals.append(error)
+            rejections.append(error)
             return True
 
     def _schedule(self, items: Sequence[CronItem], tick: datetime) -> bool:
@@ -191,11 +189,11 @@ class Cron(Service):
         if scheduled.undecided:
             self._undecided.add(tick, [item for item in items if item.name in scheduled.undecided])
         if scheduled.job_ids:
-            self._announce(signals.cron_scheduled, identifiers=tuple(scheduled.job_ids), tick=_told(tick))
+            self._send(signals.cron_scheduled, identifiers=tuple(scheduled.job_ids), tick=_for_receivers(tick))
         return scheduled.is_due
 
-    def _decide(self) -> float:
-        """Try the undecided ticks again; the seconds until the next try."""
+    def _retry_undecided(self) -> float:
+        """Try the undecided ticks again; return the seconds until the next try."""
         for tick, items in self._undecided:
             self._undecided.discard(tick, items)
             try:
@@ -206,7 +204,7 @@ class Cron(Service):
             self._backlogs.note_tick([item for item in items if item.name not in self._undecided], tick)
         return jittered(YIELD_WAIT) if self._undecided else math.inf
 
-    def _backfill(self, backlog: Backlog, ticks: Ticks, minute: datetime) -> bool:
+    def backfill(self, backlog: Backlog, ticks: Ticks, minute: datetime) -> bool:
         with self._database.cursor() as cursor:
             return crontab_ticks.backfill(
                 cursor,
@@ -219,19 +217,19 @@ class Cron(Service):
                 now=self._statement_now(),
             )
 
-    def _tell_backfilled(self, item: CronItem, ticks: Ticks) -> None:
-        self._announce(signals.cron_backfilled, identifier=item.name, ticks=tuple(map(_told, ticks)))
+    def backfilled(self, item: CronItem, ticks: Ticks) -> None:
+        self._send(signals.cron_backfilled, identifier=item.name, ticks=tuple(map(_for_receivers, ticks)))
 
-    def _tell_trouble(self, item: CronItem, error: Exception) -> None:
+    def item_failed(self, item: CronItem, error: Exception) -> None:
         if self._on_trouble is not None:
             self._on_trouble(f"{self.name}: {item.name}", error, 0.0)
 
 
-def halves(things: Sequence[Thing]) -> tuple[Sequence[Thing], Sequence[Thing]]:
-    middle = len(things) // 2
-    return things[:middle], things[middle:]
+def halves(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
+    middle = len(items) // 2
+    return items[:middle], items[middle:]
 
 
-def _told(tick: datetime) -> datetime:
-    """As the site's receivers know times."""
+def _for_receivers(tick: datetime) -> datetime:
+    """Return a time as the site's receivers expect it: aware only with USE_TZ."""
     return tick if settings.USE_TZ else naive(tick)

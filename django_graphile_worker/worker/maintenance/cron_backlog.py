@@ -1,13 +1,14 @@
-"""The ticks that items with a backfill period have missed: found, and made up a stretch at a time."""
+"""The ticks that items with a backfill period have missed: finds them, and fires some of them at each step."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.sql.crontabs import KnownCrontab
@@ -15,11 +16,11 @@ from django_graphile_worker.worker.service import jittered
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(microseconds=1)
-# Bytes of payload in one statement, for items whose payload is large.
-STRETCH_SIZE = 4_000_000
-# Minutes for which a callable is asked in one step.
+# The most bytes of payload in one statement: items whose payload is large have fewer ticks in it.
+MOST_BYTES_PER_STATEMENT = 4_000_000
+# The time span for which a callable is asked in one step, minute by minute.
 CALLABLE_SPAN = timedelta(days=1)
-# Another session is firing the same item; how long until the next look.
+# Seconds until the next look at an item that another session is firing.
 YIELD_WAIT = 0.5
 
 Ticks = tuple[datetime, ...]
@@ -27,34 +28,38 @@ Ticks = tuple[datetime, ...]
 
 @dataclass(slots=True)
 class Backlog:
-    """The missed ticks of one item: those later than ``after``, up to now."""
+    """The missed ticks of one item: all ticks later than ``after``, up to now."""
 
     item: CronItem
     after: datetime
-    # The row's last_execution, as last read or written: the claim on the stretch.
+    # The row's last_execution, as last read or written. A backfill that finds another value there does nothing.
     seen: datetime | None
 
 
-class Backlogs:
-    """How far each item with a backfill period has come, and what is to be made up."""
+class BacklogSource(Protocol):
+    """What backlogs need of the database, and what they report. ``Cron`` implements it."""
 
-    def __init__(
-        self,
-        items: Iterable[CronItem],
-        *,
-        known: Callable[[Iterable[str]], Mapping[str, KnownCrontab]],
-        backfill: Callable[[Backlog, Ticks, datetime], bool],
-        on_backfilled: Callable[[CronItem, Ticks], None],
-        on_trouble: Callable[[CronItem, Exception], None],
-        stretch: int,
-    ) -> None:
+    def known_crontabs(self, names: Iterable[str]) -> Mapping[str, KnownCrontab]:
+        """Read the rows of these items."""
+
+    def backfill(self, backlog: Backlog, ticks: Ticks, minute: datetime) -> bool:
+        """Fire missed ticks; return False if another session has fired the item since it was read."""
+
+    def backfilled(self, item: CronItem, ticks: Ticks) -> None:
+        """These missed ticks were fired."""
+
+    def item_failed(self, item: CronItem, error: Exception) -> None:
+        """The item's own code, a callable that says when it is due, raised an error."""
+
+
+class Backlogs:
+    """How far each item with a backfill period has come, and which ticks it has missed."""
+
+    def __init__(self, items: Iterable[CronItem], source: BacklogSource, *, ticks_per_statement: int) -> None:
         self._filling = [item for item in items if item.period]
-        self._known = known
-        self._backfill = backfill
-        self._on_backfilled = on_backfilled
-        self._on_trouble = on_trouble
-        self._stretch = stretch
-        # By item: every tick up to here has been fired, by whomever.
+        self._source = source
+        self._ticks_per_statement = ticks_per_statement
+        # By item: every tick up to this minute has been fired, by this worker or another.
         self._done: dict[str, datetime] = {}
         self._backlogs: deque[Backlog] = deque()
 
@@ -65,27 +70,27 @@ class Backlogs:
 
     @property
     def behind(self) -> frozenset[str]:
-        """The items that have something to make up, which comes before the tick of this minute."""
+        """The names of the items with a backlog, whose ticks come before the tick of this minute."""
         return frozenset(backlog.item.name for backlog in self._backlogs)
 
     def note_minute(self, minute: datetime, undecided: Container[str]) -> None:
-        """All items but these are done with this minute."""
+        """Note that all items without a backlog, except the undecided, have fired this minute."""
         behind = self.behind
         names = (item.name for item in self._filling if item.name not in behind and item.name not in undecided)
         self._done.update((name, minute) for name in names)
 
     def note_tick(self, items: Iterable[CronItem], tick: datetime) -> None:
-        """The tick of these items has been fired, by whomever."""
+        """Note that the tick of these items has been fired, by this worker or another."""
         names = [item.name for item in items if item.period]
         self._done.update((name, max(self._done[name], tick)) for name in names)
 
     def find(self, minute: datetime, now: datetime) -> None:
-        """Look for missed ticks, unless the last minute seen was the one before."""
+        """Find missed ticks. There are none of items that fired in the minute before this."""
         behind = self.behind
         late = [item for item in self._filling if item.name not in behind and self._may_be_late(item, minute)]
         if not late:
             return
-        known = self._known(item.name for item in late)
+        known = self._source.known_crontabs(item.name for item in late)
         for item in late:
             if item.name in known:
                 row = known[item.name]
@@ -101,50 +106,50 @@ class Backlogs:
             return True
         return any(True for _ in occurrences(item, done, minute - MINUTE))
 
-    def make_up(self, minute: datetime) -> float:
-        """Fire one stretch of the backlog whose turn it is; the seconds until the next."""
+    def fire_some(self, minute: datetime) -> float:
+        """Fire some ticks of the backlog whose turn it is; return the seconds until the next."""
         if not self._backlogs:
             return math.inf
-        # First to the end of the line: one that the database refuses must not hold up the others.
+        # Move it to the end first: a backlog that the database rejects must not delay the others.
         self._backlogs.rotate(-1)
         backlog = self._backlogs[-1]
-        ticks, until = self._next_stretch(backlog, minute)
+        ticks, until = self._next_ticks(backlog, minute)
         if not ticks:
             self._advance(backlog, until, minute)
             return 0.0
-        if self._backfill(backlog, ticks, minute):
+        if self._source.backfill(backlog, ticks, minute):
             backlog.seen = ticks[-1]
             self._advance(backlog, ticks[-1], minute)
-            self._on_backfilled(backlog.item, ticks)
+            self._source.backfilled(backlog.item, ticks)
             return 0.0
         self._look_again(backlog, minute)
         return jittered(YIELD_WAIT)
 
-    def _next_stretch(self, backlog: Backlog, minute: datetime) -> tuple[Ticks, datetime]:
-        """The oldest missed ticks, and how far the search went if there are none."""
+    def _next_ticks(self, backlog: Backlog, minute: datetime) -> tuple[Ticks, datetime]:
+        """Return the oldest missed ticks, and how far the search went if there are none."""
         item, until = backlog.item, minute
         if not isinstance(item.match, str):
             until = min(until, backlog.after + CALLABLE_SPAN)
-        limit = max(1, min(self._stretch, STRETCH_SIZE // len(repr(item.payload))))
+        limit = max(1, min(self._ticks_per_statement, MOST_BYTES_PER_STATEMENT // len(repr(item.payload))))
         try:
             return tuple(itertools.islice(occurrences(item, backlog.after, until), limit)), until
-        except Exception as error:  # a callable is the user's code
-            self._on_trouble(item, error)
+        except Exception as error:  # a callable is the site's code
+            self._source.item_failed(item, error)
             return (), minute
 
     def _advance(self, backlog: Backlog, after: datetime, minute: datetime) -> None:
-        """Note how far a backlog is made up; at the end its item is on time again."""
+        """Note how far a backlog has been fired; at its end the item is on time again."""
         backlog.after = after
         if after >= minute:
             self._backlogs.remove(backlog)
             self._done[backlog.item.name] = minute
 
     def _look_again(self, backlog: Backlog, minute: datetime) -> None:
-        """Somebody else fired the item: go on from where they are."""
+        """Continue where another session is, which has fired the item."""
         name = backlog.item.name
-        row = self._known([name]).get(name)
+        row = self._source.known_crontabs([name]).get(name)
         if row is None:
-            # Forgotten by hand, so it is new: nothing of it has been missed.
+            # Its row was deleted by hand, so the item is new and has missed nothing.
             self._advance(backlog, minute, minute)
         else:
             backlog.seen = row.last_execution
@@ -156,9 +161,9 @@ def _floor(instant: datetime) -> datetime:
 
 
 def _last_done(known: KnownCrontab) -> datetime:
-    """The last minute of which nothing is left to do: of a new item, the one before it became known.
+    """Return the last minute of which nothing is left to fire; for a new item, the minute before it became known.
 
-    An item that was resumed after a pause is known since then, and what it missed is not made up.
+    An item that was resumed after a pause counts as known since then: what it missed in the pause is not fired.
     """
     before_it_was_known = _floor(known.known_since - MOMENT)
     if known.last_execution is None:

@@ -1,4 +1,4 @@
-"""Ticks that another session may be firing, or may be about to give up."""
+"""Ticks that another session may be firing; that session may still roll back."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 
 from django_graphile_worker.crontab import CronItem
 
-# A session that keeps the row of an item longer than this is not a worker that fires a tick.
+# A session that locks the row of an item for longer than this is no worker that fires a tick.
 GIVEN_UP_AFTER = timedelta(hours=1)
 
 
 class UndecidedTicks:
-    """The ticks whose item is locked by another session: they are tried again until they are known to be fired.
+    """The ticks whose item is locked by another session. They are tried again until they are known to be fired.
 
-    An item's ticks are fired in order: a later tick that was fired would hide an earlier one for ever.
+    An item's ticks are fired in order: once a later tick is fired, an earlier one is never fired any more.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class UndecidedTicks:
         return any(name in items for items in self._items.values())
 
     def __iter__(self) -> Iterator[tuple[datetime, list[CronItem]]]:
-        """Each tick with its items, the earliest first; an item is there once, with its earliest tick."""
+        """Yield each tick with its items, the earliest first; each item once, with its earliest tick."""
         seen: set[str] = set()
         for tick in sorted(self._items):
             yield tick, [item for name, item in self._items[tick].items() if name not in seen]
@@ -45,7 +45,10 @@ class UndecidedTicks:
             self._items.pop(tick, None)
 
     def begin(self, minute: datetime) -> None:
-        """A new minute: items that make up what they missed need no list of it, and others wait for an hour."""
+        """Begin a new minute: drop the ticks of items with a backfill period, and ticks that are an hour old.
+
+        The backlog of an item with a backfill period finds its missed ticks in the database.
+        """
         for tick in list(self._items):
             is_old = minute - tick > GIVEN_UP_AFTER
             self.discard(tick, [item for item in self._items[tick].values() if item.period or is_old])

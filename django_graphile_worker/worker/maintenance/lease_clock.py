@@ -1,11 +1,11 @@
-"""The clock by which a worker knows how old its lease is."""
+"""The clock by which a worker measures the age of its lease."""
 
 from __future__ import annotations
 
 import time
 
-# CLOCK_MONOTONIC stands still while a machine is suspended, and other workers do not wait. Linux has a clock that
-# goes on; where there is none, the system's monotonic clock has to do.
+# CLOCK_MONOTONIC stands still while a machine is suspended, but the lease runs out for the other workers. Linux has a
+# clock that goes on; elsewhere the system's monotonic clock is used.
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 
 

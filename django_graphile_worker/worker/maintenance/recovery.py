@@ -1,39 +1,73 @@
-"""Frees what dead workers left locked. Every worker looks; one of them wins."""
+"""Recovers the jobs and queues of dead workers. Every worker looks for them; the statements let one of them win."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from psycopg.errors import ProgramLimitExceeded
 
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, Judge
+from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, DeadWorkerDetector
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Protocol
+
     from django_graphile_worker.sql import recovery
 
-# Four looks per timeout: a dead worker's jobs are free within timeout and a quarter.
+    class RecoveryEvents(Protocol):
+        """What recovery asks of its own worker, and reports to it."""
+
+        def worker_id(self) -> str:
+            """The id of the worker whose long claims are renewed."""
+
+        def in_contact_since(self) -> float:
+            """Since when, by the lease clock, this worker has been in contact with the database.
+
+            After an outage of its own, a worker does not know which other workers were cut off as well.
+            """
+
+        def unrenewable_job_ids(self) -> Sequence[int]:
+            """The running jobs whose locks are not to be renewed."""
+
+        def now(self) -> datetime | None:
+            """The time by which jobs are due; None for the database's clock."""
+
+        def before_recovery(self, database: Database) -> None:
+            """Do on this connection what else is to be done now and then."""
+
+        def jobs_recovered(self, recovered: recovery.Recovered) -> None:
+            """The jobs and queues of dead workers are free again."""
+
+        def stale_locks_released(self, unlocked: recovery.Unlocked) -> None:
+            """Locks that unregistered workers had held for hours are released."""
+
+        def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
+            """The schema lacks indexes without which the worker is slow."""
+
+
+# How often per timeout to look: a dead worker's jobs are free within the timeout and a quarter of it.
 LOOKS_PER_TIMEOUT = 4
-# In a larger fleet each worker looks as much less often, so that the database has no more to do.
+# From this many workers on, each looks less often, in proportion: the database has no more to do than for this many.
 BUSY_FLEET = 16
-# Locks of foreign workers age for hours; looking now and then is enough.
-LOOKS_PER_TIDYING = 20
-# Not the first: a run that only drains has one, and its first job waits for it.
+# Locks of unregistered workers become stale after hours, so every so many looks are enough for them.
+LOOKS_PER_CLEANUP = 20
+# The look that checks the indexes. Not the first: a run that only drains has a single look, and its first job waits
+# for it.
 LOOK_AT_INDEXES = 1
 # How often the locks of long jobs are renewed, in seconds.
 RENEWAL_INTERVAL = 600.0
-# A worker that may be dead in a moment is looked at again not sooner than this, in seconds.
+# The shortest pause, in seconds, before another look at a worker that may be dead in a moment.
 SHORTEST_PAUSE = 0.05
 
 
 class Recovery(Service):
-    """Level-triggered: it looks at the state, never trusts to have seen the event."""
+    """The service that looks for dead workers. It reads the current state, and needs to have seen no event."""
 
     name = "recovery"
 
@@ -41,56 +75,39 @@ class Recovery(Service):
         self,
         *,
         database: Database,
+        events: RecoveryEvents,
         timeout: float,
         heartbeat_interval: float,
-        in_contact_since: Callable[[], float],
-        on_recovered: Callable[[recovery.Recovered], None],
-        on_stale: Callable[[recovery.Unlocked], None],
-        on_indexes_missed: Callable[[Sequence[str], Sequence[str]], None] | None = None,
-        worker_id: Callable[[], str] = str,
-        spared_job_ids: Callable[[], Sequence[int]] = tuple,
-        before_sweep: Callable[[Database], None] = lambda database: None,
         statistics_retention: float,
-        now: Callable[[], datetime | None] = lambda: None,
         notify: bool = True,
         clock: Callable[[], float] = lease_clock,
         on_trouble: Trouble | None = None,
     ) -> None:
         super().__init__(on_trouble=on_trouble)
         self._database = database
+        self._events = events
         self._timeout = timeout
         self._heartbeat_interval = heartbeat_interval
-        # After an outage of its own this worker does not know who else was cut off.
-        self._in_contact_since = in_contact_since
-        self._on_recovered = on_recovered
-        self._on_stale = on_stale
-        self._on_indexes_missed = on_indexes_missed
-        self._worker_id = worker_id
-        # Jobs whose locks are not to be renewed.
-        self._spared_job_ids = spared_job_ids
-        # What else is to be looked at now and then.
-        self._before_sweep = before_sweep
         self._statistics_retention = statistics_retention
-        self._now = now
         self._notify = notify
         self._clock = clock
-        self._judge = Judge(clock)
+        self._detector = DeadWorkerDetector(clock)
         self._renewed_at = clock()
         self._looks = 0
-        # Where the next look for locks of unregistered workers goes on.
-        self._go_on_at: float | None = None
+        # Where the next look for locks of unregistered workers continues.
+        self._continue_at: float | None = None
         # Dead workers whose jobs are not all free yet.
         self._unfinished: list[str] = []
-        # A run that only drains cannot watch anybody: it takes for dead who has been silent for longer.
-        self.judges_at_once = False
+        # Set for a run that only drains. It has no time to watch the others, so it requires a longer silence instead.
+        self.skips_watching = False
 
     def step(self) -> float:
-        """One look at everybody; free what the dead held."""
+        """Look at all workers once, and recover the jobs of the dead ones."""
         try:
-            self._before_sweep(self._database)
+            self._events.before_recovery(self._database)
             return self._look()
         except BaseException:
-            self._judge.forget()
+            self._detector.reset()
             raise
 
     def close(self) -> None:
@@ -101,10 +118,10 @@ class Recovery(Service):
         fleet = self._look_at_fleet()
         recovered = self._recover(self._dead(fleet), [*self._unfinished, *fleet.orphans])
         self._unfinished = list(recovered.dead_worker_ids) if recovered.is_partial else []
-        if self._looks % LOOKS_PER_TIDYING == 0:
-            self._tidy_up()
+        if self._looks % LOOKS_PER_CLEANUP == 0:
+            self._clean_up()
         if self._looks == LOOK_AT_INDEXES:
-            self._look_at_indexes()
+            self._check_indexes()
         self._looks += 1
         return 0.0 if self._unfinished else self._pause(fleet.size)
 
@@ -112,19 +129,15 @@ class Recovery(Service):
         seconds = self._timeout / LOOKS_PER_TIMEOUT
         if fleet_size > BUSY_FLEET:
             seconds *= fleet_size / BUSY_FLEET * random.uniform(0.5, 1.5)
-        return min(jittered(seconds), RENEWAL_INTERVAL, max(self._judge.until_next, SHORTEST_PAUSE))
+        return min(jittered(seconds), RENEWAL_INTERVAL, max(self._detector.until_next, SHORTEST_PAUSE))
 
     def _dead(self, fleet: recovery.Fleet) -> list[recovery.LateWorker]:
-        if self.judges_at_once:
-            return [
-                worker
-                for worker in fleet.late
-                if worker.silent_seconds >= worker.timeout_seconds + BEATS_WATCHED * worker.heartbeat_seconds
-            ]
-        return self._judge.look(fleet.late, in_contact_since=self._in_contact_since())
+        if self.skips_watching:
+            return [worker for worker in fleet.late if worker.is_overdue_by(BEATS_WATCHED)]
+        return self._detector.find_dead(fleet.late, in_contact_since=self._events.in_contact_since())
 
     def _look_at_fleet(self) -> recovery.Fleet:
-        # Here, as below: the first look may wait for its statements, the first job need not.
+        # Late import: the first job need not wait for the statements of recovery.
         from django_graphile_worker.sql import recovery
 
         with self._database.cursor() as cursor:
@@ -133,62 +146,65 @@ class Recovery(Service):
                 schema=self._database.schema,
                 timeout=self._timeout,
                 heartbeat=self._heartbeat_interval,
-                now=self._now(),
-                go_on_at=self._go_on_at,
+                now=self._events.now(),
+                go_on_at=self._continue_at,
             )
-        self._go_on_at = fleet.reached
+        self._continue_at = fleet.reached
         return fleet
 
     def _recover(self, dead: Sequence[recovery.LateWorker], unregistered: Sequence[str]) -> recovery.Recovered:
+        # Late import: see _look_at_fleet.
         from django_graphile_worker.sql import recovery
 
         if not dead and not unregistered:
             return recovery.Recovered()
         schema = self._database.schema
         with self._database.cursor() as cursor:
-            buried = recovery.remove_dead_workers(cursor, dead, schema=schema)
-            worker_ids = list(dict.fromkeys([*buried, *unregistered]))
-            recovered = recovery.recover_claims(cursor, worker_ids, schema=schema, now=self._now())
+            removed = recovery.remove_dead_workers(cursor, dead, schema=schema)
+            worker_ids = list(dict.fromkeys([*removed, *unregistered]))
+            recovered = recovery.recover_claims(cursor, worker_ids, schema=schema, now=self._events.now())
         if recovered.dead_worker_ids:
-            self._on_recovered(recovered)
+            self._events.jobs_recovered(recovered)
         if self._notify and (recovered.job_ids or recovered.queue_ids):
             self._wake_workers(len(recovered.job_ids))
         return recovered
 
     def _wake_workers(self, count: int) -> None:
+        # Late import: see _look_at_fleet.
         from django_graphile_worker.sql import recovery
 
-        # Where the server's queue of notifications is full, they find the jobs when they poll.
+        # Where the server's notification queue is full, workers find the jobs by polling.
         with contextlib.suppress(ProgramLimitExceeded), self._database.cursor() as cursor:
             recovery.wake_workers(cursor, max(count, 1), schema=self._database.schema)
 
     def _renew_long_claims(self) -> None:
         if self._clock() - self._renewed_at < RENEWAL_INTERVAL:
             return
+        # Late import: see _look_at_fleet.
         from django_graphile_worker.sql import workers
 
+        worker_id, schema = self._events.worker_id(), self._database.schema
         with self._database.cursor() as cursor:
-            workers.renew_claims(cursor, self._worker_id(), schema=self._database.schema, spared=self._spared_job_ids())
+            workers.renew_claims(cursor, worker_id, schema=schema, spared=self._events.unrenewable_job_ids())
         self._renewed_at = self._clock()
 
-    def _tidy_up(self) -> None:
+    def _clean_up(self) -> None:
+        # Late import: see _look_at_fleet.
         from django_graphile_worker.sql import recovery, statistics
 
         with self._database.cursor() as cursor:
-            unlocked = recovery.release_stale_locks(cursor, schema=self._database.schema, now=self._now())
+            unlocked = recovery.release_stale_locks(cursor, schema=self._database.schema, now=self._events.now())
             recovery.forget_ended(cursor, schema=self._database.schema)
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
         if unlocked.jobs or unlocked.queues:
-            self._on_stale(unlocked)
+            self._events.stale_locks_released(unlocked)
 
-    def _look_at_indexes(self) -> None:
-        """Without its indexes a queue finds every job slowly, and nothing else would tell why."""
-        if self._on_indexes_missed is None:
-            return
-        # Here, as it is done once, and nothing that the first job has to wait for.
+    def _check_indexes(self) -> None:
+        """Report missing indexes: without them the worker finds every job slowly, and nothing else says why."""
+        # Late import: done once, and not before the first job.
         from django_graphile_worker.sql.install.indexes import lacking_indexes
 
         with self._database.cursor() as cursor:
-            lack = lacking_indexes(cursor, schema=self._database.schema)
-        if any(lack):
-            self._on_indexes_missed(*lack)
+            missing, incomplete = lacking_indexes(cursor, schema=self._database.schema)
+        if missing or incomplete:
+            self._events.indexes_missed(missing, incomplete)

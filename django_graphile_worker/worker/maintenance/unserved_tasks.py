@@ -1,4 +1,4 @@
-"""Looks, now and then, whether jobs wait for tasks that no live worker has: a mistyped name, a missing deployment."""
+"""Reports tasks that jobs wait for and no live worker has: a mistyped name, or a missing deployment."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.service import Service, jittered
 
-# Workers that are started together have registered by then.
+# Seconds until the first look: workers that are started together have registered by then.
 FIRST_LOOK = 15.0
 LOOK_INTERVAL = 120.0
 
 
 class UnservedTasks(Service):
-    """Tells each such name once, and again when it comes back.
+    """The service that reports each such task once, and again when it comes back.
 
-    A trouble here is nobody's business: the parts that the jobs need tell theirs.
+    It reports no errors of its own: the parts that run jobs report the same trouble with the database.
     """
 
     name = "unserved-tasks"
@@ -28,7 +28,7 @@ class UnservedTasks(Service):
         self._timeout = timeout
         self._on_found = on_found
         self._first_look = first_look
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         self._has_waited = False
 
     def step(self) -> float:
@@ -36,21 +36,21 @@ class UnservedTasks(Service):
             self._has_waited = True
             return self._first_look
         names = frozenset(self._find())
-        news = sorted(names - self._told)
-        self._told = names
-        if news:
-            self._on_found(news)
+        unreported = sorted(names - self._reported)
+        self._reported = names
+        if unreported:
+            self._on_found(unreported)
         return jittered(LOOK_INTERVAL)
 
     def _find(self) -> list[str]:
-        # Here, as nothing that the first job has to wait for.
+        # Late import: nothing that the first job has to wait for.
         from django_graphile_worker.sql.inspection.unserved_tasks import unserved_tasks
 
         try:
             with self._database.cursor() as cursor:
                 found = unserved_tasks(cursor, schema=self._database.schema, timeout=self._timeout)
         finally:
-            # A connection is dear; one look in two minutes is not worth keeping it.
+            # A connection is expensive; one look in two minutes is not worth keeping it open.
             self._database.close()
         return [task.identifier for task in found]
 

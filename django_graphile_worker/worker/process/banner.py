@@ -27,14 +27,14 @@ def banner(runners: Sequence[Runner], *, once: bool) -> str:
 def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
     settings = runner.settings
     processes = f" in each of {settings.processes} processes" if settings.processes > 1 else ""
-    installation = [("installation", runner.installation)] if conf.are_installations_named() else []
+    installation = [("installation", runner.place.installation)] if conf.are_installations_named() else []
     return [
         *installation,
-        ("database", _address(runner.using)),
+        ("database", _address(runner.place.using)),
         ("schema", settings.schema),
         ("tasks", _tasks(runner)),
         ("concurrency", f"{settings.concurrency}{processes}"),
-        ("recurring", _listed([item.name for item in runner.cron_items]) or "none"),
+        ("recurring", _listed([item.name for item in runner.parts.cron_items]) or "none"),
         ("woken by", _woken_by(runner, once=once)),
     ]
 
@@ -45,8 +45,8 @@ def _tasks(runner: Runner) -> str:
         return "none: write functions with @task in an app's tasks.py"
     empty = [glob for glob in runner.settings.tasks if not any(fnmatchcase(name, glob) for name in there)]
     unmatched = f"nothing matches {', '.join(map(repr, empty))}" if empty else ""
-    if runner.tasks:
-        return _listed(sorted(runner.tasks)) + (f"; {unmatched}" if unmatched else "")
+    if runner.parts.tasks:
+        return _listed(sorted(runner.parts.tasks)) + (f"; {unmatched}" if unmatched else "")
     excluded = ", ".join(map(repr, runner.settings.exclude_tasks))
     return f"none: {unmatched or f'all are excluded by {excluded}'}. There are: {_listed(there)}"
 

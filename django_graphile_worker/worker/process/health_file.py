@@ -36,20 +36,20 @@ class HealthFile(Service):
         self._has_logged = False
 
     def step(self) -> float:
-        if any(runner.dead_parts() for runner in self._runners):
+        if any(runner.parts.dead() for runner in self._runners):
             return INTERVAL
         self.write()
         return INTERVAL if self._is_ready else INTERVAL_UNTIL_READY
 
     @property
     def _is_ready(self) -> bool:
-        return all(runner.heartbeat.holds_lease for runner in self._runners)
+        return all(runner.parts.heartbeat.holds_lease for runner in self._runners)
 
     def write(self) -> None:
         """Replace the file in one step: a reader never sees half of it."""
         content = {
             "pid": os.getpid(),
-            "worker_ids": [runner.worker_id for runner in self._runners],
+            "worker_ids": [runner.parts.worker_id for runner in self._runners],
             "is_ready": self._is_ready,
             "written_at": time(),
             "valid_seconds": max(runner.settings.worker_timeout for runner in self._runners),

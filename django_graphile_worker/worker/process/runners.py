@@ -13,7 +13,8 @@ from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.logs import receivers
 from django_graphile_worker.routing import Place
 from django_graphile_worker.schedule import collect
-from django_graphile_worker.worker.runner import LOOK_INTERVAL, Question, Runner, never
+from django_graphile_worker.worker.runner import Question, Runner, never
+from django_graphile_worker.worker.shutdown import LOOK_INTERVAL
 from django_graphile_worker.worker.stop_request import Ending
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ def build_runners(places: Iterable[Place], *, with_cron: bool = True) -> list[Ru
     places = list(places)
     schedules = _schedules(places) if with_cron else ((),) * len(places)
     return [
-        Runner(place.settings, place.using, installation=place.installation, cron_items=items, version=__version__)
-        for place, items in zip(places, schedules, strict=True)
+        Runner(place, cron_items=items, version=__version__) for place, items in zip(places, schedules, strict=True)
     ]
 
 

@@ -1,4 +1,8 @@
-"""Ends the claims of the results in a hand, and tells what became of each."""
+"""Sends results to the database in batches, and reports what became of each.
+
+``BatchLimiter`` decides how many results one statement takes, ``ReleaseBatcher`` which statement releases them. A
+result stays pending until the database has accepted it or says that its claim is lost.
+"""
 
 from __future__ import annotations
 
@@ -7,152 +11,210 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
+from psycopg import errors
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, HeldQueue
+from django_graphile_worker.worker.database.connection import WRONG_SERVER
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.release.offering import Offering
-from django_graphile_worker.worker.release.pending import PendingReleases, give_queues_to_their_jobs
+from django_graphile_worker.worker.release.pending import (
+    PendingReleases,
+    RejectedReleases,
+    move_queues_to_their_jobs,
+)
+from django_graphile_worker.worker.release.statements import ReleaseStatements
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Ledger(Protocol):
-        """The statements that end a claim, on the releaser's own connection."""
+    class ReleaseEvents(Protocol):
+        """What the releaser reports to its worker."""
 
-        def complete(self, claims: Sequence[Claim]) -> set[int]: ...
-        def fail(self, failures: Sequence[Failure]) -> dict[int, float | None]: ...
-        def give_back(self, claims: Sequence[Claim]) -> set[int]: ...
-        def give_back_remains(self, ended: Sequence[tuple[Claim, str]]) -> set[int]: ...
-        def still_claimed(self, claims: Sequence[Claim]) -> set[int]: ...
-        def release_queues(self, queues: Sequence[HeldQueue]) -> set[int]: ...
+        def released(self, outcomes: Sequence[Outcome]) -> None:
+            """The database has accepted these outcomes."""
+
+        def settled(self, outcomes: Sequence[Outcome]) -> None:
+            """These outcomes are pending no more: each was accepted, or its claim is lost."""
+
+        def claim_lost(self, outcome: Outcome) -> None:
+            """The result of a job that had begun could not be stored, as the job is claimed by another worker."""
+
+        def retry_scheduled(self, seconds: float) -> None:
+            """A failed job falls due again in this many seconds."""
+
+        def queues_freed(self, queue_ids: set[int]) -> None:
+            """These queues were released and have jobs that can run."""
+
+        def jobs_returned(self) -> None:
+            """Jobs were given back unrun: a worker may claim them again."""
 
 
+# The largest number of results in one statement.
+BATCH = 2000
+# After a rejection a batch has this many times fewer results: four steps from the largest batch down to a single
+# result, and each step may take as long as a statement's deadline.
+SHRINKAGE = 8
+# The connection broke during a statement, so its effect is unknown; or the server is read-only, and accepts no batch
+# of any size.
+CONNECTION_TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, *WRONG_SERVER)
+# The server says that the statement had no effect. It may accept a smaller batch.
+TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceeded)
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
+AnyItem = TypeVar("AnyItem", bound=Outcome | HeldQueue)
 AnyOutcome = TypeVar("AnyOutcome", Succeeded, Failed, Interrupted)
+Answer = TypeVar("Answer")
+
+
+class BatchLimiter:
+    """The number of results that the database accepts at once, as far as is known."""
+
+    def __init__(
+        self, rejected: RejectedReleases, *, report: Callable[[psycopg.Error, float], None], clock: Callable[[], float]
+    ) -> None:
+        self._rejected = rejected
+        self._report = report
+        self._clock = clock
+        self.batch_size = BATCH
+
+    def send(
+        self,
+        pending: PendingReleases,
+        items: list[AnyItem],
+        batch: list[AnyItem],
+        act: Callable[[list[AnyItem]], Answer],
+    ) -> Answer | None:
+        """Release a batch, the first of the items; return None if the database rejects it.
+
+        The next batch is smaller then, down to a single result, which is set aside so that no other waits for it.
+        """
+        began = self._clock()
+        try:
+            answer = act(batch)
+        except psycopg.Error as error:
+            if len(batch) > 1:
+                self.batch_size = max(len(batch) // SHRINKAGE, 1)
+            if isinstance(error, CONNECTION_TROUBLE) and not isinstance(error, TOO_MUCH):
+                # One of these results may be what breaks the connection: send the others first.
+                items[:] = items[len(batch) :] + batch
+                raise
+            if len(batch) == 1:
+                spent = self._clock() - began
+                is_definite = not isinstance(error, TOO_MUCH)
+                self._report(error, self._rejected.add(items.pop(0), pending, spent=spent, is_definite=is_definite))
+            elif isinstance(error, TOO_MUCH):
+                self._report(error, 0.0)
+            return None
+        self.batch_size = min(self.batch_size * 2, BATCH)
+        self._rejected.note_success(pending)
+        return answer
 
 
 class ReleaseBatcher:
-    """A result leaves its hand when the database has taken it, or says that the claim is lost."""
+    """Ends the claims of pending results with one statement per kind of outcome."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        offering: Offering,
-        *,
-        on_released: Callable[[Sequence[Outcome]], None],
-        on_settled: Callable[[Sequence[Outcome]], None],
-        on_lost: Callable[[Outcome], None],
-        on_retry: Callable[[float], None],
-        on_returned: Callable[[], None],
-        on_queues_free: Callable[[set[int]], None],
-    ) -> None:
-        self._ledger = ledger
-        self._offering = offering
-        self._on_released = on_released
-        # All that leave the hand, told or not.
-        self._on_settled = on_settled
-        self._on_lost = on_lost
-        self._on_retry = on_retry
-        # Called when jobs are back, for whoever may claim them again.
-        self._on_returned = on_returned
-        self._on_queues_free = on_queues_free
+    def __init__(self, statements: ReleaseStatements, limiter: BatchLimiter, events: ReleaseEvents) -> None:
+        self._statements = statements
+        self._limiter = limiter
+        self._events = events
 
-    def settle(self, hand: PendingReleases) -> None:
-        """End the claims of all outcomes in a hand; those that stay are to be tried again."""
-        self._settle(hand, hand.succeeded, self._complete)
-        self._settle(hand, hand.failed, self._fail)
-        self._return_interrupted(hand)
+    def release_jobs(self, pending: PendingReleases) -> None:
+        """End the claims of all pending outcomes; what stays in ``pending`` is to be tried again."""
+        self._release(pending, pending.succeeded, self._complete)
+        self._release(pending, pending.failed, self._fail)
+        self._return_interrupted(pending)
+
+    def release_queues(self, pending: PendingReleases, everything: Iterable[PendingReleases]) -> None:
+        """Release the pending queues, except those that a job in ``everything`` still needs."""
+        if not pending.queues:
+            return
+        free = move_queues_to_their_jobs(pending, everything)
+        waiting = len(pending.queues) - free
+        while len(pending.queues) > waiting:
+            # Pending until they are released: a worker that drains must see that there is something left to do.
+            batch = pending.queues[: min(self._limiter.batch_size, len(pending.queues) - waiting)]
+            runnable = self._limiter.send(pending, pending.queues, batch, self._statements.release_queues)
+            if runnable is not None:
+                del pending.queues[: len(batch)]
+            if runnable:
+                self._events.queues_freed(runnable)
 
     def _complete(self, outcomes: Sequence[Outcome]) -> Container[int]:
-        return self._ledger.complete([outcome.claim for outcome in outcomes])
-
-    def _give_back(self, outcomes: Sequence[Interrupted]) -> Container[int]:
-        remains = [(each.claim, each.payload_text) for each in outcomes if each.payload_text is not None]
-        if not remains:
-            return self._ledger.give_back([outcome.claim for outcome in outcomes])
-        return self._give_back_remains(remains) | self._ledger.give_back(
-            [outcome.claim for outcome in outcomes if outcome.payload_text is None]
-        )
-
-    def _give_back_remains(self, remains: Sequence[tuple[Claim, str]]) -> set[int]:
-        try:
-            return self._ledger.give_back_remains(remains)
-        except psycopg.DataError:
-            if len(remains) > 1:
-                raise
-            # The text is the trouble: all of it again is better than none.
-            return self._ledger.give_back([claim for claim, _ in remains])
-
-    def _return_interrupted(self, hand: PendingReleases) -> None:
-        if hand.interrupted:
-            self._settle(hand, hand.interrupted, self._give_back)
-            self._on_returned()
+        return self._statements.complete([outcome.claim for outcome in outcomes])
 
     def _fail(self, outcomes: Sequence[Failed]) -> Container[int]:
         try:
-            stored = self._ledger.fail([_failure(outcome) for outcome in outcomes])
+            stored = self._statements.fail([_failure(outcome) for outcome in outcomes])
         except psycopg.DataError as error:
             if len(outcomes) > 1:
                 raise
-            # The text is the trouble: better a job without its error than none.
+            # The text cannot be stored: release the job without its error rather than not at all.
             culprit = replace(_failure(outcomes[0]), error=UNSTORABLE.format(error=error), payload_text=None)
-            stored = self._ledger.fail([culprit])
+            stored = self._statements.fail([culprit])
         for delay in stored.values():
             if delay is not None:
-                self._on_retry(delay)
+                self._events.retry_scheduled(delay)
         return stored
 
-    def _settle(
-        self, hand: PendingReleases, outcomes: list[AnyOutcome], act: Callable[[Sequence[AnyOutcome]], Container[int]]
+    def _return_interrupted(self, pending: PendingReleases) -> None:
+        if pending.interrupted:
+            self._release(pending, pending.interrupted, self._return_jobs)
+            self._events.jobs_returned()
+
+    def _return_jobs(self, outcomes: Sequence[Interrupted]) -> Container[int]:
+        remaining = [(each.claim, each.payload_text) for each in outcomes if each.payload_text is not None]
+        if not remaining:
+            return self._statements.return_jobs([outcome.claim for outcome in outcomes])
+        return self._return_remaining(remaining) | self._statements.return_jobs(
+            [outcome.claim for outcome in outcomes if outcome.payload_text is None]
+        )
+
+    def _return_remaining(self, remaining: Sequence[tuple[Claim, str]]) -> set[int]:
+        try:
+            return self._statements.return_remaining(remaining)
+        except psycopg.DataError:
+            if len(remaining) > 1:
+                raise
+            # The payload that is left cannot be stored: run all items again rather than none.
+            return self._statements.return_jobs([claim for claim, _ in remaining])
+
+    def _release(
+        self,
+        pending: PendingReleases,
+        outcomes: list[AnyOutcome],
+        act: Callable[[Sequence[AnyOutcome]], Container[int]],
     ) -> None:
-        """Release them, tell what happened; what must be tried again stays in the list."""
+        """Release outcomes and report what became of them; those to be tried again stay in the list."""
         busy: list[AnyOutcome] = []
         try:
             while outcomes:
-                some = outcomes[: self._offering.portion]
-                done = self._offering.offer(hand, outcomes, some, act)
-                if done is not None:
-                    busy += self._conclude(hand, some, done)
-                    del outcomes[: len(some)]
+                batch = outcomes[: self._limiter.batch_size]
+                released = self._limiter.send(pending, outcomes, batch, act)
+                if released is not None:
+                    busy += self._report(pending, batch, released)
+                    del outcomes[: len(batch)]
         finally:
             outcomes += busy
 
-    def _conclude(self, hand: PendingReleases, outcomes: list[AnyOutcome], done: Container[int]) -> list[AnyOutcome]:
-        """Tell what became of them; the claims that still stand."""
-        missing = [outcome for outcome in outcomes if outcome.claim.id not in done]
+    def _report(self, pending: PendingReleases, batch: list[AnyOutcome], released: Container[int]) -> list[AnyOutcome]:
+        """Report what became of a batch; return the outcomes whose claims still stand."""
+        missing = [outcome for outcome in batch if outcome.claim.id not in released]
         if not missing:
-            self._on_settled(outcomes)
-            self._on_released(outcomes)
+            self._events.settled(batch)
+            self._events.released(batch)
             return []
-        still = self._ledger.still_claimed([outcome.claim for outcome in missing])
-        if not hand.is_in_doubt:
+        still = self._statements.still_claimed([outcome.claim for outcome in missing])
+        if not pending.is_in_doubt:
             for outcome in missing:
                 if outcome.claim.id not in still and _has_begun(outcome):
-                    self._on_lost(outcome)
-        self._on_settled([outcome for outcome in outcomes if outcome.claim.id not in still])
-        self._on_released([outcome for outcome in outcomes if outcome.claim.id in done])
+                    self._events.claim_lost(outcome)
+        self._events.settled([outcome for outcome in batch if outcome.claim.id not in still])
+        self._events.released([outcome for outcome in batch if outcome.claim.id in released])
         return [outcome for outcome in missing if outcome.claim.id in still]
-
-    def release_queues(self, hand: PendingReleases, hands: Iterable[PendingReleases]) -> None:
-        """Let go of the queues in a hand, but those that jobs in any of the hands still need."""
-        if not hand.queues:
-            return
-        free = give_queues_to_their_jobs(hand, hands)
-        waiting = len(hand.queues) - free
-        while len(hand.queues) > waiting:
-            # In the hand until they are let go: who drains the queue must see that something is left to do.
-            some = hand.queues[: min(self._offering.portion, len(hand.queues) - waiting)]
-            wanted = self._offering.offer(hand, hand.queues, some, self._ledger.release_queues)
-            if wanted is not None:
-                del hand.queues[: len(some)]
-            if wanted:
-                self._on_queues_free(wanted)
 
 
 def _has_begun(outcome: Outcome) -> bool:
-    """A claim that is lost before its job began has no result that would be lost with it."""
+    """Return whether a result is lost with the claim: a job that never began has none."""
     return not isinstance(outcome, Interrupted) or outcome.has_begun
 
 

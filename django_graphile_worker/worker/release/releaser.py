@@ -1,9 +1,8 @@
-"""Lets go of jobs: done, failed or given back. The one part that may not forget.
+"""Releases jobs: completed, failed or returned. Until the database has an outcome it exists only here.
 
-Whatever finished while the last statement ran goes into the next one: no timer,
-no added wait. A result stays in hand until the database has taken it or says that
-the claim is lost; everything else is tried again: fewer at once where the
-database will not take so many, and one that it will not take at all by itself.
+Every outcome that arrives while a statement runs goes into the next statement: there is no timer and no added wait. A
+result stays pending until the database has accepted it or says that the claim is lost. Everything else is tried again:
+in smaller batches where the database does not accept so many results at once, and by itself where it rejects a result.
 """
 
 from __future__ import annotations
@@ -19,145 +18,130 @@ import psycopg
 
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.release.batches import ReleaseBatcher
-from django_graphile_worker.worker.release.offering import BATCH, CONNECTION_TROUBLE, Offering
-from django_graphile_worker.worker.release.pending import PendingReleases
-from django_graphile_worker.worker.release.refused import RejectedReleases
+from django_graphile_worker.worker.release.batches import BATCH, CONNECTION_TROUBLE, BatchLimiter, ReleaseBatcher
+from django_graphile_worker.worker.release.pending import PendingReleases, RejectedReleases
+from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.service import Service, Trouble
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.release.batches import Ledger
+    from django_graphile_worker.worker.release.batches import ReleaseEvents
 
-# A row that a transaction of the site is just changing is looked at again soon.
+# Seconds until a row that a transaction of the site is changing is tried again.
 BUSY_ROW_DELAY = 0.05
 
 
 class Releaser(Service):
-    """Outcomes in, statements out."""
+    """The service that takes outcomes from the slots and ends their claims."""
 
     name = "releaser"
 
     def __init__(
         self,
         *,
-        ledger: Ledger,
-        on_released: Callable[[Sequence[Outcome]], None],
-        on_settled: Callable[[Sequence[Outcome]], None] = lambda outcomes: None,
-        on_lost: Callable[[Outcome], None],
-        on_retry: Callable[[float], None],
-        on_queues_free: Callable[[set[int]], None],
-        on_returned: Callable[[], None] = lambda: None,
-        on_close: Callable[[], None] = lambda: None,
+        statements: ReleaseStatements,
+        events: ReleaseEvents,
         clock: Callable[[], float] = time.monotonic,
         on_trouble: Trouble | None = None,
     ) -> None:
         super().__init__(on_trouble=on_trouble)
-        self._on_released = on_released
-        self._on_settled = on_settled
-        self._on_close = on_close
+        self._statements = statements
+        self._events = events
         self._inbox: deque[Outcome | HeldQueue] = deque()
-        self._hand = PendingReleases()
-        self._refused = RejectedReleases(clock)
-        self._settlement = ReleaseBatcher(
-            ledger,
-            Offering(self._refused, tell=self._tell, clock=clock),
-            on_released=on_released,
-            on_settled=on_settled,
-            on_lost=on_lost,
-            on_retry=on_retry,
-            on_returned=on_returned,
-            on_queues_free=on_queues_free,
-        )
+        self._pending = PendingReleases()
+        self._rejected = RejectedReleases(clock)
+        limiter = BatchLimiter(self._rejected, report=self._report, clock=clock)
+        self._batcher = ReleaseBatcher(statements, limiter, events)
         self._is_empty = threading.Event()
         self._is_empty.set()
         self._is_resting = True
 
     def put(self, outcome: Outcome | HeldQueue) -> None:
-        """Take an outcome, or a queue whose stretch is over."""
+        """Take an outcome, or a queue whose work unit is over."""
         self._inbox.append(outcome)
         if self._is_resting:
             self._is_resting = False
             self._is_empty.clear()
             self.wake()
 
-    def put_back(self, outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
-        """Take jobs that never began, and the queues that go with them."""
+    def return_jobs(self, outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
+        """Take jobs that never began, and the queues that were claimed with them."""
         for outcome in outcomes:
             self.put(outcome)
         for queue in queues:
             self.put(queue)
 
     def step(self) -> float:
-        """Release everything that has come in."""
+        """Release everything that has arrived."""
         self._is_resting = False
         self._collect()
-        # Those that were refused come last, and only while nothing else has come in: each may take long.
-        for hand in (self._hand, *self._refused.due()):
-            if hand is not self._hand and self._inbox:
+        # Rejected results come last, and only while nothing else has arrived: each may take long.
+        for pending in (self._pending, *self._rejected.due()):
+            if pending is not self._pending and self._inbox:
                 break
-            if hand:
+            if pending:
                 self._is_empty.clear()
-                self._release(hand)
-        self._refused.forget_taken()
+                self._release(pending)
+        self._rejected.remove_released()
         if self._inbox:
             return 0.0
-        return BUSY_ROW_DELAY if self._hand else self._rest()
+        return BUSY_ROW_DELAY if self._pending else self._rest()
 
     def hurry(self) -> None:
-        """The worker waits for what is in hand, and for nothing else: what was refused is offered again soon."""
-        self._refused.hurry()
+        """Send everything soon, rejected results too: the worker stops, and waits for nothing else."""
+        self._rejected.hurry()
         super().hurry()
 
     def wait_until_empty(self, timeout: float) -> bool:
-        """Wait until nothing is in hand; True when that is so."""
-        return self._is_empty.wait(timeout) and self.in_hand == 0
+        """Wait until no result is pending, ``timeout`` seconds at most; return whether that is so."""
+        return self._is_empty.wait(timeout) and self.pending_count == 0
 
     @property
-    def in_hand(self) -> int:
-        return len(self._inbox) + len(self._hand) + len(self._refused)
+    def pending_count(self) -> int:
+        return len(self._inbox) + len(self._pending) + len(self._rejected)
 
     @property
-    def refused_for_good(self) -> list[int]:
-        """The jobs whose results the database keeps refusing, once nothing else is in hand."""
-        if self._inbox or self._hand or not self._refused.is_hopeless:
+    def given_up_job_ids(self) -> list[int]:
+        """The jobs whose results the database keeps rejecting, once no other result is pending."""
+        if self._inbox or self._pending or not self._rejected.are_given_up:
             return []
-        return self._refused.job_ids()
+        return self._rejected.job_ids()
 
     def close(self) -> None:
-        self._on_close()
+        self._statements.close()
 
     def _rest(self) -> float:
-        # First the flag, then the look: whoever puts in between sees the flag.
+        # Set the flag before looking at the inbox; put() does the reverse. Whichever runs second sees the other, so no
+        # wake-up is lost.
         self._is_resting = True
         if self._inbox:
             return 0.0
-        if self._refused:
-            return self._refused.until_next()
+        if self._rejected:
+            return self._rejected.until_next()
         self._is_empty.set()
         return math.inf
 
     def _collect(self) -> None:
-        inbox, hand = self._inbox, self._hand
+        inbox, pending = self._inbox, self._pending
         for _ in range(min(len(inbox), BATCH)):
             item = inbox.popleft()
             if type(item) is Succeeded:
-                hand.succeeded.append(item)
+                pending.succeeded.append(item)
             elif isinstance(item, CompletedAtomically):
-                self._on_settled([item])
-                self._on_released([item])
+                self._events.settled([item])
+                self._events.released([item])
             else:
-                hand.put(item)
+                pending.put(item)
 
-    def _release(self, hand: PendingReleases) -> None:
+    def _release(self, pending: PendingReleases) -> None:
         try:
-            self._settlement.settle(hand)
-            # Only now, as settling may have set aside the job that a queue has to wait for.
-            self._settlement.release_queues(hand, (self._hand, *self._refused))
+            self._batcher.release_jobs(pending)
+            # Only now, as a job that was just rejected keeps its queue.
+            self._batcher.release_queues(pending, (self._pending, *self._rejected))
         except CONNECTION_TROUBLE:
-            hand.is_in_doubt = True
+            pending.is_in_doubt = True
             raise
-        hand.is_in_doubt = False
+        pending.is_in_doubt = False
 
-    def _tell(self, error: psycopg.Error, delay: float) -> None:
+    def _report(self, error: psycopg.Error, delay: float) -> None:
         if self._on_trouble is not None:
             self._on_trouble(self.name, error, delay)

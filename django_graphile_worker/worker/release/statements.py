@@ -15,7 +15,7 @@ Clock = Callable[[], datetime | None]
 
 
 class ReleaseStatements:
-    """How claims end, in the database."""
+    """The statements of ``sql.releases``, bound to a connection, a schema and a clock."""
 
     def __init__(self, database: Database, *, now: Clock, notify: bool) -> None:
         self._database = database
@@ -31,11 +31,12 @@ class ReleaseStatements:
         with self._database.cursor() as cursor:
             return releases.fail_jobs(cursor, failures, schema=self._schema, now=self._now())
 
-    def give_back(self, ended: Sequence[Claim]) -> set[int]:
+    def return_jobs(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:
             return releases.return_jobs(cursor, ended, schema=self._schema)
 
-    def give_back_remains(self, ended: Sequence[tuple[Claim, str]]) -> set[int]:
+    def return_remaining(self, ended: Sequence[tuple[Claim, str]]) -> set[int]:
+        """Return array jobs with the items that are left of their payloads."""
         with self._database.cursor() as cursor:
             return releases.return_remaining(cursor, ended, schema=self._schema)
 
@@ -44,10 +45,10 @@ class ReleaseStatements:
             return releases.still_claimed(cursor, ended, schema=self._schema)
 
     def release_queues(self, queues: Sequence[releases.HeldQueue]) -> set[int]:
-        """Let go of queues; return the ids of those that have something to run.
+        """Release queues; return the ids of those that have a job to run.
 
-        All of them are looked at, not only those that were still held: after a broken connection they may have been
-        released by the first try, whose answer was lost.
+        All of the queues are looked at, not only those that were still held: after a broken connection the first try,
+        whose answer was lost, may have released them.
         """
         with self._database.cursor() as cursor:
             releases.release_queues(cursor, queues, schema=self._schema)
@@ -55,8 +56,11 @@ class ReleaseStatements:
         try:
             return self._waiting(queue_ids, notify=self._notify)
         except ProgramLimitExceeded:
-            # The server's queue of notifications is full. This worker looks for the jobs, others when they poll.
+            # The server's notification queue is full. This worker looks for the jobs, the others find them by polling.
             return self._waiting(queue_ids, notify=False)
+
+    def close(self) -> None:
+        self._database.close()
 
     def _waiting(self, queue_ids: Sequence[int], *, notify: bool) -> set[int]:
         with self._database.cursor() as cursor:

@@ -1,29 +1,77 @@
-"""What the parts of a worker have to tell, as signals."""
+"""Turns what happens in the parts of a worker into signals, and notices when the database answers again."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from django_graphile_worker import signals
 from django_graphile_worker.conf import DEFAULT
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcomes import Outcome
-from django_graphile_worker.worker.reporting.outage import Outage
 from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
 
+# Seconds between two checks whether an outage is over.
+OUTAGE_CHECK_INTERVAL = 0.25
 
-class WorkerEvents:
-    """Turns the parts' calls into signals; sends them through the announcer."""
+
+class Outage:
+    """The time from the first part that gets no answer from the database to the last that gets one again."""
 
     def __init__(
         self,
-        announcer: SignalSender,
+        troubles: Callable[[], Iterable[BaseException | None]],
+        on_over: Callable[[float], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # The error of each part's last step, None where there was none.
+        self._troubles = troubles
+        self._on_over = on_over
+        self._clock = clock
+        self._since: float | None = None
+        # The parts come back one after the other, each after its own back-off: the outage ends with the first of them.
+        self._answered_at: float | None = None
+        self._cut_off = 0
+
+    def begin(self, error: BaseException) -> None:
+        """Note that a part failed; an error that does not come from the database is no outage."""
+        if self._since is None and isinstance(error, psycopg.Error):
+            self._answered_at, self._cut_off = None, 0
+            self._since = self._clock()
+
+    def check(self) -> float:
+        """Report the outage if it is over; return the seconds until the next check."""
+        since = self._since
+        if since is None:
+            return math.inf
+        cut_off = sum(isinstance(trouble, psycopg.Error) for trouble in self._troubles())
+        if cut_off > self._cut_off:
+            self._answered_at = None
+        elif cut_off < self._cut_off and self._answered_at is None:
+            self._answered_at = self._clock()
+        self._cut_off = cut_off
+        if cut_off:
+            return OUTAGE_CHECK_INTERVAL
+        self._since = None
+        self._on_over((self._answered_at or self._clock()) - since)
+        return math.inf
+
+
+class WorkerEvents:
+    """The signals of one worker, each with the worker's id, its database and its installation."""
+
+    def __init__(
+        self,
+        signal_sender: SignalSender,
         *,
         worker_id: Callable[[], str],
         database: str,
@@ -31,60 +79,63 @@ class WorkerEvents:
         job_of: Callable[[Claim], Job],
         troubles: Callable[[], Iterable[BaseException | None]] = tuple,
     ) -> None:
-        self._announcer = announcer
-        self._outage = Outage(troubles, on_over=self._answered)
+        self._signal_sender = signal_sender
+        self._outage = Outage(troubles, on_over=self._database_answered)
         self._worker_id = worker_id
         self._about = {"database": database, "installation": installation}
         self._job_of = job_of
 
-    def tell(self, signal: signals.Event, **arguments: Any) -> None:
+    def send(self, signal: signals.Event, **arguments: Any) -> None:
         about = {"worker_id": self._worker_id(), **self._about}
-        self._announcer.announce(signal, **{**about, **arguments})
+        self._signal_sender.send(signal, **{**about, **arguments})
 
-    def trouble(self, action: str, error: BaseException, retry_in: float) -> None:
+    def database_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
         self._outage.begin(error)
-        self.tell(signals.database_trouble, action=action, error=error, retry_in=retry_in)
+        self.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
 
-    def look(self) -> float:
-        """See whether the database's silence is over; the seconds until the next look."""
-        return self._outage.look()
+    def check_outage(self) -> float:
+        """Report an outage that is over; return the seconds until the next check."""
+        return self._outage.check()
 
-    def _answered(self, duration: float) -> None:
-        self.tell(signals.database_answered, duration=duration)
+    def _database_answered(self, duration: float) -> None:
+        self.send(signals.database_answered, duration=duration)
 
-    def listening(self) -> None:
-        self.tell(signals.listening_started)
+    def listening_started(self) -> None:
+        self.send(signals.listening_started)
 
-    def deaf(self, error: Exception, retry_in: float) -> None:
-        self.tell(signals.listening_lost, error=error, retry_in=retry_in)
+    def listening_lost(self, error: Exception, retry_in: float) -> None:
+        self.send(signals.listening_lost, error=error, retry_in=retry_in)
 
-    def claimed(self, claims: Sequence[Claim], duration: float) -> None:
+    def jobs_claimed(self, claims: Sequence[Claim], duration: float) -> None:
         if signals.jobs_claimed.receivers:
             jobs = [self._job_of(claim) for claim in claims]
-            self.tell(signals.jobs_claimed, jobs=jobs, duration=duration)
+            self.send(signals.jobs_claimed, jobs=jobs, duration=duration)
 
-    def released(self, outcomes: Sequence[Outcome]) -> None:
+    def jobs_released(self, outcomes: Sequence[Outcome]) -> None:
         if signals.job_released.receivers:
             for outcome in outcomes:
                 job = self._job_of(outcome.claim)
-                self.tell(signals.job_released, job=job, outcome=type(outcome).__name__)
+                self.send(signals.job_released, job=job, outcome=type(outcome).__name__)
 
-    def lost(self, outcome: Outcome) -> None:
+    def claim_lost(self, outcome: Outcome) -> None:
         job = self._job_of(outcome.claim)
-        self.tell(signals.claim_lost, job=job, outcome=type(outcome).__name__)
+        self.send(signals.claim_lost, job=job, outcome=type(outcome).__name__)
 
-    def recovered(self, recovered: Recovered) -> None:
-        self.tell(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
-        self._failed_for_good(recovered.exhausted)
+    def jobs_recovered(self, recovered: Recovered) -> None:
+        self.send(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
+        self._permanently_failed(recovered.exhausted)
 
-    def stale_locks(self, unlocked: Unlocked) -> None:
-        self.tell(signals.stale_locks_released, jobs=unlocked.jobs, queues=unlocked.queues)
-        self._failed_for_good(unlocked.exhausted)
+    def stale_locks_released(self, unlocked: Unlocked) -> None:
+        self.send(signals.stale_locks_released, jobs=unlocked.jobs, queues=unlocked.queues)
+        self._permanently_failed(unlocked.exhausted)
 
     def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
-        self.tell(signals.indexes_missed, missing=tuple(missing), incomplete=tuple(incomplete))
+        self.send(signals.indexes_missed, missing=tuple(missing), incomplete=tuple(incomplete))
 
-    def _failed_for_good(self, exhausted: Iterable[Exhausted]) -> None:
-        # Nobody ran them to their end, so nobody else will tell it.
+    def tasks_unserved(self, identifiers: Sequence[str]) -> None:
+        self.send(signals.tasks_unserved, identifiers=tuple(identifiers))
+
+    def _permanently_failed(self, exhausted: Iterable[Exhausted]) -> None:
+        # No executor saw these jobs end, so no other part sends the signal.
         for each in exhausted:
-            self.tell(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)
+            self.send(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)

@@ -1,7 +1,7 @@
 """Sends the worker's signals from a thread of its own.
 
-Receivers are the user's code. The parts that keep the lease alive and release
-jobs must never wait for it, so they only drop a note here.
+Receivers are the site's code. The parts that keep the lease and release jobs must never wait for it, so they only
+queue their signals here.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from django_graphile_worker.worker.service import Service
 
 
 class SignalSender(Service):
-    """Notes in, signals out, in order."""
+    """The service that sends queued signals, in order."""
 
-    name = "announcer"
+    name = "signal-sender"
 
-    def __init__(self, sender: type[Any], *, look: Callable[[], float] = lambda: inf) -> None:
+    def __init__(self, sender: type[Any], *, before_sending: Callable[[], float] = lambda: inf) -> None:
         super().__init__()
         self._sender = sender
-        # What is to be looked at before the notes are read; gives the seconds until the next look.
-        self._look = look
-        self._notes: deque[tuple[Signal, dict[str, Any]]] = deque()
+        # Called at each step, as it may queue a signal; returns the seconds until it is to be called again.
+        self._before_sending = before_sending
+        self._queued: deque[tuple[Signal, dict[str, Any]]] = deque()
 
-    def announce(self, signal: Signal, **arguments: Any) -> None:
-        """Send a signal soon; nothing is kept when nobody listens."""
+    def send(self, signal: Signal, **arguments: Any) -> None:
+        """Queue a signal; one without receivers is dropped."""
         if signal.receivers:
-            self._notes.append((signal, arguments))
+            self._queued.append((signal, arguments))
             self.wake()
 
     def step(self) -> float:
-        next_look = self._look()
-        if self._notes:
-            self._send()
-        return next_look
+        delay = self._before_sending()
+        if self._queued:
+            self._send_queued()
+        return delay
 
     def close(self) -> None:
         try:
@@ -48,15 +48,18 @@ class SignalSender(Service):
         finally:
             lifecycle.thread_finished()
 
-    def _send(self) -> None:
-        """Receivers may use the database: what broke or grew old since the last of them is not for the next."""
+    def _send_queued(self) -> None:
+        """Send all queued signals.
+
+        Receivers may use Django's connections: one that broke or grew old since the last signal is replaced.
+        """
         if threading.current_thread() is self._thread:
-            # Those of another, who steps by hand, are its own business.
+            # Only on the service's own thread: another thread that calls step() looks after its own connections.
             lifecycle.watch_thread()
             lifecycle.begin()
         try:
-            while self._notes:
-                signal, arguments = self._notes.popleft()
+            while self._queued:
+                signal, arguments = self._queued.popleft()
                 signal.send_robust(self._sender, **arguments)
         finally:
             lifecycle.end()

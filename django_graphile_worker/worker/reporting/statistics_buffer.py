@@ -1,4 +1,7 @@
-"""Counts what becomes of jobs, for the dashboard: per minute and task, and so cheaply that nobody notices."""
+"""Counts the outcomes of jobs for the dashboard, per minute and task.
+
+The releaser counts every job, so this code is written for speed.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +21,25 @@ if TYPE_CHECKING:
 # Squaring before the logarithm makes buckets of half an octave, and bit_length is the cheapest logarithm that
 # Python has. Bucket n ends at 2 ** (n / 2) times half a millisecond.
 SCALE = float(2**22)
-# What lies beyond is in the last bucket anyway; this also keeps infinities out of int().
+# Longer times are in the last bucket anyway; the limit also keeps infinities out of int().
 LONGEST = 4096.0
-# Every job is counted. Of a batch that is larger than so many of a task, some are measured for all of them: there
-# are hundreds of such batches a second.
+# Every job is counted. Of a batch with more jobs of one task than this, only SAMPLE jobs are measured, for all of them:
+# there are hundreds of such batches a second.
 MEASURED_WHOLE = 8
 SAMPLE = 3
 UNKNOWN_TASK = "?"
 
 _claim = attrgetter("claim")
-# By position, as a named field costs twice as much.
+# By position, as access by name costs twice as much.
 _task_id = itemgetter(Claim._fields.index("task_id"))
 _PLAIN = frozenset({Succeeded, CompletedAtomically})
 
 
 class Cell:
-    """One task's minute."""
+    """The counts of one task in one minute."""
 
     def __init__(self) -> None:
-        # Here, as below: nothing is counted before the first job has ended.
+        # Late import: nothing is counted before the first job has ended, so the first job does not wait for it.
         from django_graphile_worker.sql.statistics import BUCKETS
 
         self.succeeded = self.failed = self.permanently_failed = self.interrupted = 0
@@ -45,11 +48,11 @@ class Cell:
         self.waits = [0] * BUCKETS
 
     def measure(self, outcomes: Iterable[Outcome], weight: int, now: float) -> None:
-        """How long these ran, and how long they had been due before."""
+        """Add how long these jobs ran, and how long they had been due before."""
         for outcome in outcomes:
             duration = outcome.duration
             wait = now - duration - outcome.claim.run_at_epoch
-            # Written so that whatever is no number is the longest, too.
+            # Written so that NaN becomes the longest time, too.
             duration = duration if duration < LONGEST else LONGEST
             wait = max(wait, 0.0) if wait < LONGEST else LONGEST
             self.durations[int(duration * duration * SCALE).bit_length()] += weight
@@ -58,7 +61,7 @@ class Cell:
             self.wait_seconds += wait * weight
 
     def note_others(self, batch: Sequence[Outcome]) -> list[Outcome]:
-        """Count what was no success; returns the outcomes that were the end of a run."""
+        """Count the outcomes that are no success; return the outcomes of jobs that ran to an end."""
         for outcome in batch:
             if isinstance(outcome, Interrupted):
                 self.interrupted += 1
@@ -84,7 +87,7 @@ class Cell:
 
 
 class StatisticsBuffer:
-    """Fed by the thread that releases jobs, emptied by the one that keeps the lease."""
+    """The counts that are not in the database yet. The releaser's thread adds, the recorder's thread drains."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -104,13 +107,13 @@ class StatisticsBuffer:
                 cell.measure(ended[::step], step, now)
 
     def drain(self) -> list[Row]:
-        """Take away what has been counted so far."""
+        """Remove and return what has been counted so far."""
         with self._lock:
             cells, self._cells = self._cells, {}
         return [_row(minute, identifier, cell) for (minute, identifier), cell in cells.items()]
 
     def restore(self, rows: Iterable[Row]) -> None:
-        """Put back what could not be written."""
+        """Add counts again that could not be written."""
         with self._lock:
             for row in rows:
                 self._cell(row.started_at // 60, row.task_identifier).include(row)
@@ -125,7 +128,7 @@ class StatisticsBuffer:
 def _by_task(outcomes: Sequence[Outcome]) -> Mapping[int, Sequence[Outcome]]:
     task_ids = set(map(_task_id, map(_claim, outcomes)))
     if len(task_ids) == 1:
-        # Many at once are mostly of one task.
+        # A large batch is mostly of one task.
         return {task_ids.pop(): outcomes}
     by_task: defaultdict[int, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
@@ -134,6 +137,7 @@ def _by_task(outcomes: Sequence[Outcome]) -> Mapping[int, Sequence[Outcome]]:
 
 
 def _row(minute: int, identifier: str, cell: Cell) -> Row:
+    # Late import: see Cell.
     from django_graphile_worker.sql.statistics import Row
 
     return Row(

@@ -1,7 +1,7 @@
-"""Writes down what became of jobs, for the dashboard.
+"""Writes the statistics of the dashboard to the database.
 
-On a thread and a connection of its own: a lock on the statistics costs neither the
-lease nor a result, only figures that are a little old.
+It has a thread and a connection of its own: a lock on the tables of the statistics delays neither a heartbeat nor a
+result. It only makes the figures a little old.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ LAST_RECORD_TIMEOUT = 5.0
 
 
 class StatisticsRecorder(Service):
-    """Leaves this worker's counts in the database, and folds in everybody's when that is due."""
+    """The service that appends this worker's counts, and folds the counts of all workers when that is due."""
 
     name = "statistics"
 
     def __init__(
-        self, *, database: Database, tally: StatisticsBuffer, interval: float, on_trouble: Trouble | None = None
+        self, *, database: Database, buffer: StatisticsBuffer, interval: float, on_trouble: Trouble | None = None
     ) -> None:
         super().__init__(on_trouble=on_trouble)
         self._database = database
-        self._tally = tally
+        self._buffer = buffer
         self._interval = interval
         self._is_closed = False
 
     def step(self) -> float:
-        rows = self._tally.drain()
+        rows = self._buffer.drain()
         if rows:
             # One fold for all workers within half an interval is enough.
             self._record(rows, at_least_after=self._interval / 2)
@@ -45,12 +45,12 @@ class StatisticsRecorder(Service):
         return jittered(self._interval)
 
     def close(self) -> None:
-        """Write what was counted since the last step. Safe twice."""
+        """Write what was counted since the last step. Safe to call twice."""
         if self._is_closed:
             return
         self._is_closed = True
         try:
-            rows = self._tally.drain()
+            rows = self._buffer.drain()
             if rows:
                 self._database.deadline = min(self._database.deadline, LAST_RECORD_TIMEOUT)
                 self._record(rows, at_least_after=0.0)
@@ -61,7 +61,7 @@ class StatisticsRecorder(Service):
             self._database.close()
 
     def _record(self, rows: Sequence[Row], *, at_least_after: float) -> None:
-        # Here, as nothing is counted before the first job has ended.
+        # Late import: nothing is counted before the first job has ended, so the first job does not wait for it.
         from django_graphile_worker.sql import statistics
 
         schema = self._database.schema
@@ -69,7 +69,7 @@ class StatisticsRecorder(Service):
             with self._database.cursor() as cursor:
                 statistics.append(cursor, rows, schema=schema)
         except BaseException:
-            self._tally.restore(rows)
+            self._buffer.restore(rows)
             raise
         with self._database.cursor() as cursor:
             while statistics.fold(cursor, schema=schema, at_least_after=at_least_after):

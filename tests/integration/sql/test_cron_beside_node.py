@@ -16,7 +16,7 @@ import pytest
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql import crontab_ticks, crontabs
 from tests.conftest import RawConnection
-from tests.integration.worker.cron_world import MINUTE, SECOND, CronWorld
+from tests.support.cron_world import MINUTE, SECOND, CronWorld
 from tests.support.interleaving import Stage
 
 TICK = datetime(2026, 11, 15, 4, 30, tzinfo=UTC)

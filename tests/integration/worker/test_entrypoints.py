@@ -24,7 +24,7 @@ from django_graphile_worker import (
     task,
 )
 from django_graphile_worker.models import Job
-from django_graphile_worker.worker import runner
+from django_graphile_worker.worker import shutdown
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from tests.support.stepped_worker import own_tasks
@@ -230,7 +230,7 @@ def test_stop__takes_a_second_more_than_the_grace_period_whatever_coroutines_do(
     began = time.monotonic()
     assert worker.stop() is False
     # Some time more for a slow machine; it was five seconds more, and two and a half.
-    assert time.monotonic() - began < runner.LAST_WORDS + 2.0
+    assert time.monotonic() - began < shutdown.CLEANUP_TIMEOUT + 2.0
     given_back = Job.objects.filter(pk__in=jobs, locked_by=None, attempts=0)
     assert given_back.count() == 2
 
@@ -281,7 +281,7 @@ def test_job_inside_async_middleware__that_ends_in_the_last_second_has_ended(
         gate.may_end.set()
 
     monkeypatch.setattr(EventLoop, "cancel", cancel_and_let_end)
-    monkeypatch.setattr(runner, "LAST_WORDS", 30.0)
+    monkeypatch.setattr(shutdown, "CLEANUP_TIMEOUT", 30.0)
     worker = Worker(concurrency=1, grace_period=0, middleware=[f"{__name__}.around"])
     worker.start()
     add_job("wait")
@@ -304,7 +304,7 @@ def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
     gate: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last second is for coroutines, which are told that they are cancelled."""
-    monkeypatch.setattr(runner, "LAST_WORDS", 1000.0)
+    monkeypatch.setattr(shutdown, "CLEANUP_TIMEOUT", 1000.0)
     worker = Worker(concurrency=1, grace_period=0)
     worker.start()
     add_job("wait")

@@ -41,13 +41,13 @@ def refusal(role: str) -> str:
     return str(refused.value)
 
 
-def test_a_role_that_may_not_enter_the_schema_is_told_so(role: str, worker_schema: str) -> None:
+def test_a_role_that_may_not_use_the_schema__is_an_error(role: str, worker_schema: str) -> None:
     told = refusal(role)
     assert f"Expected a role that may use the worker schema {worker_schema!r}" in told
     assert f"got: permission denied for schema {worker_schema}." in told
 
 
-def test_a_role_that_sees_nothing_is_told_so(role: str, worker_schema: str) -> None:
+def test_a_role_that_sees_no_rows__is_an_error(role: str, worker_schema: str) -> None:
     execute(f'grant usage on schema "{worker_schema}" to {role}')
     execute(f'grant all on all tables in schema "{worker_schema}" to {role}')
     assert f"got {role!r}, to whom _private_job_queues, _private_jobs, _private_tasks look empty." in refusal(role)

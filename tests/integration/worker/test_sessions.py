@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from django_graphile_worker.models import Job
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.process.process import run_with_signals
 from django_graphile_worker.worker.process.runners import build_runners
 from tests.support.factories import make_job
-from tests.support.stepped_worker import SteppedRunner, own_tasks, stepped_workers
+from tests.support.stepped_worker import own_tasks, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,11 +43,11 @@ def sessions(raw_connection: Callable[..., Any]) -> Sessions:
 
 
 @pytest.fixture
-def worker() -> Iterator[SteppedRunner]:
+def worker() -> Iterator[Parts]:
     """One whose beats have come through for a while."""
     with stepped_workers(quick) as make:
         worker = make()
-        worker.recovery.judges_at_once = True
+        worker.recovery.skips_watching = True
         yield worker
 
 
@@ -77,7 +79,7 @@ def overhear(database: Database) -> list[str]:
     return said
 
 
-def test_sweeps__share_one_session(worker: SteppedRunner, sessions: Sessions) -> None:
+def test_recovery__keeps_one_session(worker: Parts, sessions: Sessions) -> None:
     """A session costs more than the sweep: its start is three transactions, and a process."""
 
     def swept() -> list[int]:
@@ -101,7 +103,7 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
     wait_until(lambda: not sessions())
 
 
-def test_sweep__is_two_statements_when_nobody_is_dead(worker: SteppedRunner) -> None:
+def test_recovery__is_two_statements_when_no_worker_is_dead(worker: Parts) -> None:
     # After those that look at other things, too.
     for _ in range(2):
         worker.recovery.step()
@@ -110,7 +112,7 @@ def test_sweep__is_two_statements_when_nobody_is_dead(worker: SteppedRunner) -> 
     assert said == ["cursor", "breaking-migration", "cursor", "look-at-fleet"]
 
 
-def test_beat__is_one_statement_beside_its_proof_whatever_was_done(worker: SteppedRunner, wait_until: Wait) -> None:
+def test_beat__is_one_statement_beside_its_proof_whatever_was_done(worker: Parts, wait_until: Wait) -> None:
     """Statistics and everything else are written on other connections: nothing delays a beat."""
     said = overhear(worker.heartbeat._database)
     worker.heartbeat.step()
@@ -122,3 +124,31 @@ def test_beat__is_one_statement_beside_its_proof_whatever_was_done(worker: Stepp
     said.clear()
     worker.heartbeat.step()
     assert said == ["cursor", "beat", "cursor", "proof"]
+
+
+def test_look_alike_in_a_schema_that_others_may_write_to__is_not_called(
+    worker: Parts, wait_until: Wait, raw_connection: Callable[..., Any]
+) -> None:
+    """It fits better than PostgreSQL's own, and would have the worker's rights."""
+    planted = [
+        "json_build_object(text, float8, text, int) returns json",
+        "unnest(bigint[]) returns setof bigint",
+    ]
+    owner = raw_connection()
+    for signature in planted:
+        owner.execute(
+            f"create function public.{signature} language plpgsql as $$ begin raise exception 'called'; end $$".encode()
+        )
+    try:
+        for _ in range(2):
+            make_job("quick", queue_name="q")
+        for _ in range(3):
+            worker.fetcher.step()
+            wait_until(lambda: worker.slots.is_idle)
+            worker.releaser.step()
+        worker.heartbeat.step()
+        worker.recovery.step()
+        assert not Job.objects.exists()
+    finally:
+        for signature in planted:
+            owner.execute(f"drop function public.{signature.partition(' returns')[0]}".encode())

@@ -122,7 +122,7 @@ def test_the_first_job_waits_for_nothing_that_it_does_not_need(modules_of_first_
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_one_that_claims_starts_before_those_that_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_part_that_claims_starts_before_those_that_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
     for kind in (Service, Fetcher):
         monkeypatch.setattr(kind, "start", lambda service: started.append(service.name))
@@ -131,7 +131,7 @@ def test_the_one_that_claims_starts_before_those_that_can_wait(monkeypatch: pyte
         runner.start()
         runner.close()
     assert started[0] == "fetcher"
-    assert {"announcer", "releaser", "heartbeat", "recovery"} <= set(started)
+    assert {"signal-sender", "releaser", "heartbeat", "recovery"} <= set(started)
 
 
 @pytest.mark.django_db(transaction=True)

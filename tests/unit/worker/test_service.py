@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 
-from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 from django_graphile_worker.worker.service import LAST_RETRY, Service
 
 
@@ -164,38 +163,6 @@ def test_start_and_stop_from_many_threads_leave_no_thread_behind() -> None:
             thread.join(60)
         assert service.join(60)
     assert not [thread for thread in threading.enumerate() if thread.name == "graphile-worker-counter"]
-
-
-def test_a_receiver_that_raises_harms_nobody() -> None:
-    from django.dispatch import Signal
-
-    heard: list[int] = []
-    happened = Signal()
-
-    def bad(**kwargs: object) -> None:
-        raise RuntimeError("a receiver")
-
-    def good(number: int, **kwargs: object) -> None:
-        heard.append(number)
-
-    happened.connect(bad)
-    happened.connect(good)
-    announcer = SignalSender(object)
-    announcer.announce(happened, number=1)
-    announcer.announce(happened, number=2)
-    # On its own thread, as ever: the connections that it looks after are not those of the tests before.
-    announcer.start()
-    announcer.stop()
-    assert announcer.join(60)
-    assert heard == [1, 2]
-
-
-def test_nothing_is_kept_when_nobody_listens() -> None:
-    from django.dispatch import Signal
-
-    announcer = SignalSender(object)
-    announcer.announce(Signal(), number=1)
-    assert not announcer._notes
 
 
 def test_the_worker_is_public_but_not_loaded_by_those_who_only_add_jobs() -> None:

@@ -41,7 +41,7 @@ def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
 
     def claim_and_lose(*arguments: Any, **options: Any) -> Any:
         claimed.append(claim(*arguments, **options))
-        worker._lose_lease()
+        worker.lose_lease()
         return claimed[-1]
 
     if way is FastPath:

@@ -11,9 +11,10 @@ import pytest
 
 from django_graphile_worker import add_job
 from django_graphile_worker.worker.fetching.listener import Listener, announces_jobs
+from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.runner import never
 from tests.conftest import PATIENCE
-from tests.support.stepped_worker import Build, SteppedRunner
+from tests.support.stepped_worker import Build
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -21,12 +22,12 @@ Wait = Callable[..., None]
 
 
 @pytest.fixture
-def stepped(runner: Build) -> SteppedRunner:
+def stepped(runner: Build) -> Parts:
     return runner()
 
 
 @pytest.fixture
-def listener(stepped: SteppedRunner) -> Listener:
+def listener(stepped: Parts) -> Listener:
     assert stepped.listener is not None
     return stepped.listener
 
@@ -36,7 +37,7 @@ def test_looks_once_for_what_came_before_it_listened(listener: Listener) -> None
     assert not listener.wait(0, unless=never)
 
 
-def test_hears_of_jobs_and_proves_itself(stepped: SteppedRunner, listener: Listener) -> None:
+def test_hears_of_jobs_and_proves_itself(stepped: Parts, listener: Listener) -> None:
     listener.wait(0, unless=never)
     assert not listener.wait(0.01, unless=never)
     assert stepped.heartbeat.was_woken()
@@ -47,7 +48,7 @@ def test_hears_of_jobs_and_proves_itself(stepped: SteppedRunner, listener: Liste
     assert listener.is_healthy
 
 
-def test_what_a_claim_brings_along_is_no_proof(stepped: SteppedRunner, listener: Listener) -> None:
+def test_what_a_claim_brings_along_is_no_proof(stepped: Parts, listener: Listener) -> None:
     listener.wait(0, unless=never)
     listener.wait(0.01, unless=never)
     stepped.heartbeat.forget_wake()
@@ -59,7 +60,7 @@ def test_what_a_claim_brings_along_is_no_proof(stepped: SteppedRunner, listener:
     assert stepped.heartbeat.was_woken()
 
 
-def test_what_arrives_during_a_claim_is_not_lost(stepped: SteppedRunner, listener: Listener) -> None:
+def test_what_arrives_during_a_claim_is_not_lost(stepped: Parts, listener: Listener) -> None:
     listener.wait(0, unless=never)
     add_job("quick", run_at=timedelta(seconds=9))
     assert not stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
@@ -82,7 +83,7 @@ def test_a_call_before_the_wait_counts(listener: Listener) -> None:
     assert not listener.wait(60, unless=lambda: True)
 
 
-def test_a_connection_that_was_replaced_listens_again(stepped: SteppedRunner, listener: Listener) -> None:
+def test_a_connection_that_was_replaced_listens_again(stepped: Parts, listener: Listener) -> None:
     listener.wait(0, unless=never)
     stepped.claimer.close()
     assert listener.wait(0, unless=never)
@@ -90,7 +91,7 @@ def test_a_connection_that_was_replaced_listens_again(stepped: SteppedRunner, li
     assert listener.wait(PATIENCE, unless=never)
 
 
-def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: SteppedRunner, listener: Listener) -> None:
+def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: Parts, listener: Listener) -> None:
     listener.wait(0, unless=never)
     before = listener._connection
     stepped.worker_id = "django-worker-anew"
@@ -127,7 +128,7 @@ def test_silence_is_a_loss(listener: Listener, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_process_that_did_not_run_asks_for_proof_instead_of_blaming_a_pooler(
-    stepped: SteppedRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    stepped: Parts, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A suspended laptop, a virtual machine that was paused, SIGSTOP: its heartbeat slept as well."""
     now, pauses = [0.0], [3600.0]

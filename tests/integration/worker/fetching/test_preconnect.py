@@ -51,7 +51,7 @@ def test_a_worker_takes_over_what_was_opened_for_it(connecting: Connecting) -> N
         runner = build(registry)
         assert len(connecting.made) == 1
         runner.prepare()
-        runner.fetcher.step()
+        runner.parts.fetcher.step()
         assert len(connecting.made) == 1
         assert not any(connection.closed for connection in connecting.made)
         runner.close()
@@ -86,8 +86,8 @@ def test_every_statement_before_the_first_job_was_rehearsed() -> None:
             runner = build(registry)
             rehearsed = prepared_statements(runner)
             runner.prepare()
-            runner.fetcher.step()
-            assert not runner.fetcher.last_claim_was_empty
+            runner.parts.fetcher.step()
+            assert not runner.parts.fetcher.last_claim_was_empty
             assert {"/* gw:worker_tables */", "/* gw:glance */"} <= rehearsed
             # To register leaves a trace, and cannot be rehearsed.
             assert prepared_statements(runner) - rehearsed == {"/* gw:register-worker */"}
@@ -96,7 +96,7 @@ def test_every_statement_before_the_first_job_was_rehearsed() -> None:
 
 def prepared_statements(runner: SteppedRunner) -> set[str]:
     """The tags of what the session that claims has met before."""
-    connection = runner.claimer._database.connection()
+    connection = runner.parts.claimer._database.connection()
     rows = connection.execute("select statement from pg_prepared_statements", prepare=False)
     return {statement.strip().split("*/")[0] + "*/" for (statement,) in rows}
 

@@ -11,9 +11,10 @@ import pytest
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted
+from django_graphile_worker.worker.parts import Parts
 from tests.conftest import PATIENCE
 from tests.support.factories import make_job
-from tests.support.stepped_worker import Build, Gate, SteppedRunner, stepped_workers
+from tests.support.stepped_worker import Build, Gate, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,7 +51,7 @@ class NoticedLock:
         self._lock.release()
 
 
-def claim_all(worker: SteppedRunner) -> list[Claim]:
+def claim_all(worker: Parts) -> list[Claim]:
     return worker.claimer.claim(max_jobs=10, max_queues=10, max_per_queue=10).claims
 
 
@@ -60,7 +61,8 @@ def test_queue__is_not_released_while_the_rest_of_its_work_unit_is_on_its_way_ba
 ) -> None:
     """The job ends, and the slot finds nothing left, just when the rest was removed and not yet returned."""
     job_ids = [make_job("gated", queue_name="q") for _ in range(4)]
-    worker, other = runner(concurrency=1, grace_period=0.0), runner(concurrency=1)
+    stepped, other = runner.runner(concurrency=1, grace_period=0.0), runner(concurrency=1)
+    worker = stepped.parts
     lock = worker.slots.removal_lock = cast(Any, NoticedLock())
     is_released = threading.Event()
 
@@ -73,18 +75,18 @@ def test_queue__is_not_released_while_the_rest_of_its_work_unit_is_on_its_way_ba
     worker.fetcher._prefetch._seconds = 0.033
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=PATIENCE)
-    put_back, seen = worker.releaser.put_back, []
+    return_jobs, seen = worker.releaser.return_jobs, []
 
-    def put_back_late(outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
+    def return_late(outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
         gate.may_end.set()
         wait_until(lambda: lock.is_awaited.is_set() or is_released.is_set())
         wait_until(lambda: worker.releaser.wait_until_empty(0.1))
         seen.append([claim.id for claim in claim_all(other)])
-        put_back(outcomes, queues)
+        return_jobs(outcomes, queues)
 
-    worker.releaser.put_back = put_back_late  # type: ignore[method-assign]
+    worker.releaser.return_jobs = return_late  # type: ignore[method-assign]
     if occasion == "shutdown":
-        worker.shutdown("test")
+        stepped.shutdown("test")
     else:
         worker.fetcher.return_all_jobs()
         worker.fetcher.step()

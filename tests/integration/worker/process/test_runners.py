@@ -22,7 +22,7 @@ def _build(change: Callable[[conf.Settings], conf.Settings]) -> list[Any]:
 
 
 def test_database__given_twice_is_served_once() -> None:
-    assert [runner.using for runner in build_runners(places_to_serve(["default", "default"]))] == ["default"]
+    assert [runner.place.using for runner in build_runners(places_to_serve(["default", "default"]))] == ["default"]
 
 
 async def async_word() -> str:

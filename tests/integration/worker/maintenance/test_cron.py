@@ -13,7 +13,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql import crontabs, paused_crontabs
 from tests.conftest import RawConnection
-from tests.integration.worker.cron_world import MINUTE, SECOND, CronWorld
+from tests.support.cron_world import MINUTE, SECOND, CronWorld
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 EVERY_MINUTE = CronItem("often", "* * * * *")
@@ -161,12 +161,12 @@ def test_an_outage_within_one_minute_costs_no_tick(world: CronWorld) -> None:
     assert world.ticks("often") == ["12:01"]
 
 
-def test_a_long_backlog_is_made_up_in_stretches_while_other_items_stay_on_time(world: CronWorld) -> None:
+def test_a_long_backlog_is_made_up_in_parts_while_other_items_stay_on_time(world: CronWorld) -> None:
     long = CronItem("long", "* * * * *", backfill_period="1y")
     daily = CronItem("daily", "0 * * * *", backfill_period="1y")
     world.worker([long, daily])[0].step()
     world.now = NOON + timedelta(days=2)
-    cron, source = world.worker([long, daily, EVERY_MINUTE], stretch=100)
+    cron, source = world.worker([long, daily, EVERY_MINUTE], ticks_per_statement=100)
     steps = 0
     while True:
         pause = cron.step()
@@ -202,7 +202,7 @@ def test_a_year_of_every_minute_starts_at_once_and_can_be_stopped(world: CronWor
     assert cron.join(60)
 
 
-def test_a_large_payload_makes_the_stretches_shorter(world: CronWorld) -> None:
+def test_a_large_payload_makes_the_parts_smaller(world: CronWorld) -> None:
     item = CronItem("large", "* * * * *", payload={"text": "x" * 1_500_000}, backfill_period="1d")
     world.worker([item])[0].step()
     world.now = NOON + 10 * MINUTE
@@ -215,7 +215,7 @@ def test_two_workers_with_the_same_backlog_make_it_up_once(world: CronWorld) -> 
     item = CronItem("filled", "* * * * *", backfill_period="1d")
     world.worker([item])[0].step()
     world.now = NOON + timedelta(hours=10)
-    workers = [world.worker([item], stretch=50)[0] for _ in range(3)]
+    workers = [world.worker([item], ticks_per_statement=50)[0] for _ in range(3)]
     for _ in range(60):
         for cron in workers:
             cron.step()
@@ -281,7 +281,7 @@ def test_a_callable_decides_and_is_made_up_like_a_pattern(world: CronWorld) -> N
     assert steps <= 8
 
 
-def test_a_callable_that_fails_is_told_and_harms_no_other_item(world: CronWorld) -> None:
+def test_a_callable_that_fails_is_reported_and_harms_no_other_item(world: CronWorld) -> None:
     def fail(moment: datetime) -> bool:
         raise LookupError("no holidays")
 
@@ -293,7 +293,7 @@ def test_a_callable_that_fails_is_told_and_harms_no_other_item(world: CronWorld)
     assert {(name, str(error)) for name, error in world.troubles} == {("cron: broken", "no holidays")}
 
 
-def test_an_item_that_the_database_refuses_costs_no_other_item_its_tick(world: CronWorld) -> None:
+def test_an_item_that_the_database_rejects_costs_no_other_item_its_tick(world: CronWorld) -> None:
     unchecked = CronItem("broken", "* * * * *", queue_name="q" * 129)
     cron, _ = world.worker([EVERY_MINUTE, unchecked, CronItem("last", "* * * * *")])
     cron.step()
@@ -305,7 +305,7 @@ def test_an_item_that_the_database_refuses_costs_no_other_item_its_tick(world: C
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_backlog_that_the_database_refuses_does_not_hold_up_the_others(world: CronWorld, order: int) -> None:
+def test_a_backlog_that_the_database_rejects_delays_no_other(world: CronWorld, order: int) -> None:
     unchecked = CronItem("broken", "* * * * *", queue_name="q" * 129, backfill_period="1h")
     filled = CronItem("filled", "* * * * *", backfill_period="1h")
     items = [unchecked, filled][::order]
@@ -322,7 +322,7 @@ def test_a_backlog_that_the_database_refuses_does_not_hold_up_the_others(world: 
 
 def test_a_forgotten_item_is_new_again(world: CronWorld) -> None:
     item = CronItem("filled", "* * * * *", backfill_period="1d")
-    cron, _ = world.worker([item], stretch=10)
+    cron, _ = world.worker([item], ticks_per_statement=10)
     cron.step()
     world.now = NOON + 60 * MINUTE
     cron.step()
@@ -344,13 +344,13 @@ def test_the_workers_own_clock_decides_when_that_is_asked_for(world: CronWorld) 
     assert [tick for _, tick in world.fired()] == [datetime(2030, 1, 1, 0, 1, tzinfo=UTC)]
 
 
-def test_what_happened_is_announced(world: CronWorld) -> None:
+def test_what_happened_is_sent_as_signals(world: CronWorld) -> None:
     item = CronItem("filled", "* * * * *", backfill_period="1d")
     cron, _ = world.worker([item])
     for minutes in (0, 1, 4):
         world.now = NOON + minutes * MINUTE + SECOND
         world.settle(cron)
-    assert world.announced == [
+    assert world.sent == [
         (signals.cron_started, {"items": (item,)}),
         (signals.cron_scheduled, {"identifiers": ("filled",), "tick": NOON + MINUTE}),
         (

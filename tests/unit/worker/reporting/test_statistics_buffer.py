@@ -1,4 +1,4 @@
-"""What the tally counts, and that nothing it counted is lost."""
+"""What the statistics buffer counts, and that nothing it counted is lost."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def claim(task_id: int = 1, *, due_before: float = 0.0, attempts: int = 1, max_a
     return Claim(7, task_id, attempts, "{}", None, 0, run_at, max_attempts, None, 0, None, None, NOW, NOW, None, "w/1")
 
 
-def tallied(*outcomes: Outcome) -> StatisticsBuffer:
-    tally = StatisticsBuffer(clock=lambda: NOW)
-    tally.add(outcomes, NAMES.get)
-    return tally
+def counted(*outcomes: Outcome) -> StatisticsBuffer:
+    buffer = StatisticsBuffer(clock=lambda: NOW)
+    buffer.add(outcomes, NAMES.get)
+    return buffer
 
 
 def test_counts_every_kind_of_outcome_by_task() -> None:
-    rows = tallied(
+    rows = counted(
         Succeeded(claim(1), 0.1),
         CompletedAtomically(claim(1), 0.1),
         Failed(claim(1), 0.1, "ValueError: no"),
@@ -46,12 +46,12 @@ def test_counts_every_kind_of_outcome_by_task() -> None:
     ("seconds", "bucket"), [(0.0, 0), (0.0004, 0), (0.0005, 1), (0.001, 3), (1.0, 23), (5000.0, 47), (math.inf, 47)]
 )
 def test_buckets_are_half_octaves_and_hold_anything(seconds: float, bucket: int) -> None:
-    (row,) = tallied(Succeeded(claim(), seconds)).drain()
+    (row,) = counted(Succeeded(claim(), seconds)).drain()
     assert row.durations[bucket] == 1
 
 
 def test_wait_is_the_time_between_due_and_started() -> None:
-    (row,) = tallied(Succeeded(claim(due_before=3.0), 1.0)).drain()
+    (row,) = counted(Succeeded(claim(due_before=3.0), 1.0)).drain()
     assert row.wait_seconds == pytest.approx(2.0)
     assert row.duration_seconds == pytest.approx(1.0)
 
@@ -60,28 +60,28 @@ def test_wait_is_the_time_between_due_and_started() -> None:
     ("due_before", "wait"), [(-10.0, 0.0), (math.inf, 4096.0), (math.nan, 4096.0), (-math.inf, 0.0)]
 )
 def test_odd_due_times_are_counted_as_none_or_very_long(due_before: float, wait: float) -> None:
-    (row,) = tallied(Succeeded(claim(due_before=due_before), 0.0)).drain()
+    (row,) = counted(Succeeded(claim(due_before=due_before), 0.0)).drain()
     assert row.wait_seconds == wait
 
 
 def test_a_large_batch_is_counted_whole_and_measured_in_part() -> None:
-    (row,) = tallied(*[Succeeded(claim(), 0.01)] * (10 * SAMPLE)).drain()
+    (row,) = counted(*[Succeeded(claim(), 0.01)] * (10 * SAMPLE)).drain()
     assert row.succeeded == sum(row.durations) == sum(row.waits) == 10 * SAMPLE
     assert row.duration_seconds == pytest.approx(0.01 * 10 * SAMPLE)
 
 
 def test_a_task_without_a_name_is_counted_all_the_same() -> None:
-    (row,) = tallied(Succeeded(claim(99), 0.1)).drain()
+    (row,) = counted(Succeeded(claim(99), 0.1)).drain()
     assert row.task_identifier == UNKNOWN_TASK
 
 
 def test_drained_rows_are_gone_and_restored_ones_are_added_to_newer_ones() -> None:
-    tally = tallied(Succeeded(claim(), 0.1))
-    rows = tally.drain()
-    assert tally.drain() == []
-    tally.add([Succeeded(claim(), 0.1)], NAMES.get)
-    tally.restore(rows)
-    (row,) = tally.drain()
+    buffer = counted(Succeeded(claim(), 0.1))
+    rows = buffer.drain()
+    assert buffer.drain() == []
+    buffer.add([Succeeded(claim(), 0.1)], NAMES.get)
+    buffer.restore(rows)
+    (row,) = buffer.drain()
     assert row.succeeded == 2
     assert sum(row.durations) == 2
     assert row.duration_seconds == pytest.approx(0.2)

@@ -10,7 +10,7 @@ import pytest
 
 from django_graphile_worker.crontab import CronItem
 from tests.conftest import RawConnection
-from tests.integration.worker.cron_world import MINUTE, CronWorld
+from tests.support.cron_world import MINUTE, CronWorld
 
 START = datetime(2026, 3, 28, 23, 0, tzinfo=UTC)
 MINUTES = 1000

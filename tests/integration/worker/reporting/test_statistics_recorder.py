@@ -87,7 +87,7 @@ def test_a_lock_on_the_statistics_does_not_cost_the_lease(
     wait_until: Wait,
     table: str,
 ) -> None:
-    """Each beat had to wait for the lock, so none came through while it was held."""
+    """No beat may wait for the lock: a worker whose beats do not arrive loses its lease."""
     holder = raw_connection(autocommit=False)
     holder.execute(f'lock table "{worker_schema}".{table} in access exclusive mode'.encode())
     with Worker(concurrency=1, heartbeat_interval=0.1, worker_timeout=60.0):
@@ -110,7 +110,7 @@ def test_a_lock_on_the_statistics_does_not_cost_the_lease(
 def test_a_worker_leaves_its_counts_without_waiting_for_others(
     raw_connection: Callable[..., RawConnection], worker_schema: str, counts: Callable[[], dict[str, Any]]
 ) -> None:
-    """One that is adding everybody's counts to the statistics holds up nobody."""
+    """A worker that is folding the counts of all workers delays no other."""
     busy, others = raw_connection(autocommit=False), raw_connection(options="-c lock_timeout=10s")
     with busy.cursor() as cursor:
         statistics.append(cursor, [row("a")], schema=worker_schema)

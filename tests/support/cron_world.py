@@ -74,16 +74,16 @@ class CronWorld:
         self.schema = schema
         self.now = start
         self.connection = connect(options="-c synchronous_commit=off")
-        self.announced: list[tuple[Any, dict[str, Any]]] = []
+        self.sent: list[tuple[Any, dict[str, Any]]] = []
         self.troubles: list[tuple[str, Exception]] = []
 
     def worker(self, items: list[CronItem], **options: Any) -> tuple[Cron, FlakySource]:
         source = FlakySource(self.connection)
         defaults: dict[str, Any] = {
             "database_now": lambda: self.now,
-            # Nobody may look at the worker's own clock.
+            # No part may look at the worker's own clock.
             "now": lambda: datetime(1999, 1, 1, tzinfo=UTC),
-            "announce": lambda signal, **arguments: self.announced.append((signal, arguments)),
+            "send": lambda signal, **arguments: self.sent.append((signal, arguments)),
             "on_trouble": lambda name, error, delay: self.troubles.append((name, error)),
         }
         cron = Cron(items=items, database=source, schema=self.schema, **(defaults | options))

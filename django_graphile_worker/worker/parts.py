@@ -1,0 +1,146 @@
+"""The parts of one worker, and the rules that concern several of them.
+
+``wiring.py`` builds the parts. They do not know each other: each calls an object of ``callbacks.py``, which finds the
+other parts here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django_graphile_worker import signals
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.registry import Task
+from django_graphile_worker.routing import Place
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.execution.job_run import JobRun
+from django_graphile_worker.worker.identity import new_worker_id
+from django_graphile_worker.worker.service import Service
+from django_graphile_worker.worker.work_units import WorkUnit, interrupted
+
+if TYPE_CHECKING:
+    from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.database.connection import Database
+    from django_graphile_worker.worker.execution.executor import Executor
+    from django_graphile_worker.worker.fetching.claimer import Claimer
+    from django_graphile_worker.worker.fetching.fast_claim import FastClaim
+    from django_graphile_worker.worker.fetching.fetcher import Fetcher
+    from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
+    from django_graphile_worker.worker.fetching.held_claims import HeldClaims
+    from django_graphile_worker.worker.fetching.listener import Listener
+    from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+    from django_graphile_worker.worker.job_clock import JobClock
+    from django_graphile_worker.worker.maintenance.cron import Cron
+    from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
+    from django_graphile_worker.worker.maintenance.recovery import Recovery
+    from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
+    from django_graphile_worker.worker.maintenance.unserved_tasks import UnservedTasks
+    from django_graphile_worker.worker.pool.slot_pool import SlotPool
+    from django_graphile_worker.worker.release.releaser import Releaser
+    from django_graphile_worker.worker.reporting.events import WorkerEvents
+    from django_graphile_worker.worker.reporting.signal_sender import SignalSender
+    from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
+    from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
+
+
+class Parts:
+    """The parts of one worker on one database."""
+
+    # Set by wiring.build_parts(), from the bottom up.
+    signal_sender: SignalSender
+    events: WorkerEvents
+    statistics_buffer: StatisticsBuffer
+    statistics: StatisticsRecorder
+    # The connection that claims jobs, which is the first to be open.
+    claim_database: Database
+    now: JobClock
+    directory: TaskDirectory
+    forbidden_flags: ForbiddenFlags
+    held: HeldClaims
+    claimer: Claimer
+    fast_claim: FastClaim
+    executor: Executor
+    releaser: Releaser
+    slots: SlotPool
+    heartbeat: Heartbeat
+    # None without the setting LISTEN.
+    listener: Listener | None
+    fetcher: Fetcher
+    schema_version: SchemaVersion
+    recovery: Recovery
+    unserved_tasks: UnservedTasks
+    # None without a crontab.
+    cron: Cron | None
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        tasks: Mapping[str, Task[Any, Any]],
+        cron_items: Sequence[CronItem] = (),
+        version: str = "",
+    ) -> None:
+        self.place = place
+        self.settings = place.settings
+        self.tasks = tasks
+        self.cron_items = tuple(cron_items)
+        self.version = version
+        # Changes when the lease is lost: what was claimed under the old id belongs to other workers then.
+        self.worker_id = new_worker_id()
+        # Set by the runner: from then on nothing is claimed.
+        self.is_stopping = False
+
+    def may_claim(self) -> bool:
+        return bool(self.tasks) and not self.is_stopping and self.heartbeat.holds_lease
+
+    def may_begin(self, claim: Claim) -> bool:
+        """Return whether the claim is certainly still this worker's.
+
+        After the process was suspended, its lease may be over before any part has noticed.
+        """
+        return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
+
+    def return_jobs(self, work_units: Sequence[WorkUnit]) -> None:
+        """Give back jobs that have not begun, with the queues that were claimed for them."""
+        queues = [work_unit.queue for work_unit in work_units if work_unit.queue is not None]
+        self.releaser.return_jobs(list(interrupted(work_units)), queues)
+
+    def lose_lease(self) -> None:
+        """Go on as another worker: other workers may have recovered the claims of this one."""
+        lost, self.worker_id = self.worker_id, new_worker_id()
+        # Jobs that have not begun may have been claimed by another worker by now, and must not begin here.
+        with self.slots.removal_lock:
+            self.return_jobs(self.slots.remove_waiting())
+        # The same holds for what a claim that is under way still brings.
+        self.fetcher.return_all_jobs()
+        self.events.send(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
+
+    def wake_fetcher(self) -> None:
+        self.fetcher.wake()
+
+    def proof_channel(self) -> str:
+        """Return the channel on which the worker proves to itself that notifications arrive."""
+        return f"worker:{self.worker_id}"
+
+    def job_of(self, claim: Claim) -> Job:
+        """Return a claim as the value that receivers of signals get."""
+        run = JobRun(claim, time.monotonic())
+        run.task = self.directory.task_of(claim.task_id)
+        return run.job
+
+    def outer_services(self) -> list[Service | Fetcher]:
+        """Return the services that bring in work, for this worker or for others: they stop first."""
+        services = (self.recovery, self.cron, self.unserved_tasks, self.fetcher)
+        return [service for service in services if service is not None]
+
+    def troubles(self) -> list[BaseException | None]:
+        """Return the error of the last step of each part that uses the database, None where there was none."""
+        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics, self.cron)
+        return [part.trouble for part in parts if part is not None]
+
+    def dead(self) -> list[str]:
+        """Return the names of the parts whose thread ended though it was not stopped."""
+        parts = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
+        return [part.name for part in parts if part is not None and part.has_died]

@@ -1,0 +1,155 @@
+"""Stops the parts of a worker in order, so that no result is lost and no claim is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from django_graphile_worker import signals
+from django_graphile_worker.worker.execution.job_run import RunningJob
+from django_graphile_worker.worker.parts import Parts
+from django_graphile_worker.worker.reporting.statistics_recorder import LAST_RECORD_TIMEOUT
+from django_graphile_worker.worker.stop_request import Ending
+
+# Seconds that a part, or a coroutine that was cancelled, gets to clean up.
+CLEANUP_TIMEOUT = 1.0
+# Seconds between two looks whether the jobs of a stopping or draining worker are over.
+LOOK_INTERVAL = 0.02
+
+
+class Shutdown:
+    """The end of one worker.
+
+    The order matters. First the parts stop that bring work in, then the jobs end. The releaser ends after the jobs,
+    when it has stored the last result, and the heartbeat after the releaser: a result is only accepted while the
+    lease holds. The worker leaves the register last, when it holds nothing any more.
+    """
+
+    def __init__(self, parts: Parts, is_forced: Callable[[], bool]) -> None:
+        self._parts = parts
+        # Asked again and again: from the moment it says yes, the shutdown waits for as little as it can.
+        self._is_forced = is_forced
+
+    def run(self) -> Ending:
+        parts = self._parts
+        for service in parts.outer_services():
+            service.stop()
+        self._wait_for_fetcher()
+        with parts.slots.removal_lock:
+            parts.return_jobs(parts.slots.remove_waiting())
+        parts.executor.abort()
+        was_cut_off = not self._let_jobs_end()
+        was_released = self._wait_for_releaser()
+        self._close(was_released)
+        return Ending(was_released=was_released, was_cut_off=was_cut_off)
+
+    def _wait_for_fetcher(self) -> None:
+        deadline = time.monotonic() + self._parts.settings.statement_timeout
+        while not self._parts.fetcher.join(LOOK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():
+            pass
+
+    def _let_jobs_end(self) -> bool:
+        """Wait for the running jobs; return True when all of them ended by themselves."""
+        slots, executor = self._parts.slots, self._parts.executor
+        self._wait_for_jobs(self._parts.settings.grace_period)
+        have_ended = slots.is_idle
+        if not have_ended:
+            # Only coroutines can be cancelled: other tasks have had their time.
+            has_coroutines = executor.has_coroutines
+            executor.cancel()
+            self._wait_for_jobs(CLEANUP_TIMEOUT if has_coroutines else 0.0)
+        # A coroutine that ignores its cancellation ends here: a job that is returned afterwards runs no more.
+        executor.close(CLEANUP_TIMEOUT if have_ended and not self._is_forced() else 0.0)
+        if not slots.is_idle:
+            self._return_running_jobs()
+            executor.forget_running()
+        slots.stop()
+        return have_ended
+
+    def _wait_for_jobs(self, seconds: float) -> None:
+        slots = self._parts.slots
+        deadline = time.monotonic() + seconds
+        while not slots.is_idle and time.monotonic() < deadline and not self._is_forced():
+            slots.wait_for_change(LOOK_INTERVAL)
+
+    def _return_running_jobs(self) -> None:
+        """Return jobs that still run, with their attempt: their results would come too late.
+
+        This is the last thing that happens to jobs, as other workers may run them from then on.
+        """
+        parts = self._parts
+        for service in parts.outer_services():
+            service.join(CLEANUP_TIMEOUT)
+        running = self._still_running()
+        for outcome in parts.slots.interrupt_running([job.claim for job in running]):
+            parts.releaser.put(outcome)
+        for job in running:
+            duration = time.time() - job.started_at
+            reason = "the worker stops"
+            parts.events.send(signals.job_interrupted, job=parts.job_of(job.claim), duration=duration, reason=reason)
+
+    def _still_running(self) -> list[RunningJob]:
+        """Return the running jobs, without those that have ended and whose slots are about to pass on the outcome."""
+        slots, executor = self._parts.slots, self._parts.executor
+        deadline = time.monotonic() + CLEANUP_TIMEOUT
+        while slots.running() > len(running := executor.running()) and time.monotonic() < deadline:
+            slots.wait_for_change(LOOK_INTERVAL)
+        return running
+
+    def _wait_for_releaser(self) -> bool:
+        """Wait until every result is stored; return False when the worker gives up on some of them."""
+        releaser, deadline = self._parts.releaser, math.inf
+        releaser.hurry()
+        while not releaser.wait_until_empty(LOOK_INTERVAL):
+            if self._is_forced():
+                deadline = min(deadline, time.monotonic() + CLEANUP_TIMEOUT)
+            rejected = releaser.given_up_job_ids
+            if rejected:
+                self._parts.events.send(signals.results_refused, job_ids=rejected)
+            if rejected or time.monotonic() > deadline:
+                return False
+        return True
+
+    def _close(self, was_released: bool) -> None:
+        for inner in (self._parts.releaser, self._parts.heartbeat):
+            inner.stop()
+            inner.join(CLEANUP_TIMEOUT)
+        if was_released:
+            self._deregister()
+        self._parts.claimer.close()
+        self._write_last_statistics()
+        for service in self._parts.outer_services():
+            if service.join(CLEANUP_TIMEOUT):
+                # A draining worker steps some services itself: they have no thread that would close them.
+                service.close()
+
+    def _deregister(self) -> None:
+        """Leave the register, on a thread of its own: a database that does not answer must not keep this one."""
+        held, heartbeat = self._parts.held, self._parts.heartbeat
+
+        def deregister() -> None:
+            with contextlib.suppress(Exception):
+                if held.is_in_doubt:
+                    held.return_lost()
+                heartbeat.deregister()
+            heartbeat.close()
+
+        thread = threading.Thread(target=deregister, daemon=True)
+        thread.start()
+        while thread.is_alive() and not self._is_forced():
+            thread.join(LOOK_INTERVAL)
+        thread.join(CLEANUP_TIMEOUT)
+
+    def _write_last_statistics(self) -> None:
+        """Let the recorder write its last counts when it closes: after the lease, whose end must not wait for them."""
+        statistics = self._parts.statistics
+        statistics.stop()
+        deadline = time.monotonic() + LAST_RECORD_TIMEOUT
+        while not statistics.join(LOOK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():
+            continue
+        if statistics.join(0):
+            # A service that never had a thread is not closed yet.
+            statistics.close()

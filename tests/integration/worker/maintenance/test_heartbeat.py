@@ -1,0 +1,175 @@
+"""The heartbeat, stepped on a real database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker.sql import workers
+from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
+from tests.conftest import PATIENCE
+from tests.support.factories import make_job
+from tests.support.stepped_worker import Build, Gate, stepped_workers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Wait = Callable[..., None]
+
+ran: list[Any] = []
+
+
+def quick(payload: Any) -> None:
+    ran.append(payload.get("n"))
+
+
+def failing(payload: Any) -> None:
+    raise ValueError("It does not work")
+
+
+gate = Gate()
+
+
+def slow(payload: Any) -> None:
+    gate(payload)
+
+
+@pytest.fixture
+def runner() -> Iterator[Build]:
+    ran.clear()
+    gate.__init__()  # type: ignore[misc]
+    with stepped_workers(quick, failing, slow) as make:
+        yield make
+        gate.may_end.set()
+
+
+def test_registers_beats_and_leaves(runner: Build, raw_connection: Callable[..., Any], worker_schema: str) -> None:
+    connection = raw_connection()
+
+    def registered() -> list[Any]:
+        rows = connection.execute(f'select id, metadata from "{worker_schema}"._private_workers'.encode())
+        return list(rows.fetchall())
+
+    worker = runner(concurrency=4)
+    ((worker_id, metadata),) = registered()
+    assert worker_id == worker.worker_id
+    assert metadata["concurrency"] == 4
+    assert metadata["tasks"] == ["failing", "quick", "slow"]
+    assert 0 < worker.heartbeat.step() <= worker.settings.heartbeat_interval
+    worker.heartbeat.deregister()
+    assert registered() == []
+
+
+def test_registering_was_a_beat_unless_one_is_called_for(runner: Build) -> None:
+    worker = runner()
+    registered_at = worker.heartbeat._last_beat
+    worker.heartbeat.was_called = False
+    assert worker.heartbeat.step() > worker.settings.heartbeat_interval / 2
+    assert worker.heartbeat._last_beat == registered_at
+    worker.heartbeat.was_called = True
+    worker.heartbeat.step()
+    assert worker.heartbeat._last_beat > registered_at
+
+
+def test_a_worker_that_holds_jobs_does_not_leave(
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    worker = runner()
+    make_job("quick", locked_by=worker.worker_id)
+    worker.heartbeat.deregister()
+    rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
+    assert rows == [(worker.worker_id,)]
+
+
+def test_a_forgotten_worker_comes_back_as_another(
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    worker = runner()
+    before = worker.worker_id
+    raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
+    worker.heartbeat.step()
+    assert worker.worker_id != before
+    assert worker.worker_id.startswith(workers.WORKER_PREFIX)
+    rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
+    assert rows == [(worker.worker_id,)]
+
+
+def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    for _ in range(4):
+        make_job("slow")
+    worker = runner(concurrency=1)
+    worker.fetcher._prefetch._seconds = 0.001
+    worker.fetcher.step()
+    assert gate.has_begun.acquire(timeout=PATIENCE)
+    assert worker.slots.backlog > 0
+    raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
+    # Whatever the fetcher does meanwhile.
+    worker.heartbeat.step()
+    assert worker.slots.backlog == 0
+    gate.may_end.set()
+    assert not gate.has_begun.acquire(timeout=0)
+
+
+def test_a_worker_that_is_in_no_register_claims_nothing(
+    runner: Build, monkeypatch: pytest.MonkeyPatch, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    """Its row was deleted by hand, and the database fails just when the worker registers again."""
+    worker = runner()
+    raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise psycopg.OperationalError("the server went away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "register_worker", fail)
+        worker.heartbeat.was_called = True
+        with pytest.raises(psycopg.OperationalError):
+            worker.heartbeat.step()
+    assert not worker.heartbeat.holds_lease
+    worker.heartbeat.step()
+    assert worker.heartbeat.holds_lease
+
+
+def test_the_register_knows_what_the_worker_promised(
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    runner(worker_timeout=40, heartbeat_interval=8)
+    promise = f'select timeout_seconds, heartbeat_seconds from "{worker_schema}"._private_workers'
+    assert raw_connection().execute(promise.encode()).fetchall() == [(40.0, 8.0)]
+
+
+@pytest.mark.parametrize(
+    ("statement_timeout", "worker_timeout", "deadline"),
+    [(30.0, 60.0, 15.0), (5.0, 60.0, 5.0), (4.5, 9.0, 2.25), (1.5, 3.0, 1.0), (0.15, 0.3, 0.1)],
+)
+def test_a_beat_leaves_time_for_others(statement_timeout: float, worker_timeout: float, deadline: float) -> None:
+    assert deadline_of_beats(statement_timeout, worker_timeout) == pytest.approx(deadline)
+
+
+def test_a_beat_that_hangs_is_given_up_while_the_lease_holds(
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    worker = runner(worker_timeout=20, heartbeat_interval=5)
+    assert worker.heartbeat._database.deadline == 5
+    worker.heartbeat._database.deadline = 0.3
+    site = raw_connection(autocommit=False)
+    site.execute(f'select from "{worker_schema}"._private_workers for update'.encode())
+    with pytest.raises(psycopg.Error):
+        worker.heartbeat.step()
+    assert worker.heartbeat.holds_lease
+    site.rollback()
+    worker.heartbeat.step()
+
+
+def test_a_full_queue_of_notifications_costs_no_beat(runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = "/* gw:proof */ select 1 / 0 from generate_series(1, 1) where %(channel)s::text is not null"
+    monkeypatch.setattr(workers, "SEND_PROOF", fails)
+    worker = runner()
+    before = worker.heartbeat._last_beat
+    worker.heartbeat.step()
+    assert worker.heartbeat._last_beat > before
+    assert worker.heartbeat.in_contact_since < before + PATIENCE

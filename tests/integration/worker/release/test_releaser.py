@@ -1,0 +1,170 @@
+"""The releaser, stepped on a real database."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker import signals
+from django_graphile_worker.models import Job, JobQueue
+from tests.conftest import PATIENCE
+from tests.support.factories import make_job
+from tests.support.stepped_worker import Build, run_all, stepped_workers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Wait = Callable[..., None]
+
+ran: list[Any] = []
+
+
+def quick(payload: Any) -> None:
+    ran.append(payload.get("n"))
+
+
+def failing(payload: Any) -> None:
+    raise ValueError("It does not work")
+
+
+@pytest.fixture
+def runner() -> Iterator[Build]:
+    ran.clear()
+    with stepped_workers(quick, failing) as make:
+        yield make
+
+
+def test_a_failure_keeps_its_error(runner: Build, wait_until: Wait) -> None:
+    make_job("failing")
+    run_all(runner(), wait_until)
+    job = Job.objects.get()
+    assert job.last_error is not None
+    assert "It does not work" in job.last_error
+    assert (job.attempts, job.locked_by) == (1, None)
+
+
+def test_a_result_that_the_database_rejects_delays_no_other(
+    runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    stubborn = make_job("quick", {"n": 0})
+    for number in range(1, 6):
+        make_job("quick", {"n": number})
+    connection = raw_connection()
+    connection.execute(
+        f"""create function "{worker_schema}".refuse() returns trigger language plpgsql as $$
+        begin if old.id = {stubborn} then raise exception 'not this one'; end if; return old; end $$;
+        create trigger refuse before delete on "{worker_schema}"._private_jobs
+        for each row execute function "{worker_schema}".refuse()""".encode()
+    )
+    try:
+        worker = runner()
+        worker.fetcher.step()
+        wait_until(lambda: worker.slots.is_idle)
+        worker.releaser.step()
+        assert list(Job.objects.values_list("id", flat=True)) == [stubborn]
+        assert worker.releaser.pending_count == 1
+    finally:
+        connection.execute(f'drop function "{worker_schema}".refuse() cascade'.encode())
+    worker.releaser._rejected._clock = lambda: math.inf
+    worker.releaser.step()
+    assert not Job.objects.exists()
+    assert worker.releaser.pending_count == 0
+
+
+def test_a_row_that_the_site_is_changing_delays_no_other(
+    runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    held = make_job("quick", {"n": 0})
+    make_job("quick", {"n": 1})
+    worker = runner()
+    worker.fetcher.step()
+    wait_until(lambda: worker.slots.is_idle)
+    other = raw_connection(autocommit=False)
+    other.execute(f'select from "{worker_schema}"._private_jobs where id = {held} for update'.encode())
+    assert worker.releaser.step() > 0
+    assert list(Job.objects.values_list("id", flat=True)) == [held]
+    other.rollback()
+    worker.releaser.step()
+    assert not Job.objects.exists()
+
+
+def test_a_lost_claim_is_reported_once_and_changes_nothing(
+    runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    make_job("quick", {"n": 1})
+    worker = runner()
+    lost: list[Any] = []
+
+    def hear(job: Any, **kwargs: Any) -> None:
+        lost.append(job.id)
+
+    signals.claim_lost.connect(hear)
+    worker.fetcher.step()
+    wait_until(lambda: worker.slots.is_idle)
+    job_id = Job.objects.get().id
+    raw_connection().execute(
+        f'update "{worker_schema}"._private_jobs set locked_by = %s'.encode(), ["django-worker-other/1"]
+    )
+    worker.releaser.step()
+    worker.signal_sender.step()
+    signals.claim_lost.disconnect(hear)
+    assert lost == [job_id]
+    assert Job.objects.get().locked_by == "django-worker-other"
+    assert worker.releaser.pending_count == 0
+
+
+def test_survives_its_connection_and_reports_no_claim_lost_that_it_had_released(
+    runner: Build, wait_until: Wait, raw_connection: Callable[..., Any]
+) -> None:
+    for number in range(3):
+        make_job("quick", {"n": number})
+    worker = runner()
+    worker.fetcher.step()
+    wait_until(lambda: worker.slots.is_idle)
+    database = worker.releaser._statements._database
+    pid = database.connection().info.backend_pid
+    raw_connection().execute("select pg_terminate_backend(%s)", [pid])
+    with pytest.raises(psycopg.OperationalError):
+        worker.releaser.step()
+    assert worker.releaser.pending_count == 3
+    worker.releaser.step()
+    assert worker.releaser.pending_count == 0
+    assert not Job.objects.exists()
+
+
+def test_frees_a_queue_after_its_last_job(runner: Build, wait_until: Wait) -> None:
+    for number in range(5):
+        make_job("quick", {"n": number}, queue_name="q")
+    run_all(runner(), wait_until)
+    assert ran == list(range(5))
+    assert JobQueue.objects.get().locked_by is None
+
+
+def test_a_job_that_is_added_while_a_queue_is_being_released_is_seen(
+    runner: Build,
+    wait_until: Wait,
+    raw_connection: Callable[..., Any],
+    worker_schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its notification came while the queue was held: only the release can tell of it."""
+    make_job("quick", {}, queue_name="q")
+    worker = runner()
+    worker.fetcher.step()
+    wait_until(lambda: worker.slots.is_idle)
+    freed: list[set[int]] = []
+    monkeypatch.setattr(worker.releaser._events, "queues_freed", freed.append)
+    site, observer = raw_connection(autocommit=False), raw_connection()
+    site.execute(f'select from "{worker_schema}"._private_job_queues for update'.encode())
+    release = threading.Thread(target=worker.releaser.step)
+    release.start()
+    blocked = "select count(*) from pg_stat_activity where %s = any (pg_blocking_pids(pid))"
+    wait_until(lambda: observer.execute(blocked, [site.info.backend_pid]).fetchone() == (1,))
+    make_job("quick", {}, queue_name="q")
+    site.rollback()
+    release.join(PATIENCE)
+    assert len(freed) == 1

@@ -1,0 +1,35 @@
+"""Signals are sent in order, from a thread of their own."""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+from django_graphile_worker.worker.reporting.signal_sender import SignalSender
+
+
+def test_receiver_that_raises__keeps_no_other_from_its_signal() -> None:
+    heard: list[int] = []
+    happened = Signal()
+
+    def bad(**kwargs: object) -> None:
+        raise RuntimeError("a receiver")
+
+    def good(number: int, **kwargs: object) -> None:
+        heard.append(number)
+
+    happened.connect(bad)
+    happened.connect(good)
+    sender = SignalSender(object)
+    sender.send(happened, number=1)
+    sender.send(happened, number=2)
+    # On its own thread, as ever: the connections that it looks after are not those of the tests before.
+    sender.start()
+    sender.stop()
+    assert sender.join(60)
+    assert heard == [1, 2]
+
+
+def test_signal_without_receivers__is_not_kept() -> None:
+    sender = SignalSender(object)
+    sender.send(Signal(), number=1)
+    assert not sender._queued
