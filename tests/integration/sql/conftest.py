@@ -13,7 +13,7 @@ from tests.support.worker_sql import WorkerSql
 
 @pytest.fixture(scope="session")
 def worker_connection(django_db_setup: None) -> Iterator[psycopg.Connection[Any]]:
-    """One connection for all tests whose work is rolled back."""
+    """A connection that all tests whose work is rolled back share."""
     url = databases.to_url(connections["default"].settings_dict)
     with psycopg.connect(url, autocommit=True) as connection:
         yield connection
@@ -32,3 +32,31 @@ def committing_worker(
 ) -> Callable[..., WorkerSql]:
     """A factory of SQL functions on connections of their own, which commit."""
     return lambda **options: WorkerSql(raw_connection(**options), worker_schema)
+
+
+@pytest.fixture
+def owner(committing_worker: Callable[..., WorkerSql]) -> WorkerSql:
+    """The SQL functions as the owner of the schema, on a connection that commits."""
+    return committing_worker()
+
+
+@pytest.fixture
+def role(owner: WorkerSql) -> Iterator[str]:
+    """A role that may log in and has no rights; dropped at the end with all that was granted to it."""
+    name = f"gw_role_{owner.connection.info.backend_pid}"
+    owner.query(f"create role {name} login")
+    yield name
+    owner.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", name)
+    policies = "select tablename, policyname from pg_policies where schemaname = %s and roles <> '{public}'"
+    for policy in owner.query(policies, owner.schema):
+        owner.query(f'drop policy "{policy["policyname"]}" on {{schema}}."{policy["tablename"]}"')
+    owner.query(f"drop owned by {name}")
+    owner.query(f"drop role {name}")
+
+
+@pytest.fixture
+def as_role(owner: WorkerSql, role: str, raw_connection: Callable[..., psycopg.Connection[Any]]) -> WorkerSql:
+    """The SQL functions as the role, on a connection that commits."""
+    connection = raw_connection()
+    connection.execute(f"set role {role}".encode())
+    return WorkerSql(connection, owner.schema)

@@ -1,36 +1,39 @@
-"""The reference of the SQL functions names what the catalog has: no more, no less."""
+"""The reference of the SQL functions has a section for each function, with its signature in the database."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 from django_graphile_worker import sql
 from django_graphile_worker.sql.install import catalog
 from tests.docs.pages import headings, page
-from tests.support.worker_sql import WorkerSql
+from tests.support.rows import in_quotes, query
 
 REFERENCE = page("reference/sql.md")
 DDL = Path(sql.__file__).parent / "ddl"
 
 
-def test_every_function_has_its_section(worker: WorkerSql) -> None:
+def test_sections__are_those_of_the_functions_in_the_catalog() -> None:
     assert sorted(headings(REFERENCE)) == sorted(catalog.FUNCTIONS)
 
 
-def test_signatures_equal_the_catalog(worker: WorkerSql) -> None:
+@pytest.mark.django_db
+def test_signatures__equal_those_of_the_database(worker_schema: str) -> None:
     documented = {}
     for name, arguments in re.findall(r"^graphile_worker\.(\w+)\((.*?)\) returns", REFERENCE, re.DOTALL | re.MULTILINE):
         stripped = re.sub(r"--.*", "", arguments)
         documented[name] = re.sub(r"\s+", " ", stripped).strip()
 
-    rows = worker.query(
-        "select proname, pg_get_function_arguments(oid) as arguments from pg_proc"
+    rows = query(
+        "select proname, pg_get_function_arguments(oid) from pg_proc"
         " where pronamespace = %s::regnamespace and proname = any(%s)",
-        f'"{worker.schema}"',
+        in_quotes(worker_schema),
         list(catalog.FUNCTIONS),
     )
-    assert documented == {row["proname"]: as_documented(row["arguments"], worker.schema) for row in rows}
+    assert documented == {name: as_documented(arguments, worker_schema) for name, arguments in rows}
 
 
 def as_documented(arguments: str, schema: str) -> str:
@@ -39,7 +42,7 @@ def as_documented(arguments: str, schema: str) -> str:
     return text.replace(f'"{schema}"', "graphile_worker").replace(f"{schema}.", "graphile_worker.")
 
 
-def test_the_error_codes_equal_what_the_functions_raise() -> None:
+def test_error_codes__are_those_that_the_functions_raise() -> None:
     raised = {code for path in DDL.glob("job_rules.sql") for code in re.findall(r"'(GWB\w\w)'", path.read_text())}
 
     assert set(re.findall(r"^\| `(GWB\w\w)` \|", REFERENCE, re.MULTILINE)) == raised

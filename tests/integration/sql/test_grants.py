@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,40 +14,13 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, models
-from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql import grants, row_security
+from django_graphile_worker.sql import grants
 from django_graphile_worker.sql.install import catalog
 from tests.support.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "roles.md"
-
-
-@pytest.fixture
-def owner(committing_worker: Callable[..., WorkerSql]) -> WorkerSql:
-    return committing_worker()
-
-
-@pytest.fixture
-def role(owner: WorkerSql) -> Iterator[str]:
-    """A role that may log in and has no rights; dropped at the end with all it was given."""
-    name = f"gw_role_{owner.connection.info.backend_pid}"
-    owner.query(f"create role {name} login")
-    yield name
-    owner.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", name)
-    policies = "select tablename, policyname from pg_policies where schemaname = %s and roles <> '{public}'"
-    for policy in owner.query(policies, owner.schema):
-        owner.query(f'drop policy "{policy["policyname"]}" on {{schema}}."{policy["tablename"]}"')
-    owner.query(f"drop owned by {name}")
-    owner.query(f"drop role {name}")
-
-
-@pytest.fixture
-def as_role(owner: WorkerSql, role: str, raw_connection: Callable[..., psycopg.Connection[Any]]) -> WorkerSql:
-    connection = raw_connection()
-    connection.execute(f"set role {role}".encode())
-    return WorkerSql(connection, owner.schema)
 
 
 def follow(owner: WorkerSql, role: str, kind: str) -> None:
@@ -347,45 +319,3 @@ class TestTheScripts:
             assert text == f"{recipes[0]}\n{recipes[1]}"
         else:
             assert text in recipes
-
-
-class TestARoleThatRowLevelSecurityBlinds:
-    @pytest.fixture(autouse=True)
-    def rights(self, owner: WorkerSql, role: str) -> None:
-        owner.query(f"grant usage on schema {{schema}} to {role}")
-        owner.query(f"grant all on all tables in schema {{schema}} to {role}")
-
-    def test_gets_an_error(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
-        owner.add_job()
-        assert as_role.jobs() == []
-
-        with as_role.connection.cursor() as cursor:
-            assert row_security.hidden_tables(cursor, schema=owner.schema) == (
-                role,
-                ("_private_job_queues", "_private_jobs", "_private_tasks"),
-            )
-            with pytest.raises(SchemaError, match=f"got '{role}': row-level security hides"):
-                catalog.check_usable(cursor, schema=owner.schema)
-
-    def test_gets_an_error__when_the_policies_are_for_other_roles(
-        self, owner: WorkerSql, role: str, as_role: WorkerSql
-    ) -> None:
-        other = f"{role}_other"
-        owner.query(f"create role {other}")
-        try:
-            for table in ("_private_jobs", "_private_tasks", "_private_job_queues"):
-                owner.query(f"create policy others on {{schema}}.{table} to {other} using (true)")
-                owner.query(f"create policy writers on {{schema}}.{table} for insert to {role} with check (true)")
-
-            with as_role.connection.cursor() as cursor:
-                assert len(row_security.hidden_tables(cursor, schema=owner.schema)[1]) == 3
-                owner.query(f"grant {other} to {role}")
-                assert row_security.hidden_tables(cursor, schema=owner.schema)[1] == ()
-        finally:
-            owner.query(f"drop owned by {other}")
-            owner.query(f"drop role {other}")
-
-    def test_owners_see_everything(self, owner: WorkerSql) -> None:
-        with owner.connection.cursor() as cursor:
-            assert row_security.hidden_tables(cursor, schema=owner.schema)[1] == ()
-            catalog.check_usable(cursor, schema=owner.schema)
