@@ -1,4 +1,4 @@
-"""Fixtures that every test may use. Tests never sleep: `wait_until` is the one place that does."""
+"""Fixtures that every test may use. Tests never sleep, except in `wait_until`."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from tests.support.versioned_servers import VersionedServer
 
 RawConnection = psycopg.Connection[tuple[Any, ...]]
 
-# How long to wait for what must happen, on the slowest of machines: a deadline, never a delay.
-PATIENCE = 60.0
+# Seconds to wait for an event that must happen, on a slow machine. A deadline: a test that passes never waits so long.
+WAIT_TIMEOUT = 60.0
 
-# An example may take as long as the machine needs.
-hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.load_profile("patient")
+# On a slow machine an example of Hypothesis may take any time.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
-# A test that asks for one of these may leave committed rows behind.
+# A test that uses a fixture of these may leave committed rows behind.
 COMMITTING_FIXTURES = {"transactional_db", "live_server", "raw_connection", "database_url"}
 
 
 def pytest_configure() -> None:
-    """Handle SIGINT, also in what tests start: a background job of a shell starts with SIGINT ignored."""
+    """Handle SIGINT, here and in child processes: a shell starts background jobs with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which tests this machine cannot run, and what makes them run."""
+    """List the tests that this machine cannot run, and what they need."""
     lines = list(prerequisites.missing())
     if lines:
         terminalreporter.section("skipped on this machine; `make prerequisites` installs it where it can")
@@ -51,14 +51,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Stop the servers of this run, once, in the process that began it."""
+    """Stop the servers of this run, in the process that started the run and not in those of xdist."""
     if os.environ.get("TEST_RUN_PID") == str(os.getpid()):
         versioned_servers.stop_all(str(os.getpid()))
 
 
 @pytest.fixture(scope="session")
 def database_server() -> Iterator[DatabaseServer]:
-    """The PostgreSQL server of this run: DATABASE_URL's, else the embedded one, started on first use."""
+    """The PostgreSQL server of this run: that of DATABASE_URL, or the embedded server, started on first use."""
     databases.ensure_running()
     with DatabaseServer.open(settings.DATABASES["default"]) as server:
         if databases.is_embedded():
@@ -70,24 +70,24 @@ def database_server() -> Iterator[DatabaseServer]:
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, database_server: DatabaseServer
 ) -> None:
-    """Have the server running before pytest-django makes its databases."""
+    """Start the server before pytest-django creates its databases."""
 
 
 @pytest.fixture(scope="session")
 def worker_schema() -> str:
-    """The schema's name, which GRAPHILE_WORKER_SCHEMA changes for a whole run."""
+    """The name of the worker schema. The environment variable GRAPHILE_WORKER_SCHEMA changes it for a whole run."""
     return str(settings.GRAPHILE_WORKER["SCHEMA"])
 
 
 @pytest.fixture
 def database_url(transactional_db: None) -> str:
-    """The address of the test database, for subprocesses and for connections of one's own: they see commits."""
+    """The address of the test database, for subprocesses and further connections. They see committed rows only."""
     return databases.to_url(connections["default"].settings_dict)
 
 
 @pytest.fixture
 def subprocess_environment(database_url: str) -> dict[str, str]:
-    """The environment in which `python testproject/manage.py` works on the test database."""
+    """The environment with which `python testproject/manage.py` uses the test database."""
     return os.environ | {"DATABASE_URL": database_url, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
 
 
@@ -95,7 +95,7 @@ def subprocess_environment(database_url: str) -> dict[str, str]:
 def raw_connection(database_url: str) -> Iterator[Callable[..., RawConnection]]:
     """A factory of autocommit psycopg connections to the test database, closed at the end of the test.
 
-    What they commit is removed from the worker's tables after the test, see `clean_worker_tables`.
+    `clean_worker_tables` removes the rows that they commit to the tables of the worker, after the test.
     """
     opened: list[RawConnection] = []
 
@@ -111,7 +111,7 @@ def raw_connection(database_url: str) -> Iterator[Callable[..., RawConnection]]:
 
 @pytest.fixture
 def fresh_database(database_server: DatabaseServer) -> Iterator[Callable[[], str]]:
-    """A factory of new, empty databases: each call returns one's address. Dropped at the end of the test."""
+    """A factory of empty databases, which are dropped at the end of the test. Each call returns an address."""
     made: list[str] = []
 
     def create() -> str:
@@ -125,7 +125,7 @@ def fresh_database(database_server: DatabaseServer) -> Iterator[Callable[[], str
 
 @pytest.fixture(scope="session", params=postgres_versions.SUPPORTED, ids=lambda version: f"pg{version}")
 def server_version(request: pytest.FixtureRequest) -> int:
-    """Each supported version of PostgreSQL in turn; skipped, with the reason, where it is not installed."""
+    """Each supported version of PostgreSQL in turn. Tests of a version that is not installed are skipped."""
     version = int(request.param)
     if postgres_versions.programs(version) is None:
         pytest.skip(postgres_versions.advice(version))
@@ -134,8 +134,8 @@ def server_version(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session")
 def versioned_server(server_version: int) -> VersionedServer:
-    """The run's server of each supported version: started on first use, stopped at the end of the run."""
-    versioned_servers.stop_those_of_dead_runs()
+    """The server of a PostgreSQL version: started on first use, stopped at the end of the run."""
+    versioned_servers.stop_servers_of_dead_runs()
     programs = postgres_versions.programs(server_version)
     assert programs is not None
     return versioned_servers.ensure_running(server_version, programs)
@@ -143,9 +143,9 @@ def versioned_server(server_version: int) -> VersionedServer:
 
 @pytest.fixture
 def versioned_database(versioned_server: VersionedServer) -> Iterator[str]:
-    """The address of a migrated database of the test's own, on each supported version of PostgreSQL.
+    """The address of a migrated database that only this test uses, on each supported version of PostgreSQL.
 
-    A test that uses it runs once for each version. Nothing vacuums or analyzes there unless the test does.
+    The test runs once for each version. Only the test itself vacuums and analyzes there.
     """
     url = versioned_server.create_database()
     yield url
@@ -161,14 +161,14 @@ def versioned_connection(versioned_database: str) -> Iterator[RawConnection]:
 
 @pytest.fixture
 def wait_until() -> Callable[..., None]:
-    """Wait until a condition holds: `wait_until(lambda: seen)`. Fails the test when it never does."""
+    """Return a function that waits until a condition holds: `wait_until(lambda: seen)`. It fails after a timeout."""
 
-    def wait(condition: Callable[[], object], timeout: float = PATIENCE) -> None:
+    def wait(condition: Callable[[], object], timeout: float = WAIT_TIMEOUT) -> None:
         deadline = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > deadline:
                 pytest.fail(f"Expected the condition to hold within {timeout} seconds, got {condition()!r}.")
-            # A condition is any expression, over rows, processes or files: there is no one event to wait for.
+            # A condition may depend on rows, processes or files, so there is no single event to wait for.
             time.sleep(0.01)
 
     return wait
@@ -176,7 +176,7 @@ def wait_until() -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def connect_to_clean(django_db_setup: None) -> Iterator[Callable[[str], RawConnection]]:
-    """One connection to each test database, apart from those that tests use, and break."""
+    """A connection to each test database that no test uses, because tests break theirs."""
     with ExitStack() as stack:
 
         @cache
@@ -189,7 +189,7 @@ def connect_to_clean(django_db_setup: None) -> Iterator[Callable[[str], RawConne
 
 @pytest.fixture(autouse=True)
 def clean_worker_tables(request: pytest.FixtureRequest, worker_schema: str) -> Iterator[None]:
-    """Empty the worker's tables after every test that commits: Django's own flush skips unmanaged models."""
+    """Empty the tables of the worker after each test that commits: Django's flush skips unmanaged models."""
     if not _commits(request):
         yield
         return
@@ -216,7 +216,7 @@ def _commits(request: pytest.FixtureRequest) -> bool:
 
 
 def _truncate(connection: RawConnection, schema: str) -> None:
-    """Empty all tables but those that say what is installed; a lock that a test left behind is an error here."""
+    """Empty all tables but those that record what is installed. Fail if a test has left a lock behind."""
     rows = connection.execute(
         "select format('%%I.%%I', schemaname, tablename) from pg_tables"
         " where schemaname = %s and tablename not in ('migrations', '_private_installation')",

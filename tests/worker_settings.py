@@ -1,4 +1,4 @@
-"""Settings of the workers that the fault tests start, stop and hurt. The environment says what differs."""
+"""Settings of the workers that the fault tests start. Environment variables change them for a single worker."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DATABASES: dict[str, dict[str, Any]] = {
 if "FAULT_OTHER_DATABASE_URL" in os.environ:
     DATABASES["other"] = databases.from_url(os.environ["FAULT_OTHER_DATABASE_URL"])
 
-# Short leases, so that a test need not wait a minute for a death to be noticed; but on a machine
-# with better things to do a thread may not run for seconds, and must not be taken for dead.
+# Short leases, so that a test does not wait a minute until a worker is declared dead. They are not shorter, because
+# on a busy machine a thread may not run for seconds, and its worker must not be declared dead then.
 GRAPHILE_WORKER: dict[str, Any] = {
     "SCHEMA": os.environ.get("GRAPHILE_WORKER_SCHEMA", "graphile_worker"),
     "HEARTBEAT_INTERVAL": 1.0,
@@ -34,7 +34,7 @@ GRAPHILE_WORKER: dict[str, Any] = {
     **json.loads(os.environ.get("FAULT_WORKER_SETTINGS", "{}")),
 }
 
-# Installations beside "default", each with settings of its own on top of these.
+# Installations beside "default". The settings of each override those above.
 if "FAULT_INSTALLATIONS" in os.environ:
     GRAPHILE_WORKER = {"default": GRAPHILE_WORKER} | {
         alias: GRAPHILE_WORKER | entry for alias, entry in json.loads(os.environ["FAULT_INSTALLATIONS"]).items()

@@ -43,7 +43,7 @@ def take_screenshot(page: Any, name: str, *, full: bool = False) -> None:
         page.screenshot(path=Path(SCREENSHOTS) / f"admin-{name}.png", full_page=full)
 
 
-def test_from_a_failed_job_to_its_success(open_page: OpenPage) -> None:
+def test_failed_job__can_be_found_and_run_again(open_page: OpenPage) -> None:
     """Log in, find the failed job, read its error, run it again, and watch it succeed."""
     job_id = make_failed_job(
         "send_receipt",
@@ -75,7 +75,7 @@ def test_from_a_failed_job_to_its_success(open_page: OpenPage) -> None:
     assert "Jobs are deleted when they succeed" in page.inner_text(".gw-page")
 
 
-def test_adding_a_job_with_bad_json_then_good(open_page: OpenPage) -> None:
+def test_add_form__refuses_invalid_json_and_accepts_valid_json(open_page: OpenPage) -> None:
     page = open_page("job/add/")
     page.select_option("#id_task", "send_receipt")
     page.fill("#id_payload", '{"order": 7,}')
@@ -89,7 +89,7 @@ def test_adding_a_job_with_bad_json_then_good(open_page: OpenPage) -> None:
     assert "9007199254740993" in page.inner_text(".gw-payload")
 
 
-def test_actions_on_some_and_on_all_that_match(open_page: OpenPage) -> None:
+def test_actions__change_selected_jobs_or_all_that_match(open_page: OpenPage) -> None:
     page = open_page("job/?state=ready&q=task:send_receipt", viewport=DESKTOP)
     before = Job.objects.filter(task__identifier="send_receipt").count()
     boxes = page.locator("input[name=id]")
@@ -113,7 +113,7 @@ def test_actions_on_some_and_on_all_that_match(open_page: OpenPage) -> None:
     assert Job.objects.filter(last_error="The shop is closed.").count() == before - 2
 
 
-def test_a_mistyped_search_offers_no_action_on_all(open_page: OpenPage) -> None:
+def test_mistyped_search__offers_no_action_on_all(open_page: OpenPage) -> None:
     page = open_page("job/?state=failed", viewport=DESKTOP)
     page.fill("#gw-q", "taks:print_invoice")
     page.keyboard.press("Enter")
@@ -128,7 +128,7 @@ def test_a_mistyped_search_offers_no_action_on_all(open_page: OpenPage) -> None:
     page.wait_for_selector("[data-select-all-matches]")
 
 
-def test_an_action_on_many_jobs_continues_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_action_on_many_jobs__continues_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_actions, "STEP", 4)
     clock = iter(range(10**6))
     monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 1.5)
@@ -147,7 +147,7 @@ def test_an_action_on_many_jobs_continues_by_itself(open_page: OpenPage, monkeyp
     assert "Run now: 10 jobs." in page.inner_text(".messagelist")
 
 
-def test_a_page_refreshes_itself_but_not_while_it_is_used(open_page: OpenPage) -> None:
+def test_page__refreshes_itself_but_not_while_it_is_used(open_page: OpenPage) -> None:
     page = open_page("job/?q=task:fresh")
     page.evaluate("window.keptAlive = true")
     refresh_often(page)
@@ -167,7 +167,7 @@ def test_a_page_refreshes_itself_but_not_while_it_is_used(open_page: OpenPage) -
     assert page.input_value("#gw-interval") == "2", "the interval is stored"
 
 
-def test_everything_works_without_javascript(open_page: OpenPage) -> None:
+def test_pages__work_without_javascript(open_page: OpenPage) -> None:
     page = open_page("job/?state=failed&q=task:print_invoice", java_script_enabled=False)
     assert not page.is_visible("#gw-interval")
     page.check("[data-select-all-matches]")
@@ -177,7 +177,7 @@ def test_everything_works_without_javascript(open_page: OpenPage) -> None:
     assert "Run now: 4 jobs." in page.inner_text(".messagelist")
 
 
-def test_by_keyboard_alone(open_page: OpenPage) -> None:
+def test_pages__can_be_used_with_the_keyboard_only(open_page: OpenPage) -> None:
     page = open_page("job/")
     page.keyboard.press("/")
     page.keyboard.type("task:print_invoice")
@@ -194,7 +194,7 @@ def test_by_keyboard_alone(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_read_in_both_themes(open_page: OpenPage, scheme: str) -> None:
+def test_texts__have_enough_contrast_in_both_themes(open_page: OpenPage, scheme: str) -> None:
     page = open_page("overview/", color_scheme=scheme, viewport=DESKTOP)
     failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
     for path in (
@@ -240,7 +240,7 @@ CONTRAST = r"""
 }"""
 
 
-def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: OpenPage) -> None:
+def test_narrow_screen__needs_no_horizontal_scrolling(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 390, "height": 800})
     failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
     paths = [
@@ -264,7 +264,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: OpenPage) -> Non
 PHONE = {"width": 390, "height": 800}
 
 
-def test_a_narrow_screen_cuts_nothing_off_charts(open_page: OpenPage) -> None:
+def test_narrow_screen__shows_whole_charts(open_page: OpenPage) -> None:
     for span in ("hour", "week"):
         page = open_page(f"overview/?span={span}", viewport=PHONE)
         boxes = page.evaluate(
@@ -279,7 +279,7 @@ def test_a_narrow_screen_cuts_nothing_off_charts(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_names_of_any_length_leave_room_for_the_rest(open_page: OpenPage, viewport: Any) -> None:
+def test_long_names__leave_room_for_other_columns(open_page: OpenPage, viewport: Any) -> None:
     name = "x" * 128
     job_id = make_failed_job(name, error=f"{'Y' * 118}: {'z' * 400}", queue_name=name, key="k" * 300)
     make_job(name, queue_name=name, run_at=minutes_ago(1))
@@ -301,7 +301,7 @@ def test_names_of_any_length_leave_room_for_the_rest(open_page: OpenPage, viewpo
     assert tall == 0, "a name is no column of single letters"
 
 
-def test_text_from_right_to_left_leaves_its_surroundings_alone(open_page: OpenPage) -> None:
+def test_text_from_right_to_left__does_not_move_the_text_beside_it(open_page: OpenPage) -> None:
     """Beside an Arabic name, a number or the value of a payload's key must not change sides."""
     job_id = make_failed_job("إرسال", payload={"اسم": "محمد"}, error="ValueError: لا")
     page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
@@ -317,7 +317,7 @@ def test_text_from_right_to_left_leaves_its_surroundings_alone(open_page: OpenPa
     assert number[0] <= number[1] + 1
 
 
-def test_an_error_stands_right_above_its_field(open_page: OpenPage) -> None:
+def test_form_error__is_shown_right_above_its_field(open_page: OpenPage) -> None:
     page = open_page("job/add/", viewport=DESKTOP)
     page.fill("#id_payload", "{")
     page.click("button:has-text('Add job')")
@@ -327,7 +327,7 @@ def test_an_error_stands_right_above_its_field(open_page: OpenPage) -> None:
 
 
 @pytest.mark.skipif(not SCREENSHOTS, reason="set SCREENSHOTS=docs/_static to take the documentation's pictures anew")
-def test_screenshots_for_the_documentation(open_page: OpenPage) -> None:
+def test_screenshots__are_taken_for_the_documentation(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 1360, "height": 1180})
     failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
     pictures = {

@@ -11,28 +11,28 @@ if TYPE_CHECKING:
 _IN_PROCESS: dict[str, Callable[[], None]] = {}
 # A function of the schema, what to look for in its text, and what to put there.
 _IN_DATABASE: dict[str, tuple[str, str, str]] = {
-    "unfenced complete": (
+    "completion that does not check the claim": (
         "_private_complete_claims_v2",
         "where job.locked_by = ended.holder",
         "where true",
     ),
-    "queues that are not exclusive": (
+    "queues that two claims can lock": (
         "_private_claim_jobs_v2",
         "where q.is_available",
         "where true",
     ),
-    "given back at the price of an attempt": (
+    "return that costs an attempt": (
         "_private_return_claims_v2",
         "greatest(coalesce(returning_job.attempts, job.attempts) - 1, 0)",
         "coalesce(returning_job.attempts, job.attempts)",
     ),
-    "rescue that looks only at the register": (
+    "recovery that looks only at registered workers": (
         # A claim that commits after its worker was removed is nobody's: what looking once, at the death, comes to.
         "_private_orphans_v2",
         "where starts_with(holder.worker_id, 'django-worker-')",
         "where false",
     ),
-    "recovered jobs go to the end": (
+    "recovered jobs that go to the end of the queue": (
         "_private_recover_jobs_v2",
         "when orphan.recoveries = 1 then job.run_at",
         "when false then job.run_at",
@@ -47,17 +47,17 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "queue.locked_by = ended.holder",
         "split_part(queue.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
-    "returns that do not look for a cancellation": (
+    "returns that ignore a cancellation": (
         "_private_return_claims_v2",
         "on marker.job_id = job.id and marker.locked_by = job.locked_by",
         "on false",
     ),
-    "queues that are free before their jobs": (
+    "recovery that releases queues before their jobs": (
         "_private_recover_queues_v2",
         "and not exists (select from unfinished where unfinished.id = each.id)",
         "",
     ),
-    "leases judged by the judge's own promise": (
+    "leases with the timeout of the worker that checks them": (
         "_private_late_workers_v2",
         "coalesce(each.timeout_seconds, own_timeout)",
         "own_timeout",
@@ -121,7 +121,7 @@ def _heartbeat_first() -> None:
     Runner.shutdown = shutdown  # type: ignore[method-assign]
 
 
-@mistake("releaser that forgets when the connection breaks")
+@mistake("releaser that drops results when the connection breaks")
 def _forgetful() -> None:
     import psycopg
 
@@ -151,7 +151,7 @@ def _impatient() -> None:
     Shutdown._wait_for_releaser = no_wait  # type: ignore[method-assign]
 
 
-@mistake("listener that believes LISTEN")
+@mistake("listener that trusts LISTEN without a proof")
 def _credulous() -> None:
     from django_graphile_worker.worker.fetching.listener import Listener
 
@@ -168,7 +168,7 @@ def _no_deadline() -> None:
     Watchdog.begin = lambda self, connection, seconds: -1  # type: ignore[method-assign]
 
 
-@mistake("lost claims are not looked for")
+@mistake("lost claims that are not searched for")
 def _lost_claims() -> None:
     from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 
@@ -185,14 +185,14 @@ def _raising_handler() -> None:
     StopState.handle_signal = handle  # type: ignore[method-assign]
 
 
-@mistake("no end to poison")
+@mistake("poison jobs without a limit of deaths")
 def _endless_poison() -> None:
     from django_graphile_worker.sql import recovery
 
     recovery.POISON_LIMIT = 1000
 
 
-@mistake("queues that are let go in silence")
+@mistake("releases of queues without a notification")
 def _silent_queues() -> None:
     from django_graphile_worker.worker.callbacks import ReleaserCallbacks
     from django_graphile_worker.worker.release.statements import ReleaseStatements
@@ -206,7 +206,7 @@ def _silent_queues() -> None:
     ReleaserCallbacks.queues_freed = lambda self, queue_ids: None  # type: ignore[method-assign]
 
 
-@mistake("a queue to be let go is no work in hand")
+@mistake("releases of queues that do not count as pending")
 def _uncounted_queues() -> None:
     from django_graphile_worker.worker.release.releaser import Releaser
 
@@ -216,7 +216,7 @@ def _uncounted_queues() -> None:
     Releaser.pending_count = property(pending_count)  # type: ignore[assignment]
 
 
-@mistake("sweeper that judges right after an outage")
+@mistake("workers declared dead right after an outage")
 def _hasty_detector() -> None:
     from django_graphile_worker.worker.maintenance.dead_workers import DeadWorkerDetector
 
@@ -239,7 +239,7 @@ def _sleepy() -> None:
     Fetcher._delay_after = delay_after  # type: ignore[method-assign]
 
 
-@mistake("read-only servers are kept")
+@mistake("connections to read-only servers that are kept")
 def _keeps_read_only() -> None:
     from django_graphile_worker.worker.database import connection as database
 
@@ -253,14 +253,14 @@ def _orphans() -> None:
     child._stop_with_parent = lambda request: None
 
 
-@mistake("every quick death is a failed start")
+@mistake("deaths that all count as failed starts")
 def _gives_up() -> None:
     from django_graphile_worker.worker.process.child import Child
 
     Child.has_begun = lambda self: False  # type: ignore[method-assign]
 
 
-@mistake("connections are not looked after")
+@mistake("connections that are not checked between jobs")
 def _no_hygiene() -> None:
     from django_graphile_worker.worker.connections import lifecycle
 
@@ -268,14 +268,14 @@ def _no_hygiene() -> None:
     lifecycle.end = lambda: ()
 
 
-@mistake("abandoned jobs are kept")
+@mistake("interrupted jobs that are not returned")
 def _keeps_abandoned() -> None:
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
 
     SlotPool.interrupt_running = lambda self, claims: []  # type: ignore[method-assign]
 
 
-@mistake("coroutines are never cancelled")
+@mistake("coroutines that are never cancelled")
 def _no_cancel() -> None:
     from django_graphile_worker.worker.execution.event_loop import EventLoop
 
@@ -283,21 +283,21 @@ def _no_cancel() -> None:
     EventLoop.close = lambda self, seconds: None  # type: ignore[method-assign]
 
 
-@mistake("nobody tells running jobs")
+@mistake("helpers.abort that is never set")
 def _no_abort() -> None:
     from django_graphile_worker.worker.execution.executor import Executor
 
     Executor.abort = lambda self: None  # type: ignore[method-assign]
 
 
-@mistake("callables keep their broken connections")
+@mistake("callables that keep their broken connections")
 def _keeps_broken() -> None:
     from django_graphile_worker.worker.fetching import forbidden_flags
 
     setattr(forbidden_flags, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
 
 
-@mistake("claims that say that was all when they were cut short")
+@mistake("limited claims that report no more jobs")
 def _hasty_claims() -> None:
     from dataclasses import replace
 
@@ -311,14 +311,14 @@ def _hasty_claims() -> None:
     claims.claim_jobs = claim_jobs
 
 
-@mistake("jobs begin after the lease has run out")
+@mistake("jobs that start after the lease has expired")
 def _begins_without_a_lease() -> None:
     from django_graphile_worker.worker.parts import Parts
 
     Parts.may_begin = lambda self, claim: True  # type: ignore[method-assign]
 
 
-@mistake("leases that do not age while the machine is suspended")
+@mistake("leases that do not expire while the machine is suspended")
 def _sleeping_clock() -> None:
     from django_graphile_worker.worker.maintenance import lease_clock
 

@@ -29,7 +29,7 @@ class Wait(Protocol):
 
 
 # How long to wait for what must happen, on the slowest of machines; see tests/conftest.py.
-PATIENCE = 60.0
+WAIT_TIMEOUT = 60.0
 
 
 class Zygote:
@@ -73,7 +73,7 @@ class WorkerProcess:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def stop(self, timeout: float = PATIENCE) -> int:
+    def stop(self, timeout: float = WAIT_TIMEOUT) -> int:
         """Ask it to stop, and wait for that; the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout)
@@ -93,7 +93,7 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         return self.exit_code is None
 
-    def wait(self, timeout: float = PATIENCE) -> int:
+    def wait(self, timeout: float = WAIT_TIMEOUT) -> int:
         try:
             self._wait_until(lambda: self.exit_code is not None, timeout=timeout)
         except BaseException:
@@ -106,20 +106,20 @@ class WorkerProcess:
     def output(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def says(self, pattern: str) -> bool:
+    def has_written(self, pattern: str) -> bool:
         return re.search(pattern, self.output()) is not None
 
-    def says_times(self, pattern: str) -> int:
+    def count_in_output(self, pattern: str) -> int:
         return len(re.findall(pattern, self.output()))
 
-    def wait_for(self, pattern: str, timeout: float = PATIENCE) -> None:
+    def wait_for(self, pattern: str, timeout: float = WAIT_TIMEOUT) -> None:
         """Wait until it has said something."""
         try:
-            self._wait_until(lambda: self.says(pattern) or not self.is_alive, timeout=timeout)
+            self._wait_until(lambda: self.has_written(pattern) or not self.is_alive, timeout=timeout)
         finally:
-            if not self.says(pattern):
+            if not self.has_written(pattern):
                 print(self.output())  # noqa: T201
-        assert self.says(pattern), f"ended with {self.exit_code} before it said {pattern!r}:\n{self.output()}"
+        assert self.has_written(pattern), f"ended with {self.exit_code} before it said {pattern!r}:\n{self.output()}"
 
     def worker_ids(self) -> list[str]:
         """The ids it went by, in order."""

@@ -20,7 +20,7 @@ KILLED_AT = ["claim", "complete", "fail", "release-queues", "complete-atomic", "
 
 @pytest.mark.parametrize("mode", ["blackhole", "blackhole after"], ids=["before", "after"])
 @pytest.mark.parametrize("tag", KILLED_AT)
-def test_kill_at_a_statement__loses_nothing(
+def test_kill_during_a_statement__loses_nothing(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str
 ) -> None:
     """SIGKILL while a statement is on its way, and when it is done but its client does not know."""
@@ -39,7 +39,7 @@ def test_kill_at_a_statement__loses_nothing(
     assert effects == 1
 
 
-class Monkey:
+class RandomFaults:
     """Does what the seed tells it, while jobs flow."""
 
     def __init__(self, seed: int, world: World, fleet: Fleet, cluster: Cluster) -> None:
@@ -94,26 +94,20 @@ class Monkey:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_monkey__nothing_is_lost(cluster: Cluster, cluster_world: World, cluster_fleet: Fleet, seed: int) -> None:
+def test_random_faults__lose_nothing(cluster: Cluster, cluster_world: World, cluster_fleet: Fleet, seed: int) -> None:
     world = cluster_world
-    monkey = Monkey(seed, world, cluster_fleet, cluster)
-    monkey.play(turns=15)
-    world.wait_until(lambda: _nudged(world), timeout=120)
+    faults = RandomFaults(seed, world, cluster_fleet, cluster)
+    faults.play(turns=15)
+    world.wait_until(world.is_drained, timeout=120)
     world.check()
     once = world.query("select job_id from fault_history.effect group by 1 having count(*) > 1")
     assert once == []
-    assert [worker.stop() for worker in monkey.workers] == [0, 0, 0]
+    assert [worker.stop() for worker in faults.workers] == [0, 0, 0]
     world.wait_until(lambda: world.workers() == [])
 
 
-def _nudged(world: World) -> bool:
-    """Jobs that were recovered more than once wait longer than a test has time for."""
-    world.query("update {schema}._private_jobs set run_at = now() where locked_at is null and run_at > now()")
-    return world.count() == 0
-
-
 @pytest.mark.parametrize("seed", range(3))
-def test_kill_loop__for_long(world: World, fleet: Fleet, seed: int) -> None:
+def test_long_kill_loop__loses_nothing(world: World, fleet: Fleet, seed: int) -> None:
     """Four workers, one killed every moment, while two thousand jobs drain."""
     chance = random.Random(seed)
     world.add_many(1500, payload={"seconds": 0.005}, max_attempts=1000)
@@ -125,5 +119,5 @@ def test_kill_loop__for_long(world: World, fleet: Fleet, seed: int) -> None:
         place = chance.randrange(4)
         world.kill(workers[place])
         workers[place] = fleet.start("-j", "4", is_ready=False)
-    world.wait_until(lambda: _nudged(world), timeout=120)
+    world.wait_until(world.is_drained, timeout=120)
     world.check()

@@ -66,7 +66,7 @@ def starts_of(world: World, job_id: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("hours", [24, -24], ids=["ahead", "back"])
-def test_server_clock_that_is_set__costs_no_lease_and_no_job(
+def test_server_clock_that_is_set__ends_no_lease_and_loses_no_job(
     clock: ShiftedClock, shifted_world: World, shifted_fleet: Fleet, hours: int
 ) -> None:
     """While jobs run on three workers; and who dies at that very moment is found dead by the new clock."""
@@ -78,23 +78,23 @@ def test_server_clock_that_is_set__costs_no_lease_and_no_job(
     wait_for_beats(world, 8, 3)
     clock.set(hours=hours)
     wait_for_beats(world, 10, 3)
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_for("end", 6)
     world.wait_until_empty()
     assert sorted(run.job_id for run in world.executions()) == sorted(world.job_ids), "each of them started once"
-    assert not any(worker.says("lost its lease") for worker in workers)
+    assert not any(worker.has_written("lost its lease") for worker in workers)
     orphan = world.add("until", {"word": "again"}, run_at=LONG_AGO)
     world.wait_for("start", 7)
     (victim,) = [worker for worker in workers if worker.pid == starts_of(world, orphan)[0].pid]
     clock.set(hours=hours)
     victim.kill()
     world.wait_until(lambda: len(starts_of(world, orphan)) == 2)
-    world.go("again")
+    world.continue_jobs("again")
     world.wait_until_empty()
-    assert not any(worker.says("lost its lease") for worker in workers)
+    assert not any(worker.has_written("lost its lease") for worker in workers)
 
 
-def test_server_clock_that_was_just_set__an_operator_s_sweep_buries_nobody_who_lives(
+def test_server_clock_that_was_just_set__makes_sweep_declare_no_living_worker_dead(
     clock: ShiftedClock, shifted_world: World, shifted_fleet: Fleet
 ) -> None:
     world, leases = shifted_world, {"HEARTBEAT_INTERVAL": 2.0, "WORKER_TIMEOUT": 6.0}
@@ -108,10 +108,10 @@ def test_server_clock_that_was_just_set__an_operator_s_sweep_buries_nobody_who_l
     command = [sys.executable, MANAGE, "graphile_worker", "sweep"]
     said = subprocess.run(command, cwd=CHECKOUT, env=environment, check=True, timeout=100, capture_output=True)
     assert b"Nothing to free" in said.stdout
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     assert len(world.executions()) == 6, "each of them started once"
-    assert not any(worker.says("lost its lease") for worker in workers)
+    assert not any(worker.has_written("lost its lease") for worker in workers)
 
 
 @pytest.mark.parametrize("hours", [6, -6], ids=["ahead", "behind"])
@@ -126,7 +126,7 @@ def test_worker_clock_that_is_wrong__changes_nothing(
     world.wait_for("start", 4)
     assert {event.pid for event in world.events("start")} == {wrong.pid, right.pid}
     wait_for_beats(world, 10, 2)
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     right.stop()
     due = world.value("select now() + interval '1 second'")

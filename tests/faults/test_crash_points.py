@@ -36,7 +36,7 @@ STARTING_TAGS = ["worker_tables", "register-tasks", "register-worker"]
 STOPPING_TAGS = ["return", "deregister-worker"]
 
 
-def test_running__every_statement_survives_a_cut_before_and_after(
+def test_running_worker__survives_a_cut_before_and_after_each_statement(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
     """One worker through all of it: each statement in turn, then everything that happened is judged at once."""
@@ -59,7 +59,9 @@ def test_running__every_statement_survives_a_cut_before_and_after(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_glance__survives_a_cut_before_and_after(world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str) -> None:
+def test_fast_claim__survives_a_cut_before_and_after(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str
+) -> None:
     """The claim of a lone job goes its own way to the server."""
     worker = proxied_fleet.start()
     world.add("quick")
@@ -96,12 +98,12 @@ def _busy(world: World) -> bool:
         world.add("quick", queue_name="q")
     world.add("failing", {"delay": 0.0})
     world.add("exactly_once")
-    _bury_somebody(world)
+    _add_dead_worker(world)
     _hold_a_row_for_a_moment(world)
     return True
 
 
-def _bury_somebody(world: World) -> None:
+def _add_dead_worker(world: World) -> None:
     """A worker that died some time ago with a job and a queue in its hands."""
     job_id = world.add("quick", queue_name="of the dead", run_at="2999-01-01")
     worker_id = f"django-worker-dead-{job_id}"
@@ -128,7 +130,7 @@ def _hold_a_row_for_a_moment(world: World) -> None:
     world.wait_until(
         lambda: world.query("select 1 from fault_history.event where kind = 'start' and job_id = %s", job_id)
     )
-    with world.at_once():
+    with world.in_one_transaction():
         world.query("select from {schema}._private_jobs where id = %s for update", job_id)
         world.wait_until(
             lambda: world.query("select 1 from fault_history.event where kind = 'end' and job_id = %s", job_id)
@@ -136,7 +138,7 @@ def _hold_a_row_for_a_moment(world: World) -> None:
 
 
 @pytest.mark.parametrize("tag", TIDYING_TAGS)
-def test_tidying__is_done_again(world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str) -> None:
+def test_cleanup_that_is_cut__is_repeated(world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str) -> None:
     rules = [proxy.on(tag, mode) for mode in MODES]
     worker = proxied_fleet.start("--no-prepared-statements")
     world.wait_until(lambda: all(rule.fired.is_set() for rule in rules))
@@ -148,7 +150,7 @@ def test_tidying__is_done_again(world: World, proxied_fleet: Fleet, proxy: Proxy
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("tag", STARTING_TAGS)
-def test_starting__a_cut_ends_the_process_and_leaves_nothing(
+def test_cut_while_starting__ends_the_process_and_leaves_nothing(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str
 ) -> None:
     """The next start finds its way."""
@@ -166,7 +168,7 @@ def test_starting__a_cut_ends_the_process_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_starting__that_waits_for_its_database_registers_once(
+def test_worker_that_waits_for_its_database__registers_once(
     world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str
 ) -> None:
     """The answer is lost, the worker tries again, and finds the row that it has made."""
@@ -181,11 +183,11 @@ def test_starting__that_waits_for_its_database_registers_once(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("tag", STOPPING_TAGS)
-def test_stopping__a_cut_costs_no_attempt(
+def test_cut_while_stopping__costs_no_attempt(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str
 ) -> None:
     worker = proxied_fleet.start("--no-prepared-statements", "-j", "1", "--grace-period", "0.2")
-    job_id = world.add("patient")
+    job_id = world.add("endless_coroutine")
     world.wait_for("start")
     rule = proxy.on(tag, mode)
     assert worker.stop() == 0

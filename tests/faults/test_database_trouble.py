@@ -15,7 +15,7 @@ from tests.faults.world import World
 PLAIN = "--no-prepared-statements"
 
 
-def test_terminated_backends__cost_no_job(world: World, fleet: Fleet) -> None:
+def test_terminated_backends__lose_no_job(world: World, fleet: Fleet) -> None:
     """Any of the worker's connections, at random, while jobs of all kinds drain."""
     fates = random.Random(11)
     worker = fleet.start("-j", "4", "--poll-interval", "0.2")
@@ -36,8 +36,8 @@ def test_terminated_backends__cost_no_job(world: World, fleet: Fleet) -> None:
             victim = fates.choice(rows)
             world.query("select pg_terminate_backend(%s)", victim.pid)
             killed.add(victim.name)
-        progress = world.times("end") + 8
-        world.wait_until(lambda: world.times("end") >= progress or world.count() <= 30)  # noqa: B023
+        progress = world.count_events("end") + 8
+        world.wait_until(lambda: world.count_events("end") >= progress or world.count() <= 30)  # noqa: B023
     world.wait_until_empty()
     world.check()
     assert worker.is_alive
@@ -45,7 +45,7 @@ def test_terminated_backends__cost_no_job(world: World, fleet: Fleet) -> None:
     assert worker.stop() == 0
 
 
-def test_listener_that_lost_its_connection__looks_at_once_when_it_is_back(
+def test_listener_that_lost_its_connection__looks_for_jobs_when_it_has_reconnected(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
     """What was added while nobody listened is found without a poll."""
@@ -58,7 +58,9 @@ def test_listener_that_lost_its_connection__looks_at_once_when_it_is_back(
     world.wait_until_empty()
 
 
-def test_silent_listener__is_found_out_and_said(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
+def test_listener_without_notifications__is_detected_and_logged(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
     """LISTEN is accepted and nothing arrives, as through a pooler."""
     worker = proxied_fleet.start(PLAIN, "--poll-interval", "0.3")
     worker.wait_for("is listening")
@@ -73,7 +75,9 @@ def test_silent_listener__is_found_out_and_said(world: World, proxied_fleet: Fle
     assert worker.stop() == 0
 
 
-def test_link_that_died_quietly__is_found_out_by_its_silence(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
+def test_connection_that_died_without_an_error__is_detected_by_its_silence(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
     """Nobody sends anything on it, so nothing but the missing sign of life tells."""
     worker = proxied_fleet.start(PLAIN, "--poll-interval", "600")
     worker.wait_for("is listening")
@@ -86,7 +90,9 @@ def test_link_that_died_quietly__is_found_out_by_its_silence(world: World, proxi
 
 
 @pytest.mark.parametrize("part", ["fetcher", "releaser", "heartbeat"])
-def test_blackholed_statement__meets_its_deadline(world: World, proxied_fleet: Fleet, proxy: Proxy, part: str) -> None:
+def test_blackholed_statement__is_ended_at_its_deadline(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, part: str
+) -> None:
     """Nothing says that the connection is dead: only the clock does."""
     tag = {"fetcher": "claim", "releaser": "complete", "heartbeat": "beat"}[part]
     settings = {"STATEMENT_TIMEOUT": 0.5, "WORKER_TIMEOUT": 20.0}
@@ -96,7 +102,7 @@ def test_blackholed_statement__meets_its_deadline(world: World, proxied_fleet: F
     world.wait_until(rule.fired.is_set)
     worker.wait_for(f"{part} failed, next try in")
     world.wait_until_empty()
-    assert world.times("start") == 1
+    assert world.count_events("start") == 1
     world.check()
     assert worker.stop() == 0
 
@@ -112,7 +118,7 @@ def test_statement_that_waits_for_a_lock__is_cancelled_at_its_deadline(world: Wo
     assert worker.stop() == 0
 
 
-def test_row_that_the_site_is_changing__holds_up_no_other(world: World, fleet: Fleet, wait_until: Wait) -> None:
+def test_row_that_another_session_changes__delays_no_other_job(world: World, fleet: Fleet, wait_until: Wait) -> None:
     fleet.start("-j", "4")
     held, *others = world.add_many(6, "until", {"word": "go"})
     world.wait_for("start", 4)
@@ -121,8 +127,8 @@ def test_row_that_the_site_is_changing__holds_up_no_other(world: World, fleet: F
     world.query("insert into fault_history.event (kind, pid, note) values ('noise', 0, null)")
     # Told on another connection: this one is inside its transaction.
     other = World(world.url, world.schema, world.wait_until)
-    other.go("go")
-    wait_until(lambda: other.times("end") == 6)
+    other.continue_jobs("go")
+    wait_until(lambda: other.count_events("end") == 6)
     wait_until(lambda: other.count() == 1)
     world.query("commit")
     other.wait_until_empty()
@@ -131,17 +137,17 @@ def test_row_that_the_site_is_changing__holds_up_no_other(world: World, fleet: F
 
 
 @pytest.mark.parametrize("options", [("--no-wait",), ("--once",)])
-def test_database_that_is_away_at_the_start__is_told_in_one_line_to_whoever_does_not_wait(
+def test_unreachable_database_at_the_start__is_reported_in_one_line(
     fleet: Fleet, world: World, options: tuple[str, ...]
 ) -> None:
     nowhere = "postgresql://postgres@127.0.0.1:1/nowhere?connect_timeout=2"
     worker = fleet.start(*options, environment={"DATABASE_URL": nowhere}, is_ready=False)
     assert worker.wait() == 1
     assert "Traceback" not in worker.output(), worker.output()
-    assert worker.says("CommandError|Expected the database")
+    assert worker.has_written("CommandError|Expected the database")
 
 
-def test_database_that_is_away_at_the_start__is_waited_for(
+def test_unreachable_database_at_the_start__is_waited_for_if_the_option_says_so(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tmp_path: Path
 ) -> None:
     proxy.refuse()
@@ -165,7 +171,7 @@ def test_worker_that_waits_for_its_database__can_be_stopped(proxied_fleet: Fleet
     assert worker.stop() == 0
 
 
-def test_connection_that_breaks__costs_a_draining_worker_nothing(
+def test_connection_that_breaks__loses_no_job_of_a_draining_worker(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
     world.add_many(5)

@@ -16,21 +16,21 @@ SHORT_LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
 RECOVERED_WITHIN = 40.0
 
 
-def test_kill__jobs_start_again_elsewhere_within_the_timeout(world: World, fleet: Fleet) -> None:
+def test_kill__makes_jobs_start_in_another_worker_within_the_timeout(world: World, fleet: Fleet) -> None:
     victim = fleet.start(settings=SHORT_LEASE)
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
     heir = fleet.start(settings=SHORT_LEASE)
     victim.kill()
-    world.tell("death", pid=victim.pid)
+    world.record("death", pid=victim.pid)
     world.wait_for("start", 2)
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     first, second = world.executions()
     assert (first.attempt, second.attempt) == (1, 1), "the death was not the job's fault"
     assert first.ended_at is not None
     assert (second.started_at - first.ended_at).total_seconds() < RECOVERED_WITHIN
-    assert heir.says(rf"recovered the jobs {job_id} of dead workers: {victim.worker_ids()[0]}")
+    assert heir.has_written(rf"recovered the jobs {job_id} of dead workers: {victim.worker_ids()[0]}")
     world.check()
 
 
@@ -43,7 +43,7 @@ def test_kill__keeps_the_place_in_the_queue(world: World, fleet: Fleet) -> None:
     world.kill(victim)
     fleet.start()
     world.wait_for("start", 2)
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     ended = [run.job_id for run in world.executions() if run.outcome == "end"]
     assert ended == [first, *behind]
@@ -64,14 +64,9 @@ def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, f
         workers[place] = fleet.start("-j", "4", is_ready=False)
     # Those who held a job at two deaths wait a while, by design.
     world.query("update {schema}._private_jobs set run_at = now() where locked_at is null")
-    world.wait_until(lambda: _nudged(world))
+    world.wait_until(world.is_drained)
     world.check()
     assert max((run.attempt for run in world.executions()), default=0) <= 25
-
-
-def _nudged(world: World) -> bool:
-    world.query("update {schema}._private_jobs set run_at = now() where locked_at is null and run_at > now()")
-    return world.count() == 0
 
 
 def test_claim_that_commits_after_its_worker_died__is_recovered(world: World, fleet: Fleet, wait_until: Wait) -> None:
@@ -94,16 +89,18 @@ def test_claim_that_commits_after_its_worker_died__is_recovered(world: World, fl
 
 
 @pytest.mark.parametrize("how", ["exit", "signal"])
-def test_poison_job__stops_after_three_deaths_and_its_neighbours_survive(world: World, fleet: Fleet, how: str) -> None:
+def test_poison_job__fails_permanently_after_three_deaths_and_other_jobs_succeed(
+    world: World, fleet: Fleet, how: str
+) -> None:
     poison = world.add("poison", {"how": how}, max_attempts=1)
     neighbours = world.add_many(20, max_attempts=3)
     for death in range(3):
         worker = fleet.start("-j", "2", is_ready=False)
         _wait_for_death(world, worker, poison)
-        world.note_death(worker)
-        assert world.times("start") >= death + 1
+        world.record_death(worker)
+        assert world.count_events("start") >= death + 1
     survivor = fleet.start("-j", "2")
-    world.wait_until(lambda: _hurried(world) and (world.count(), world.locked()) == (1, 0))
+    world.wait_until(lambda: _expedite(world) and (world.count(), world.locked()) == (1, 0))
     assert survivor.is_alive
     job = world.job(poison)
     assert (job.attempts, job.locked_by, job.is_available) == (1, None, False)
@@ -115,10 +112,10 @@ def test_poison_job__stops_after_three_deaths_and_its_neighbours_survive(world: 
 
 
 def _wait_for_death(world: World, worker: WorkerProcess, poison: int) -> None:
-    world.wait_until(lambda: _hurried(world, poison) and not worker.is_alive)
+    world.wait_until(lambda: _expedite(world, poison) and not worker.is_alive)
 
 
-def _hurried(world: World, *job_ids: int) -> bool:
+def _expedite(world: World, *job_ids: int) -> bool:
     """Jobs that were recovered more than once wait longer than a test has time for."""
     world.query(
         "update {schema}._private_jobs set run_at = now() where run_at > now() and locked_at is null"
@@ -129,87 +126,87 @@ def _hurried(world: World, *job_ids: int) -> bool:
     return True
 
 
-def test_silence_within_the_lease__the_sleeper_listens_on_and_blames_no_pooler(world: World, fleet: Fleet) -> None:
+def test_suspension_within_the_lease__lets_the_worker_continue_to_listen(world: World, fleet: Fleet) -> None:
     """It heard nothing for longer than its heartbeats are apart: its heart had stopped too."""
-    sleeper = fleet.start("--poll-interval", "600", settings={"HEARTBEAT_INTERVAL": 0.5})
-    sleeper.wait_for("is listening")
-    sleeper.signal(signal.SIGSTOP)
+    suspended = fleet.start("--poll-interval", "600", settings={"HEARTBEAT_INTERVAL": 0.5})
+    suspended.wait_for("is listening")
+    suspended.signal(signal.SIGSTOP)
     world.wait_until(
         lambda: world.value("select now() - max(last_heartbeat_at) > interval '3 s' from {schema}._private_workers")
     )
-    sleeper.signal(signal.SIGCONT)
+    suspended.signal(signal.SIGCONT)
     world.add("quick")
     world.wait_until_empty()
-    assert sleeper.stop() == 0
-    assert not sleeper.says("stopped listening")
+    assert suspended.stop() == 0
+    assert not suspended.has_written("stopped listening")
 
 
-def test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_nothing(
+def test_suspension_past_the_lease__lets_another_worker_run_the_job_and_rejects_the_late_result(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
     """SIGSTOP is how a paused machine, or a swapped one, looks from outside."""
-    sleeper = fleet.start("-j", "2", settings=SHORT_LEASE)
+    suspended = fleet.start("-j", "2", settings=SHORT_LEASE)
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
-    sleeper.signal(signal.SIGSTOP)
+    suspended.signal(signal.SIGSTOP)
     heir = fleet.start("-j", "2", settings=SHORT_LEASE)
     world.wait_for("start", 2)
-    assert world.holder_of(job_id) in heir.worker_ids()
-    sleeper.signal(signal.SIGCONT)
-    sleeper.wait_for("lost its lease and continues as")
-    assert world.holder_of(job_id) in heir.worker_ids()
-    world.go(f"go {sleeper.pid}")
-    sleeper.wait_for(rf"until #{job_id} was no longer claimed by this worker when it ended")
-    assert world.holder_of(job_id) in heir.worker_ids(), "the late end changed nothing"
-    world.go("go")
+    assert world.worker_id_of(job_id) in heir.worker_ids()
+    suspended.signal(signal.SIGCONT)
+    suspended.wait_for("lost its lease and continues as")
+    assert world.worker_id_of(job_id) in heir.worker_ids()
+    world.continue_jobs(f"go {suspended.pid}")
+    suspended.wait_for(rf"until #{job_id} was no longer claimed by this worker when it ended")
+    assert world.worker_id_of(job_id) in heir.worker_ids(), "the late end changed nothing"
+    world.continue_jobs("go")
     world.wait_until_empty()
-    assert len(set(sleeper.worker_ids())) == 2
-    wait_until(lambda: sleeper.worker_ids()[-1] in world.workers())
+    assert len(set(suspended.worker_ids())) == 2
+    wait_until(lambda: suspended.worker_ids()[-1] in world.workers())
     runs = world.executions()
     assert [run.outcome for run in runs] == ["end", "end"]
-    assert len(sleeper.output().split("was no longer claimed by this worker")) == 2, "told once"
+    assert len(suspended.output().split("was no longer claimed by this worker")) == 2, "told once"
     # And it goes on working under its new name.
     world.kill(heir)
     world.add("quick")
     world.wait_until_empty()
-    assert sleeper.stop() == 0
+    assert suspended.stop() == 0
 
 
-def test_silence_past_the_lease__prefetched_jobs_are_not_started(world: World, fleet: Fleet, wait_until: Wait) -> None:
+def test_suspension_past_the_lease__starts_no_prefetched_job(world: World, fleet: Fleet, wait_until: Wait) -> None:
     # What it has claimed ahead must not go back by itself before it is frozen.
-    sleeper = fleet.start("-j", "1", environment={"FAULT_PATIENCE": "600"}, settings=SHORT_LEASE)
-    with world.at_once():
+    suspended = fleet.start("-j", "1", environment={"FAULT_WAITING_TIMEOUT": "600"}, settings=SHORT_LEASE)
+    with world.in_one_transaction():
         world.add_many(1500, "quiet")
         first = world.add("until", {"word": "go"})
         rest = world.add_many(20)
     world.wait_for("start")
     assert world.locked() > 1
-    sleeper.signal(signal.SIGSTOP)
+    suspended.signal(signal.SIGSTOP)
     heir = fleet.start("-j", "4", settings=SHORT_LEASE)
     wait_until(lambda: {run.job_id for run in world.executions() if run.outcome == "end"} >= set(rest))
-    sleeper.signal(signal.SIGCONT)
-    sleeper.wait_for("lost its lease and continues as")
-    world.go("go")
+    suspended.signal(signal.SIGCONT)
+    suspended.wait_for("lost its lease and continues as")
+    world.continue_jobs("go")
     world.wait_until_empty()
-    assert [run.job_id for run in world.executions() if run.pid == sleeper.pid] == [first]
+    assert [run.job_id for run in world.executions() if run.pid == suspended.pid] == [first]
     assert heir.is_alive
 
 
-def test_busy_tasks__do_not_starve_the_lease(world: World, fleet: Fleet) -> None:
+def test_tasks_that_keep_the_interpreter_busy__end_no_lease(world: World, fleet: Fleet) -> None:
     """The loop is blocked and every slot computes, for longer than the lease."""
     worker = fleet.start("-j", "4", settings=SHORT_LEASE)
     world.add("blocks_the_loop", {"seconds": 4})
-    world.add_many(3, "burns", {"seconds": 4})
+    world.add_many(3, "computes", {"seconds": 4})
     world.wait_for("start", 4)
     fleet.start(settings=SHORT_LEASE)
     world.wait_for("end", 4)
     world.wait_until_empty()
-    assert world.times("start") == 4
-    assert not worker.says("lost its lease")
+    assert world.count_events("start") == 4
+    assert not worker.has_written("lost its lease")
     world.check()
 
 
-def test_atomic_task__happens_once_whatever_is_killed(world: World, fleet: Fleet) -> None:
+def test_atomic_task__has_its_effects_once_although_workers_are_killed(world: World, fleet: Fleet) -> None:
     jobs = world.add_many(40, "exactly_once", {"seconds": 0.02}, max_attempts=1000)
     worker = fleet.start("-j", "4", is_ready=False)
     for _ in range(4):
@@ -217,12 +214,12 @@ def test_atomic_task__happens_once_whatever_is_killed(world: World, fleet: Fleet
         pause(0.01)
         world.kill(worker)
         worker = fleet.start("-j", "4", is_ready=False)
-    world.wait_until(lambda: _nudged(world))
+    world.wait_until(world.is_drained)
     effects = [row.job_id for row in world.query("select job_id from fault_history.effect order by 1")]
     assert effects == jobs
 
 
-def test_atomic_task__a_lost_claim_rolls_its_effects_back(
+def test_atomic_task_with_a_lost_claim__is_rolled_back(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The worker is cut off while the task runs; another does the job; the first may not commit."""
@@ -234,7 +231,7 @@ def test_atomic_task__a_lost_claim_rolls_its_effects_back(
     fleet.start(settings=SHORT_LEASE)
     world.wait_for("start", 2)
     world.wait_until_empty()
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_for("end", 2)
     slow.wait_for(rf"exactly_once #{job_id} was no longer claimed by this worker")
     assert [row.job_id for row in world.query("select job_id from fault_history.effect")] == [job_id]

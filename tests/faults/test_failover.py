@@ -106,7 +106,7 @@ def check(world: World, acknowledged: list[int]) -> None:
     world.check()
 
 
-def test_failover__workers_go_on_with_the_standby_and_nothing_committed_is_lost(
+def test_failover__lets_workers_continue_on_the_standby_and_loses_nothing_committed(
     pair: Pair, pair_world: World, start_fleet: Callable[..., Fleet]
 ) -> None:
     """Under load, with adders at work; nobody starts the workers again."""
@@ -125,12 +125,12 @@ def test_failover__workers_go_on_with_the_standby_and_nothing_committed_is_lost(
     check(world, acknowledged)
     effects = world.value("select count(*) from fault_history.effect")
     assert effects == world.value("select count(distinct job_id) from fault_history.effect") == 20
-    assert not any(worker.says("lost its lease") for worker in workers)
+    assert not any(worker.has_written("lost its lease") for worker in workers)
     assert [worker.stop() for worker in workers] == [0, 0]
     world.check_nothing_is_held()
 
 
-def test_address_that_leads_to_the_standby__is_left_or_waited_for(
+def test_address_that_leads_to_the_standby__is_disconnected_from_or_waited_for(
     pair: Pair, pair_world: World, start_fleet: Callable[..., Fleet], start_proxy: Callable[[str], Proxy]
 ) -> None:
     """One address for whoever is the primary. Twice it leads to a server that only reads.
@@ -150,14 +150,14 @@ def test_address_that_leads_to_the_standby__is_left_or_waited_for(
     jobs = world.add_many(4, "until", {"word": "go"})
     world.wait_for("start", 4)
     world.close()
-    complaints = worker.says_times(READS_ONLY)
+    complaints = worker.count_in_output(READS_ONLY)
     pair.primary.stop("immediate")
     proxy.lead_to(pair.standby.url())
     proxy.cut()
-    world.wait_until(lambda: worker.says_times(READS_ONLY) > complaints)
+    world.wait_until(lambda: worker.count_in_output(READS_ONLY) > complaints)
     pair.standby.promote()
     world.wait_until(lambda: _answers(world))
-    world.go("go")
+    world.continue_jobs("go")
     world.add("quick")
     world.wait_until_empty()
     # Those that ran when the primary died ended where they were: no attempt was lost.

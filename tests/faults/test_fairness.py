@@ -22,4 +22,4 @@ def test_urgent_job__starts_while_a_backlog_of_short_jobs_is_deep(
     world.add("until", {"word": "go"}, priority=-100, queue_name=queue_name)
     world.wait_for("start")
     assert world.count() > before / 2
-    world.go("go")
+    world.continue_jobs("go")

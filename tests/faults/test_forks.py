@@ -40,10 +40,10 @@ def test_forked_process_that_does_not_end_itself__never_becomes_a_worker(
     world.wait_until_empty()
     wait_until(lambda: not _children(worker))
     assert {event.pid for event in world.events()} == {worker.pid}, "no job ran in a process that a job has made"
-    assert world.times("start") == world.times("end") == 40
-    assert worker.says_times("forked by a job of process") == 4
+    assert world.count_events("start") == world.count_events("end") == 40
+    assert worker.count_in_output("forked by a job of process") == 4
     assert worker.stop() == 0
-    assert not worker.says("SSL error|lost synchronization|Traceback|was no longer claimed by this worker")
+    assert not worker.has_written("SSL error|lost synchronization|Traceback|was no longer claimed by this worker")
     world.check_nothing_is_held()
 
 
@@ -55,12 +55,12 @@ def test_process_forked_by_a_callable_of_the_settings__claims_nothing(
     world.wait_until_empty()
     wait_until(lambda: not _children(worker))
     assert {event.pid for event in world.events()} == {worker.pid}
-    assert worker.says("forked by a job of process")
+    assert worker.has_written("forked by a job of process")
     assert worker.stop() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
-def test_forked_process__dies_of_signals_as_any_other(world: World, fleet: Fleet, number: signal.Signals) -> None:
+def test_forked_process__is_ended_by_signals(world: World, fleet: Fleet, number: signal.Signals) -> None:
     worker = fleet.start()
     world.add("has_a_child")
     world.wait_for("child")
@@ -70,5 +70,5 @@ def test_forked_process__dies_of_signals_as_any_other(world: World, fleet: Fleet
     # Python's own handler turns SIGINT into an exception, with which multiprocessing ends the child by 1.
     expected = "1" if number == signal.SIGINT else str(-number)
     assert world.events("child ended")[0].note == expected
-    assert not worker.says("is stopping"), "the worker got none of it"
+    assert not worker.has_written("is stopping"), "the worker got none of it"
     assert worker.stop() == 0

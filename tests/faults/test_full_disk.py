@@ -87,7 +87,7 @@ def open_world(url: str, schema: str, wait_until: Wait, fleet: Fleet) -> World:
     return world
 
 
-def test_full_disk__errors_are_seen_and_work_goes_on_when_there_is_room(
+def test_full_disk__raises_errors_and_loses_nothing(
     cluster: Cluster, fleet_on: Fleet, mount_point: Path, worker_schema: str, wait_until: Wait
 ) -> None:
     """Tables cannot grow: adding fails where it is tried, results are kept in hand, and nothing is lost."""
@@ -105,7 +105,7 @@ def test_full_disk__errors_are_seen_and_work_goes_on_when_there_is_room(
             while True:
                 world.add_many(200, payload={"text": "x" * 500})
         disk.make_room()
-        world.go("go")
+        world.continue_jobs("go")
         world.wait_until_empty()
         world.check()
         assert worker.stop() == 0
@@ -115,7 +115,7 @@ def test_full_disk__errors_are_seen_and_work_goes_on_when_there_is_room(
             connection.execute("drop tablespace small")
 
 
-def test_full_log__the_server_stops_and_work_goes_on_when_it_is_back(
+def test_full_wal_disk__stops_the_server_and_loses_nothing(
     fleet_on: Fleet, mount_point: Path, worker_schema: str, wait_until: Wait
 ) -> None:
     """Without room for its log PostgreSQL ends itself; what it had committed is there after the next start."""
@@ -149,7 +149,7 @@ def test_full_log__the_server_stops_and_work_goes_on_when_it_is_back(
                 cluster.stop()
             cluster.start()
             world.query("select pg_drop_replication_slot('reader')")
-            world.go("go")
+            world.continue_jobs("go")
             world.wait_until_empty()
             world.check()
             assert worker.stop() == 0

@@ -72,7 +72,7 @@ class Queue:
         return counting.pages
 
 
-def test_held_snapshot__claims_grow_dearer_in_proportion_and_recover(
+def test_held_snapshot__raises_the_cost_of_claims_in_proportion_until_it_ends(
     versioned_database: str, versioned_connection: psycopg.Connection[Any], worker_schema: str
 ) -> None:
     queue = Queue(versioned_connection, worker_schema)
@@ -95,7 +95,7 @@ def test_held_snapshot__claims_grow_dearer_in_proportion_and_recover(
     assert recovered <= 1.5 * at_rest + NOISE, costs
 
 
-def test_tables_of_the_queue__are_vacuumed_by_the_server_s_own_rules(
+def test_tables_of_the_queue__are_vacuumed_by_the_settings_of_the_server(
     versioned_connection: psycopg.Connection[Any], worker_schema: str
 ) -> None:
     """Nothing of ours switches autovacuum off."""

@@ -14,19 +14,19 @@ from tests.faults.world import World
 SHORT_LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
 
 
-def test_return__that_arrives_late__leaves_the_next_claim_alone(
+def test_return_that_arrives_late__does_not_change_the_next_claim(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The worker returns the jobs once more, on another connection, and claims them again."""
     worker = proxied_fleet.start("--no-prepared-statements", "-j", "2")
     late = proxy.on("return", "deliver late", part="releaser")
-    with world.at_once():
+    with world.in_one_transaction():
         world.add_many(1500, "quiet")
         world.add_many(2, "until", {"word": "first"})
         rest = world.add_many(10, "until", {"word": "second"})
     world.wait_until(late.fired.is_set)
     world.wait_until(lambda: proxy.seen["return"] >= 2)
-    world.go("first")
+    world.continue_jobs("first")
     world.wait_for("start", 4)
     running = {run.job_id for run in world.executions() if run.job_id in rest}
     late.release()
@@ -34,14 +34,14 @@ def test_return__that_arrives_late__leaves_the_next_claim_alone(
     assert all(world.job(job_id).locked_by is not None for job_id in running)
     fleet.start("-j", "10", "--poll-interval", "0.05")
     world.wait_for("start", 12)
-    world.go("second")
+    world.continue_jobs("second")
     world.wait_until_empty()
     world.check()
     assert len(world.executions()) == 12, "each of them started once"
     assert worker.stop() == 0
 
 
-def test_release_of_a_queue__that_arrives_late__leaves_the_next_claim_alone(
+def test_release_of_a_queue_that_arrives_late__does_not_change_the_next_claim(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     proxied_fleet.start("--no-prepared-statements").wait_for("is listening")
@@ -58,15 +58,15 @@ def test_release_of_a_queue__that_arrives_late__leaves_the_next_claim_alone(
     other = fleet.start("--poll-interval", "0.05", "--no-listen")
     world.add("quick")
     world.wait_for("end", 2)
-    assert world.times("start") == 3, "the queue's second job has not begun"
-    world.go("go")
+    assert world.count_events("start") == 3, "the queue's second job has not begun"
+    world.continue_jobs("go")
     world.wait_until_empty()
     world.check()
     assert other.stop() == 0
 
 
 @pytest.mark.parametrize("tag", ["complete", "fail"])
-def test_end__that_arrives_after_its_worker_died__leaves_the_next_run_alone(
+def test_result_that_arrives_after_its_worker_died__does_not_change_the_next_run(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet, tag: str
 ) -> None:
     """The lease runs out by itself, another worker runs the job, and then the network delivers."""
@@ -77,7 +77,7 @@ def test_end__that_arrives_after_its_worker_died__leaves_the_next_run_alone(
     job_id = world.add("failing", {"failures": 1 if tag == "fail" else 0, "delay": 0.0}, queue_name="q")
     world.wait_until(late.fired.is_set)
     victim.kill()
-    world.tell("death", pid=victim.pid)
+    world.record("death", pid=victim.pid)
     # The next run waits for a word.
     world.query(
         'update {schema}._private_jobs set payload = \'{"word": "go"}\','
@@ -89,7 +89,7 @@ def test_end__that_arrives_after_its_worker_died__leaves_the_next_run_alone(
     late.release()
     world.wait_until(late.delivered.is_set)
     assert world.job(job_id).locked_by == held, "the newer claim stands"
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     assert [run.outcome for run in world.executions()][-1] == "end"
     world.check()

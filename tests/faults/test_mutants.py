@@ -15,48 +15,48 @@ from tests.faults.processes import CHECKOUT
 # fmt: off
 # ruff: noqa: E501 - a line for each
 CAUGHT_BY = {
-    "unfenced complete": "test_death.py::test_silence_past_the_lease__another_takes_over_and_the_late_one_changes_nothing",
-    "queues that are not exclusive": "test_queues.py::test_queue__that_somebody_took_a_moment_ago__is_left_alone",
-    "given back at the price of an attempt": "test_shutdown.py::test_prefetched_jobs__come_back_with_their_attempt",
-    "rescue that looks only at the register": "test_death.py::test_claim_that_commits_after_its_worker_died__is_recovered",
-    "heartbeat that stops before the drain": "test_shutdown.py::test_heartbeat__goes_on_while_the_worker_drains",
-    "releaser that forgets when the connection breaks": "test_crash_points.py::test_running__every_statement_survives_a_cut_before_and_after",
-    "shutdown that does not wait for results": "test_shutdown.py::test_result__outlives_a_connection_that_breaks_during_shutdown",
-    "listener that believes LISTEN": "test_database_trouble.py::test_silent_listener__is_found_out_and_said",
-    "statements without a deadline": "test_database_trouble.py::test_blackholed_statement__meets_its_deadline",
-    "returns that state the worker but not its claim": "test_queues.py::test_jobs_given_back_in_doubt__are_not_taken_from_their_next_claim",
-    "queue releases that state the worker but not its claim": "test_queues.py::test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs",
-    "lost claims are not looked for": "test_simulation.py::test_simulation__no_seed_loses_a_job_or_runs_one_twice_at_once",
+    "completion that does not check the claim": "test_death.py::test_suspension_past_the_lease__lets_another_worker_run_the_job_and_rejects_the_late_result",
+    "queues that two claims can lock": "test_queues.py::test_queue_that_another_claim_has_just_locked__is_not_claimed",
+    "return that costs an attempt": "test_shutdown.py::test_prefetched_jobs__are_returned_with_their_attempt",
+    "recovery that looks only at registered workers": "test_death.py::test_claim_that_commits_after_its_worker_died__is_recovered",
+    "heartbeat that stops before the drain": "test_shutdown.py::test_heartbeat__continues_while_the_worker_drains",
+    "releaser that drops results when the connection breaks": "test_crash_points.py::test_running_worker__survives_a_cut_before_and_after_each_statement",
+    "shutdown that does not wait for results": "test_shutdown.py::test_result__is_stored_although_the_connection_breaks_during_shutdown",
+    "listener that trusts LISTEN without a proof": "test_database_trouble.py::test_listener_without_notifications__is_detected_and_logged",
+    "statements without a deadline": "test_database_trouble.py::test_blackholed_statement__is_ended_at_its_deadline",
+    "returns that state the worker but not its claim": "test_queues.py::test_jobs_whose_return_got_no_answer__are_not_returned_again_after_their_next_claim",
+    "queue releases that state the worker but not its claim": "test_queues.py::test_queue_whose_release_got_no_answer__is_not_released_again_after_its_next_claim",
+    "lost claims that are not searched for": "test_simulation.py::test_simulation__loses_no_job_and_runs_none_twice_at_once",
     "signal handler that raises": "test_shutdown.py::test_signal_during_a_statement__leaves_nothing_locked",
-    "no end to poison": "test_death.py::test_poison_job__stops_after_three_deaths_and_its_neighbours_survive",
-    "queues that are let go in silence": "test_queues.py::test_one_queue__two_workers_hand_it_over_without_polling",
-    "a queue to be let go is no work in hand": "test_once.py::test_once__waits_for_a_queue_that_is_just_being_let_go",
-    "sweeper that judges right after an outage": "test_simulation.py::test_outage__whoever_is_back_first_does_not_bury_the_others",
-    "fetcher that sleeps until the next poll": "test_timing.py::test_scheduled_job__starts_at_its_moment",
-    "read-only servers are kept": "test_restart.py::test_read_only_server__is_left_for_a_new_connection",
-    "children that outlive their supervisor": "test_supervisor.py::test_supervisor__that_is_killed_takes_its_children_along",
-    "every quick death is a failed start": "test_supervisor.py::test_child__that_had_begun_to_work_is_no_failed_start",
-    "connections are not looked after": "test_restart.py::test_django_connections__work_again_after_a_restart",
-    "abandoned jobs are kept": "test_shutdown.py::test_job_that_ignores_everything__is_returned_without_costing_an_attempt",
-    "coroutines are never cancelled": "test_shutdown.py::test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt",
-    "nobody tells running jobs": "test_shutdown.py::test_helpers_abort__is_set_at_the_first_signal",
-    "callables keep their broken connections": "test_several.py::test_forbidden_flags__as_a_callable_are_asked_at_every_claim_and_may_lose_their_connection",
-    "returns that do not look for a cancellation": "test_queues.py::test_list__that_was_replaced_while_it_was_claimed_ahead__runs_when_it_is_given_back",
-    "queues that are free before their jobs": "test_queues.py::test_recovery_in_parts__keeps_a_queue_until_its_last_job_is_free",
-    "leases judged by the judge's own promise": "test_simulation.py::test_simulation__under_a_hardship",
-    "claims that say that was all when they were cut short": "test_queues.py::test_free_queue__behind_a_thousand_held_ones__is_found_without_a_poll",
-    "jobs begin after the lease has run out": "test_suspension.py::test_jobs_claimed_ahead__do_not_begin_after_the_lease_ran_out",
-    "leases that do not age while the machine is suspended": "test_suspension.py::test_jobs_claimed_ahead__do_not_begin_after_a_sleep_in_which_the_clock_stood_still",
-    "recovered jobs go to the end": "test_death.py::test_kill__keeps_the_place_in_the_queue",
+    "poison jobs without a limit of deaths": "test_death.py::test_poison_job__fails_permanently_after_three_deaths_and_other_jobs_succeed",
+    "releases of queues without a notification": "test_queues.py::test_one_queue__moves_between_two_workers_without_polling",
+    "releases of queues that do not count as pending": "test_once.py::test_once__waits_for_a_queue_that_is_being_released",
+    "workers declared dead right after an outage": "test_simulation.py::test_outage__makes_the_first_worker_that_reconnects_declare_no_other_dead",
+    "fetcher that sleeps until the next poll": "test_timing.py::test_scheduled_job__starts_at_its_time",
+    "connections to read-only servers that are kept": "test_restart.py::test_read_only_server__is_disconnected_from",
+    "children that outlive their supervisor": "test_supervisor.py::test_supervisor_that_is_killed__leaves_no_children",
+    "deaths that all count as failed starts": "test_supervisor.py::test_child_that_died_after_its_start__is_not_a_failed_start",
+    "connections that are not checked between jobs": "test_restart.py::test_django_connections__work_again_after_a_restart",
+    "interrupted jobs that are not returned": "test_shutdown.py::test_job_that_ignores_the_stop__is_returned_without_costing_an_attempt",
+    "coroutines that are never cancelled": "test_shutdown.py::test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt",
+    "helpers.abort that is never set": "test_shutdown.py::test_helpers_abort__is_set_at_the_first_signal",
+    "callables that keep their broken connections": "test_several.py::test_forbidden_flags_as_a_callable__are_evaluated_at_every_claim_even_if_its_connection_breaks",
+    "returns that ignore a cancellation": "test_queues.py::test_list_that_was_replaced_while_it_was_prefetched__runs_after_it_was_returned",
+    "recovery that releases queues before their jobs": "test_queues.py::test_recovery_in_parts__releases_a_queue_with_its_last_job",
+    "leases with the timeout of the worker that checks them": "test_simulation.py::test_simulation_with_another_fault__loses_no_job_and_runs_none_twice_at_once",
+    "limited claims that report no more jobs": "test_queues.py::test_free_queue_behind_a_thousand_locked_queues__is_found_without_a_poll",
+    "jobs that start after the lease has expired": "test_suspension.py::test_prefetched_jobs__do_not_start_after_the_lease_has_expired",
+    "leases that do not expire while the machine is suspended": "test_suspension.py::test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock",
+    "recovered jobs that go to the end of the queue": "test_death.py::test_kill__keeps_the_place_in_the_queue",
 }
 # fmt: on
 
 
-def test_every_mutant__has_a_test_that_is_there_for_it() -> None:
+def test_every_mutant__has_a_test() -> None:
     assert set(CAUGHT_BY) == mutants.names()
 
 
-def test_promises_page__names_tests_that_exist_and_every_mistake() -> None:
+def test_promises_page__names_tests_that_exist_and_every_mutant() -> None:
     page = (CHECKOUT / "docs" / "explanation" / "promises.md").read_text(encoding="utf-8")
     tests = "".join(path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests").rglob("test_*.py"))
     named = set(re.findall(r"`(test_\w+)`", page))

@@ -31,7 +31,9 @@ def say(world: World, *, breaking: bool) -> None:
     world.query("select pg_notify('worker:migrate', %s)", json.dumps({"migrationNumber": 21, "breaking": breaking}))
 
 
-def test_worker__that_hears_of_a_breaking_migration_lets_its_job_end_and_stops(world: World, fleet: Fleet) -> None:
+def test_worker_that_is_notified_of_a_breaking_migration__finishes_its_job_and_stops(
+    world: World, fleet: Fleet
+) -> None:
     worker = fleet.start()
     job = world.add("until", {"word": "go"})
     world.wait_for("start", 1)
@@ -39,21 +41,21 @@ def test_worker__that_hears_of_a_breaking_migration_lets_its_job_end_and_stops(w
     worker.wait_for(rf"stops: BreakingMigrationError: .*{SENTENCE}")
     worker.wait_for("is stopping: the schema is too new")
     waiting = world.add("quick")
-    world.go("go")
+    world.continue_jobs("go")
     assert worker.wait() == REFUSED
     assert [row.id for row in world.query("select id from {schema}._private_jobs")] == [waiting]
     assert job != waiting
     assert world.workers() == []
 
 
-def test_worker__that_does_not_listen_finds_out_by_itself(world: World, fleet: Fleet) -> None:
+def test_worker_that_does_not_listen__detects_a_breaking_migration(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--no-listen", settings={"HEARTBEAT_INTERVAL": 0.2, "WORKER_TIMEOUT": 2})
     migrate(world, breaking=True, notify=False)
     worker.wait_for(SENTENCE)
     assert worker.wait() == REFUSED
 
 
-def test_worker__goes_on_after_a_migration_that_breaks_nothing(world: World, fleet: Fleet) -> None:
+def test_worker__continues_after_a_migration_that_breaks_nothing(world: World, fleet: Fleet) -> None:
     worker = fleet.start()
     migrate(world, breaking=False)
     world.add("quick")
@@ -62,7 +64,7 @@ def test_worker__goes_on_after_a_migration_that_breaks_nothing(world: World, fle
     assert fleet.start().stop() == 0
 
 
-def test_worker__does_not_believe_a_notification_alone(world: World, fleet: Fleet) -> None:
+def test_worker__ignores_a_notification_that_the_ledger_does_not_confirm(world: World, fleet: Fleet) -> None:
     """Every role that can connect may notify."""
     worker = fleet.start()
     say(world, breaking=True)
@@ -71,20 +73,20 @@ def test_worker__does_not_believe_a_notification_alone(world: World, fleet: Flee
     assert worker.stop() == 0
 
 
-def test_worker__does_not_start_on_such_a_schema(world: World, fleet: Fleet) -> None:
+def test_worker__does_not_start_after_a_breaking_migration(world: World, fleet: Fleet) -> None:
     migrate(world, breaking=True)
     for options in ((), ("--once",)):
         worker = fleet.start(*options, is_ready=False)
         assert worker.wait() == REFUSED
-        assert worker.says(rf"CommandError: .*{SENTENCE}")
+        assert worker.has_written(rf"CommandError: .*{SENTENCE}")
 
 
 def test_supervisor__stops_with_all_its_children_and_starts_none(world: World, fleet: Fleet, wait_until: Wait) -> None:
     supervisor = fleet.start("--processes", "2", is_forked=False, is_ready=False)
-    wait_until(lambda: supervisor.says_times("worker django-worker-.* started") == 2)
+    wait_until(lambda: supervisor.count_in_output("worker django-worker-.* started") == 2)
     migrate(world, breaking=True)
     assert supervisor.wait() == REFUSED
-    assert not supervisor.says("replacing it")
+    assert not supervisor.has_written("replacing it")
     refused = fleet.start("--processes", "2", is_forked=False, is_ready=False)
     assert refused.wait() == REFUSED
-    assert refused.says(SENTENCE)
+    assert refused.has_written(SENTENCE)

@@ -78,7 +78,7 @@ def add_quietly(world: World) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_full_queue__costs_no_lease_and_no_result(
+def test_full_notify_queue__ends_no_lease_and_loses_no_result(
     full_world: World, full_fleet: Fleet, foreign_listener: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     """Whatever a worker notifies others of: its beats come first, and so do its results."""
@@ -93,11 +93,11 @@ def test_full_queue__costs_no_lease_and_no_result(
     world.wait_until(
         lambda: (
             world.value("select min(last_heartbeat_at) - %s > interval '6 s' from {schema}._private_workers", began)
-            or any(worker.says("lost its lease") for worker in workers)
+            or any(worker.has_written("lost its lease") for worker in workers)
         )
     )
-    assert not any(worker.says("lost its lease") for worker in workers)
-    world.go("go")
+    assert not any(worker.has_written("lost its lease") for worker in workers)
+    world.continue_jobs("go")
     world.wait_until(lambda: all(world.job(job_id) is None for job_id in [*long_ones, queued]))
     foreign_listener.rollback()
     world.wait_until_empty()
@@ -105,7 +105,7 @@ def test_full_queue__costs_no_lease_and_no_result(
     assert [worker.stop() for worker in workers] == [0, 0]
 
 
-def test_full_queue__jobs_are_added_and_run_without_notifications(
+def test_full_notify_queue__lets_jobs_be_added_and_run_without_notifications(
     full_world: World, full_fleet: Fleet, foreign_listener: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     world = full_world
@@ -119,12 +119,12 @@ def test_full_queue__jobs_are_added_and_run_without_notifications(
     world.add("quick")
     world.add("quick", job_key="key")
     world.wait_until(lambda: world.count() == 0)
-    assert world.times("end") == 3
+    assert world.count_events("end") == 3
     foreign_listener.rollback()
     assert worker.stop() == 0
 
 
-def test_full_queue__is_told_by_the_status(
+def test_full_notify_queue__is_reported_by_status(
     full_world: World, foreign_listener: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     fill(full_world)
@@ -153,7 +153,7 @@ def test_notifications__are_sent_by_functions_and_never_by_triggers(full_world: 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("clients", [1, 16, 64])
-def test_notifications__switched_off_never_cost_an_adder_anything(world: World, clients: int) -> None:
+def test_notifications_that_are_switched_off__do_not_slow_down_adding(world: World, clients: int) -> None:
     """NOTIFY takes a lock of the whole database until the commit is done: many adders wait for each other."""
     rates = {switch: adds_per_second(world, clients, switch) for switch in ("on", "off")}
     # Switched on they cost more, the more adders there are; how much is for benchmarks on a quiet machine.

@@ -24,7 +24,7 @@ def test_once__runs_what_jobs_add_and_whole_queues_then_exits(world: World, flee
     world.check_nothing_is_held()
 
 
-def test_once__waits_for_a_queue_that_is_just_being_let_go(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
+def test_once__waits_for_a_queue_that_is_being_released(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
     """Between the last job of a work unit and the release of its queue nothing runs, and nothing is done."""
     holds = [proxy.on("release-queues", "hold") for _ in range(3)]
     world.add_many(6, queue_name="q")
@@ -37,7 +37,7 @@ def test_once__waits_for_a_queue_that_is_just_being_let_go(world: World, proxied
     assert world.count() == 0
 
 
-def test_once__stops_when_asked_to(world: World, fleet: Fleet) -> None:
+def test_once__stops_at_a_signal(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--once", "-j", "1")
     assert worker.wait() == 0
     world.add("until", {"word": "go"})
@@ -46,19 +46,19 @@ def test_once__stops_when_asked_to(world: World, fleet: Fleet) -> None:
     world.wait_for("start")
     worker.signal(15)
     worker.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     assert worker.wait() == 0
     assert [job.id for job in world.jobs()] == rest
 
 
-def test_once__frees_what_an_earlier_run_left_when_it_was_killed(world: World, fleet: Fleet) -> None:
+def test_once__recovers_the_jobs_of_an_earlier_run_that_was_killed(world: World, fleet: Fleet) -> None:
     """Where only system cron starts workers, nobody else would."""
     world.add("until", {"word": "go"})
     worker = fleet.start("--once")
     world.wait_for("start")
     world.kill(worker)
     world.query("update {schema}._private_workers set last_heartbeat_at = now() - interval '1 hour'")
-    world.go("go")
+    world.continue_jobs("go")
     assert fleet.start("--once").wait() == 0
     assert world.count() == 0
     world.check()
@@ -73,5 +73,5 @@ def test_no_log_success__keeps_successes_out_of_the_output_and_failures_in(
     # Spawned children start from a command line of their own.
     worker = fleet.start("--once", "--no-log-success", "--processes", str(processes), is_forked=processes == 1)
     assert worker.wait() == 0
-    assert worker.says(r"failing #\d+ failed after")
-    assert not worker.says("succeeded after")
+    assert worker.has_written(r"failing #\d+ failed after")
+    assert not worker.has_written("succeeded after")

@@ -114,7 +114,7 @@ def far_fleet(linked_world: World, link: Link, zygote: Zygote, tmp_path: Path, w
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["silence", "refusal"])
-def test_partition__past_the_lease__another_takes_over_and_the_first_comes_back(
+def test_partition_past_the_lease__lets_another_worker_run_the_job_and_the_first_reconnect(
     linked_world: World, near_fleet: Fleet, far_fleet: Fleet, link: Link, is_known: bool
 ) -> None:
     """No packet comes through, and no error either; the sockets stay open until somebody gives up on them."""
@@ -129,7 +129,7 @@ def test_partition__past_the_lease__another_takes_over_and_the_first_comes_back(
     world.wait_for("start", 2)
     held = world.job(job_id).locked_by
     # Ends behind the partition; what it has to say waits.
-    world.go(f"go {cut_off.pid}")
+    world.continue_jobs(f"go {cut_off.pid}")
     world.wait_for("end")
     if is_known:
         cut_off.wait_for("failed, next try in")
@@ -138,7 +138,7 @@ def test_partition__past_the_lease__another_takes_over_and_the_first_comes_back(
     cut_off.wait_for(rf"until #{job_id} was no longer claimed by this worker when it ended")
     assert world.job(job_id).locked_by == held, "the late end changed nothing"
     assert behind not in {run.job_id for run in world.executions()}, "the queue is still held"
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     world.kill(near)
     world.add("quick")
@@ -147,7 +147,7 @@ def test_partition__past_the_lease__another_takes_over_and_the_first_comes_back(
     world.check()
 
 
-def test_partition__shorter_than_the_lease__costs_nothing(linked_world: World, far_fleet: Fleet, link: Link) -> None:
+def test_partition_shorter_than_the_lease__ends_no_lease(linked_world: World, far_fleet: Fleet, link: Link) -> None:
     world = linked_world
     worker = far_fleet.start("-j", "2", settings=LEASE | {"WORKER_TIMEOUT": 60.0}, is_forked=False)
     world.add_many(2, "until", {"word": "go"})
@@ -155,9 +155,9 @@ def test_partition__shorter_than_the_lease__costs_nothing(linked_world: World, f
     link.cut()
     worker.wait_for("failed, next try in")
     link.mend()
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     assert len(world.executions()) == 2, "each started once"
-    assert not worker.says("lost its lease")
+    assert not worker.has_written("lost its lease")
     world.check()
     assert worker.stop() == 0

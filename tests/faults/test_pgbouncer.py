@@ -98,11 +98,11 @@ def _answers(url: str) -> bool:
 
 
 @pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
-def test_transaction_mode__works_by_polling_and_says_so(world: World, pooled_fleet: Fleet) -> None:
+def test_transaction_mode__runs_jobs_by_polling_and_logs_it(world: World, pooled_fleet: Fleet) -> None:
     """With prepared statements and LISTEN left on, as somebody who does not know better has them."""
     worker = pooled_fleet.start("--poll-interval", "0.3", "-j", "4")
     worker.wait_for("stopped listening.*pooler in transaction mode")
-    assert not worker.says("is listening")
+    assert not worker.has_written("is listening")
     world.add_many(60, payload={"seconds": 0.005})
     for number in range(20):
         world.add("quick", queue_name=f"q{number % 2}")
@@ -115,10 +115,10 @@ def test_transaction_mode__works_by_polling_and_says_so(world: World, pooled_fle
 
 
 @pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
-def test_transaction_mode__a_time_limit_of_the_database_neither_bites_nor_is_changed_for_others(
+def test_transaction_mode__neither_obeys_nor_changes_a_time_limit_of_the_database(
     world: World, pooled_fleet: Fleet
 ) -> None:
-    """The sessions belong to everybody: the worker may not change them, only its own transactions."""
+    """The sessions belong to all_workers: the worker may not change them, only its own transactions."""
     name = conninfo_to_dict(world.url)["dbname"]
     world.query(
         """create function fault_history.be_slow() returns trigger language plpgsql as

@@ -22,7 +22,7 @@ def test_queues__never_overlap_and_run_in_order_across_three_workers(world: Worl
         fleet.start("-j", "4")
     # Until more than one of them has had a share.
     while len({run.pid for run in world.executions() if run.queue_name}) < 2:
-        with world.at_once():
+        with world.in_one_transaction():
             world.add_many(300, "quiet")
             for number in range(180):
                 world.add("quick", {"seconds": 0.002}, queue_name=f"q{number % 6}")
@@ -34,7 +34,7 @@ def test_queues__never_overlap_and_run_in_order_across_three_workers(world: Worl
         assert started == sorted(started), f"{name} ran out of order"
 
 
-def test_one_queue__does_not_fall_to_poll_speed(world: World, fleet: Fleet) -> None:
+def test_one_queue__is_not_limited_by_the_poll_interval(world: World, fleet: Fleet) -> None:
     """The original runs one job of a queue per poll interval."""
     fleet.start("--poll-interval", "2")
     world.add_many(200, queue_name="q")
@@ -46,7 +46,7 @@ def test_one_queue__does_not_fall_to_poll_speed(world: World, fleet: Fleet) -> N
     assert [run.job_id for run in runs] == world.job_ids
 
 
-def test_one_queue__two_workers_hand_it_over_without_polling(world: World, fleet: Fleet) -> None:
+def test_one_queue__moves_between_two_workers_without_polling(world: World, fleet: Fleet) -> None:
     for _ in range(2):
         fleet.start("--poll-interval", "30")
     world.add_many(60, payload={"seconds": 0.01}, queue_name="q")
@@ -58,10 +58,10 @@ def test_one_queue__two_workers_hand_it_over_without_polling(world: World, fleet
     world.check()
 
 
-def test_long_job__gives_the_rest_of_its_stretch_back_and_keeps_its_queue(
+def test_long_job__returns_the_rest_of_its_work_unit_and_keeps_its_queue(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
-    with world.at_once():
+    with world.in_one_transaction():
         world.add_many(50, queue_name="q")
         long_one = world.add("until", {"word": "go"}, queue_name="q")
         rest = world.add_many(5, queue_name="q")
@@ -71,7 +71,7 @@ def test_long_job__gives_the_rest_of_its_stretch_back_and_keeps_its_queue(
     assert all(world.job(job_id).attempts == 0 for job_id in rest)
     fleet.start()
     assert world.value("select split_part(locked_by, '/', 1) from {schema}._private_job_queues") in first.worker_ids()
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     ended = [run.job_id for run in world.executions()]
     assert ended[-6:] == [long_one, *rest]
@@ -83,17 +83,17 @@ def test_failure__releases_the_queue(world: World, fleet: Fleet) -> None:
     world.add("failing", {"delay": 0.2}, queue_name="q")
     world.add("quick", queue_name="q")
     world.wait_until_empty()
-    assert world.times("failed") == 1
+    assert world.count_events("failed") == 1
     world.check()
 
 
-def test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs(
+def test_queue_whose_release_got_no_answer__is_not_released_again_after_its_next_claim(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The answer to the release is lost; the worker has the queue again when it tries once more."""
     proxied_fleet.start("--no-prepared-statements").wait_for("is listening")
     rule, again = proxy.on("release-queues", "cut after"), proxy.on("release-queues", "hold")
-    with world.at_once():
+    with world.in_one_transaction():
         world.add("quick", queue_name="q")
         world.add_many(3, "until", {"word": "go"}, queue_name="q")
     world.wait_until(rule.fired.is_set)
@@ -101,61 +101,59 @@ def test_queue_let_go_in_doubt__is_not_let_go_again_under_new_jobs(
     world.wait_until(again.fired.is_set)
     again.release()
     fleet.start("--poll-interval", "0.05")
-    world.wait_until(lambda: world.locked() <= 1 or world.times("start") > 2)
+    world.wait_until(lambda: world.locked() <= 1 or world.count_events("start") > 2)
     # The rest of the work unit is returned, and the other worker looks often.
     pause(0.3)
-    assert world.times("start") == 2
-    world.go("go")
+    assert world.count_events("start") == 2
+    world.continue_jobs("go")
     world.wait_until_empty()
     world.check()
 
 
-def test_jobs_given_back_in_doubt__are_not_taken_from_their_next_claim(
+def test_jobs_whose_return_got_no_answer__are_not_returned_again_after_their_next_claim(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The answer to giving jobs back is lost, and the worker gives them back again after it has claimed them anew."""
     proxied_fleet.start("--no-prepared-statements", "-j", "2", settings={"STATEMENT_TIMEOUT": 2.0})
     rule = proxy.on("return", "blackhole after", part="releaser")
-    with world.at_once():
+    with world.in_one_transaction():
         world.add_many(1500, "quiet")
         world.add_many(2, "until", {"word": "first"})
         world.add_many(10, "until", {"word": "second"})
     world.wait_until(rule.fired.is_set)
     # The slots are free, the jobs are free, and the releaser waits for an answer that never comes.
-    world.go("first")
+    world.continue_jobs("first")
     # The same worker claims some of them again before it knows that they were given back.
     world.wait_for("start", 4)
     fleet.start("-j", "10", "--poll-interval", "0.05")
     world.wait_for("start", 12)
     world.wait_until(lambda: proxy.seen["return"] >= 2)
     pause(0.3)
-    world.go("second")
+    world.continue_jobs("second")
     world.wait_until_empty()
     world.check()
 
 
-def test_list__that_was_replaced_while_it_was_claimed_ahead__runs_when_it_is_given_back(
-    world: World, fleet: Fleet
-) -> None:
+def test_list_that_was_replaced_while_it_was_prefetched__runs_after_it_was_returned(world: World, fleet: Fleet) -> None:
     """It counted as running, so its key went to the new job; but it never began, and its items are nowhere else.
 
     One that was removed meanwhile does not run.
     """
-    worker = fleet.start("-j", "1", environment={"FAULT_PATIENCE": "600"})
-    with world.at_once():
+    worker = fleet.start("-j", "1", environment={"FAULT_WAITING_TIMEOUT": "600"})
+    with world.in_one_transaction():
         world.add_many(1500, "quiet")
         world.add("until", {"word": "go"})
-        first = world.add("lists", [1, 2, 3], job_key="a list")
-        removed = world.add("lists", [5], job_key="removed")
+        first = world.add("records_items", [1, 2, 3], job_key="a list")
+        removed = world.add("records_items", [5], job_key="removed")
     world.wait_for("start")
     world.wait_until(lambda: None not in (world.job(first).locked_by, world.job(removed).locked_by))
-    second = world.add("lists", [4], job_key="a list")
+    second = world.add("records_items", [4], job_key="a list")
     assert second != first
     world.query("select {schema}.remove_job('removed')")
     world.job_ids.remove(removed)
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     assert worker.wait() == 0
     fleet.start()
     world.wait_until_empty()
@@ -163,7 +161,7 @@ def test_list__that_was_replaced_while_it_was_claimed_ahead__runs_when_it_is_giv
     world.check()
 
 
-def test_recovery_in_parts__keeps_a_queue_until_its_last_job_is_free(world: World) -> None:
+def test_recovery_in_parts__releases_a_queue_with_its_last_job(world: World) -> None:
     """Were the queue free before, a later job of it could start first."""
     jobs = world.add_many(30, queue_name="q")
     with psycopg.connect(world.url, autocommit=True) as connection:
@@ -176,7 +174,7 @@ def test_recovery_in_parts__keeps_a_queue_until_its_last_job_is_free(world: Worl
     assert world.locked() == 0
 
 
-def test_free_queue__behind_a_thousand_held_ones__is_found_without_a_poll(world: World, fleet: Fleet) -> None:
+def test_free_queue_behind_a_thousand_locked_queues__is_found_without_a_poll(world: World, fleet: Fleet) -> None:
     """One claim does not come so far; it says so, and the next one goes on where it ended."""
     free = world.add("quick", queue_name="free")
     world.query(
@@ -194,16 +192,16 @@ def test_free_queue__behind_a_thousand_held_ones__is_found_without_a_poll(world:
     assert [run.job_id for run in world.executions()] == [free]
 
 
-def test_shutdown_with_queued_jobs__frees_the_queue(world: World, fleet: Fleet) -> None:
+def test_shutdown_with_queued_jobs__releases_the_queue(world: World, fleet: Fleet) -> None:
     worker = fleet.start("-j", "2")
-    with world.at_once():
+    with world.in_one_transaction():
         world.add_many(50, queue_name="q")
         world.add("until", {"word": "go"}, queue_name="q")
         rest = world.add_many(20, queue_name="q")
     world.wait_for("start", 51)
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     assert worker.wait() == 0
     world.check_nothing_is_held()
     assert {job.id for job in world.jobs()} == set(rest)
@@ -223,7 +221,7 @@ def slow_pick(world: World) -> Iterator[Any]:
             out end_run_at timestamptz, out end_id bigint, out is_cut boolean) language plpgsql as $$
         begin
             select found.* into queue_ids, run_ats, ids, end_run_at, end_id, is_cut
-            from {schema}.at_once($1, $2, $3, $4, $5, $6, $7) as found;
+            from {schema}.in_one_transaction($1, $2, $3, $4, $5, $6, $7) as found;
             if current_setting('faults.hurry', true) is distinct from 'on' then
                 perform pg_advisory_xact_lock_shared(4711);
             end if;
@@ -236,7 +234,7 @@ def slow_pick(world: World) -> Iterator[Any]:
     world.query("alter function {schema}.at_once" + parameters + " rename to " + name)
 
 
-def test_queue__that_somebody_took_a_moment_ago__is_left_alone(world: World, slow_pick: Any) -> None:
+def test_queue_that_another_claim_has_just_locked__is_not_claimed(world: World, slow_pick: Any) -> None:
     """It was free when the claim looked, and is not when the claim takes it."""
     first, second = world.add_many(2, queue_name="q")
     with (

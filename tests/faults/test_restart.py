@@ -31,7 +31,7 @@ def test_immediate_restart__under_load_loses_nothing(
     assert [worker.stop() for worker in workers] == [0, 0]
 
 
-def test_immediate_restart__a_task_that_raised_runs_again_after_it_ended(
+def test_immediate_restart__runs_a_task_that_raised_again_after_it_ended(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
 ) -> None:
     """Its statement fails with the server: that run is over, and the next one overlaps nothing."""
@@ -52,7 +52,7 @@ def test_immediate_restart__a_task_that_raised_runs_again_after_it_ended(
     assert worker.stop() == 0
 
 
-def test_long_outage__workers_come_back_and_keep_what_they_run(
+def test_long_outage__lets_workers_reconnect_and_keep_their_jobs(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
 ) -> None:
     """Longer than the lease: whoever is back first must not take the others for dead."""
@@ -65,7 +65,7 @@ def test_long_outage__workers_come_back_and_keep_what_they_run(
     cluster.stop("fast")
     pause(5.0)
     cluster.start()
-    world.wait_until(lambda: all(worker.says("failed, next try in") for worker in workers))
+    world.wait_until(lambda: all(worker.has_written("failed, next try in") for worker in workers))
     added = world.add("quick")
     # Well over another lease, in which the others would have been swept.
     beats = world.value("select max(last_heartbeat_at) from {schema}._private_workers")
@@ -74,19 +74,19 @@ def test_long_outage__workers_come_back_and_keep_what_they_run(
             (world.value("select min(last_heartbeat_at) from {schema}._private_workers") - beats).total_seconds() > 5.0
         ),
     )
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     starts = [run.job_id for run in world.executions() if run.job_id != added]
     assert sorted(starts) == jobs, "each of them started once"
     world.check()
-    assert not any(worker.says("lost its lease") for worker in workers)
+    assert not any(worker.has_written("lost its lease") for worker in workers)
     for worker in workers:
         worker.wait_for("the database answers again after ")
     # Bounded talk: a few lines for each part, not one for each try of a tight loop.
     assert all(worker.output().count("failed, next try in") < 60 for worker in workers)
 
 
-def test_read_only_server__is_left_for_a_new_connection(
+def test_read_only_server__is_disconnected_from(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet, wait_until: Wait
 ) -> None:
     """After a fail-over the old address may lead to a standby. Sessions there stay read-only for ever."""

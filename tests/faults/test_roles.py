@@ -40,7 +40,7 @@ def operate(world: World, role: str, *arguments: str) -> subprocess.CompletedPro
     )
 
 
-def test_worker_role__is_enough_for_a_worker(world: World, fleet: Fleet, role: str) -> None:
+def test_worker_role__has_all_rights_that_a_worker_needs(world: World, fleet: Fleet, role: str) -> None:
     """From its start to its end: tasks, queues, failures, keys, statistics, a dead colleague."""
     world.query(grants.script("worker", role, schema=world.schema))
     # Somebody to take over from.
@@ -57,7 +57,7 @@ def test_worker_role__is_enough_for_a_worker(world: World, fleet: Fleet, role: s
     assert operate(world, role, "add", "quick", "--key", "a key").returncode == 0
     world.wait_until_empty()
     assert worker.stop() == 0
-    assert not worker.says("permission denied|row-level security"), worker.output()
+    assert not worker.has_written("permission denied|row-level security"), worker.output()
 
 
 def test_adder_role__adds_jobs_through_django_and_nothing_else(world: World, fleet: Fleet, role: str) -> None:

@@ -28,7 +28,7 @@ def other_world(other_database: str, worker_schema: str, wait_until: Wait) -> It
         yield world
 
 
-def test_several_databases__are_served_and_left_by_one_worker(world: World, other_world: World, fleet: Fleet) -> None:
+def test_several_databases__are_served_by_one_worker(world: World, other_world: World, fleet: Fleet) -> None:
     both = {"FAULT_OTHER_DATABASE_URL": other_world.url}
     worker = fleet.start("--database", "default", "--database", "other", environment=both)
     world.wait_until(lambda: world.workers() and other_world.workers())
@@ -43,7 +43,7 @@ def test_several_databases__are_served_and_left_by_one_worker(world: World, othe
     other_world.check_nothing_is_held()
 
 
-def test_several_databases__one_that_is_away_stops_no_other(
+def test_several_databases__are_served_while_one_of_them_is_unreachable(
     world: World, other_world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
     both = {"FAULT_OTHER_DATABASE_URL": other_world.url}
@@ -72,7 +72,7 @@ def through(proxy: Proxy) -> dict[str, str]:
     return {"FAULT_OTHER_DATABASE_URL": proxy.url}
 
 
-def test_several_databases__one_that_is_away_at_the_start_is_served_when_it_is_back(
+def test_several_databases__are_served_when_one_becomes_reachable_after_the_start(
     world: World, other_world: World, fleet: Fleet, other_proxy: Proxy
 ) -> None:
     other_proxy.refuse()
@@ -83,13 +83,13 @@ def test_several_databases__one_that_is_away_at_the_start_is_served_when_it_is_b
     other_world.add("quick")
     other_proxy.accept()
     other_world.wait_until_empty()
-    assert worker.says(r"\[other\] worker django-worker-\w+ started on other")
+    assert worker.has_written(r"\[other\] worker django-worker-\w+ started on other")
     assert worker.stop() == 0
     world.check_nothing_is_held()
     other_world.check_nothing_is_held()
 
 
-def test_several_databases__one_that_does_not_answer_at_the_start_keeps_nobody(
+def test_several_databases__are_served_and_stopped_although_one_does_not_answer(
     world: World, other_world: World, fleet: Fleet, other_proxy: Proxy
 ) -> None:
     """Neither the others from their start, nor the worker from its end."""
@@ -101,7 +101,7 @@ def test_several_databases__one_that_does_not_answer_at_the_start_keeps_nobody(
     world.check_nothing_is_held()
 
 
-def test_several_databases__one_that_breaks_off_the_start_is_begun_anew(
+def test_several_databases__are_served_after_one_broke_the_connection_at_the_start(
     world: World, other_world: World, fleet: Fleet, other_proxy: Proxy
 ) -> None:
     rule = other_proxy.on("register-worker", "cut after")
@@ -112,30 +112,32 @@ def test_several_databases__one_that_breaks_off_the_start_is_begun_anew(
     assert worker.stop() == 0
 
 
-def test_several_databases__none_of_which_answers_are_an_error_that_names_them(
+def test_several_databases_without_an_answer__are_an_error_that_names_them(
     world: World, fleet: Fleet, other_proxy: Proxy
 ) -> None:
     other_proxy.refuse()
     away = through(other_proxy) | {"FAULT_DATABASE_OPTIONS": '{"NAME": "nowhere"}'}
     worker = fleet.start(*BOTH, environment=away, is_ready=False)
     assert worker.wait() == 1
-    assert worker.says_times("CommandError: Expected the database 'other' to answer, got: ") == 1
-    assert worker.says("""Expected the database 'default' to answer, got: .* database "nowhere" does not exist""")
+    assert worker.count_in_output("CommandError: Expected the database 'other' to answer, got: ") == 1
+    assert worker.has_written(
+        """Expected the database 'default' to answer, got: .* database "nowhere" does not exist"""
+    )
     assert "Traceback" not in worker.output()
 
 
-def test_several_databases__one_without_the_schema_is_an_error_at_once(
+def test_several_databases_with_one_without_the_schema__are_an_error_at_once(
     world: World, fleet: Fleet, fresh_database: Callable[[], str]
 ) -> None:
     empty = {"FAULT_OTHER_DATABASE_URL": fresh_database()}
     worker = fleet.start(*BOTH, environment=empty, is_ready=False)
     assert worker.wait() == 1
-    assert worker.says("CommandError: .*other")
+    assert worker.has_written("CommandError: .*other")
     world.check_nothing_is_held()
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_once__drains_the_others_and_says_which_database_was_away(
+def test_once__drains_the_reachable_databases_and_names_the_unreachable_one(
     world: World, other_world: World, fleet: Fleet, other_proxy: Proxy, processes: int
 ) -> None:
     world.add("quick")
@@ -150,7 +152,7 @@ def test_once__drains_the_others_and_says_which_database_was_away(
     )
     assert worker.wait() == 1
     assert world.count() == 0
-    assert worker.says_times("CommandError: Expected the database 'other' to answer, got: ") == 1
+    assert worker.count_in_output("CommandError: Expected the database 'other' to answer, got: ") == 1
     assert "Traceback" not in worker.output()
 
 
@@ -174,7 +176,7 @@ def test_tasks_and_exclude_tasks__decide_what_a_worker_runs(world: World, fleet:
     assert all(job.attempts == 0 for job in world.jobs())
 
 
-def test_forbidden_flags__as_a_list(world: World, fleet: Fleet) -> None:
+def test_forbidden_flags_as_a_list__keep_jobs_from_running(world: World, fleet: Fleet) -> None:
     red = world.add("quick", flags=["red", "blue"])
     world.add("quick", flags=["blue"])
     world.add("quick")
@@ -182,7 +184,7 @@ def test_forbidden_flags__as_a_list(world: World, fleet: Fleet) -> None:
     assert [job.id for job in world.jobs()] == [red]
 
 
-def test_forbidden_flags__as_an_async_callable(world: World, fleet: Fleet) -> None:
+def test_forbidden_flags_as_an_async_callable__keep_jobs_from_running(world: World, fleet: Fleet) -> None:
     red = world.add("quick", flags=["red"], queue_name="q")
     world.add("quick", flags=["blue"], queue_name="q")
     settings = {"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_async"}
@@ -190,11 +192,11 @@ def test_forbidden_flags__as_an_async_callable(world: World, fleet: Fleet) -> No
     assert [job.id for job in world.jobs()] == [red]
 
 
-def test_forbidden_flags__as_a_callable_are_asked_at_every_claim_and_may_lose_their_connection(
+def test_forbidden_flags_as_a_callable__are_evaluated_at_every_claim_even_if_its_connection_breaks(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
-    settings = {"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_now"}
-    world.tell("forbid", "red")
+    settings = {"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_in_history"}
+    world.record("forbid", "red")
     worker = fleet.start("--poll-interval", "0.2", settings=settings)
     red = world.add("quick", flags=["red"])
     world.add("quick", flags=["blue"])
@@ -211,8 +213,8 @@ def test_forbidden_flags__as_a_callable_are_asked_at_every_claim_and_may_lose_th
     assert worker.stop() == 0
 
 
-def test_forbidden_flags__that_raise_even_system_exit_do_not_end_the_worker(world: World, fleet: Fleet) -> None:
-    settings = {"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_wrongly"}
+def test_forbidden_flags_that_raise_system_exit__do_not_end_the_worker(world: World, fleet: Fleet) -> None:
+    settings = {"FORBIDDEN_FLAGS": "tests.worker_app.tasks.forbidden_raising"}
     job_id = world.add("quick")
     worker = fleet.start(settings=settings)
     worker.wait_for("fetcher failed, next try in .*SystemExit: a callable that wants to end the worker")
@@ -230,14 +232,14 @@ from django_graphile_worker.worker.stop_request import StopRequest
 from tests.worker_app import history
 
 with Worker(concurrency=2):
-    while not history.is_there("go", "with"):
+    while not history.is_recorded("go", "with"):
         threading.Event().wait(0.01)
 
 stop = StopRequest()
 codes = []
 thread = threading.Thread(target=lambda: codes.append(run_worker(stop=stop, concurrency=2)))
 thread.start()
-while not history.is_there("go", "thread"):
+while not history.is_recorded("go", "thread"):
     threading.Event().wait(0.01)
 stop("enough")
 thread.join()
@@ -272,7 +274,7 @@ def test_worker_as_a_library__runs_in_threads_without_signal_handlers(
     for word in ("with", "thread"):
         world.add("quick")
         world.wait_until_empty()
-        world.go(word)
+        world.continue_jobs(word)
         wait_until(lambda: world.workers() == [] or program.poll() is not None)
     output, _ = program.communicate(timeout=60)
     assert "codes [0, 0] threads []" in output, output

@@ -24,7 +24,7 @@ def test_first_signal__lets_running_jobs_finish_and_leaves_nothing_locked(
     waiting = world.add("quick")
     worker.signal(number)
     worker.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     assert worker.wait() == 0
     assert [job.id for job in world.jobs()] == [waiting]
     assert world.job(waiting).attempts == 0
@@ -47,24 +47,24 @@ def test_real_interpreter__ends_cleanly_under_load(world: World, fleet: Fleet) -
     assert "Fatal" not in worker.output()
 
 
-def test_prefetched_jobs__come_back_with_their_attempt(world: World, fleet: Fleet, wait_until: Wait) -> None:
+def test_prefetched_jobs__are_returned_with_their_attempt(world: World, fleet: Fleet, wait_until: Wait) -> None:
     """Short jobs make the worker claim ahead; then two long ones sit in both slots, and the rest waits."""
     worker = fleet.start("-j", "2")
-    with world.at_once():
+    with world.in_one_transaction():
         world.add_many(2000, "quiet")
         world.add_many(2, "until", {"word": "go"})
         world.add_many(50)
-    wait_until(lambda: world.times("start") == 2)
+    wait_until(lambda: world.count_events("start") == 2)
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     assert worker.wait() == 0
     world.check_nothing_is_held()
     world.check()
     assert [job.attempts for job in world.jobs()] == [0] * 50
 
 
-def test_heartbeat__goes_on_while_the_worker_drains(world: World, fleet: Fleet, wait_until: Wait) -> None:
+def test_heartbeat__continues_while_the_worker_drains(world: World, fleet: Fleet, wait_until: Wait) -> None:
     """A job that outlives the lease during a graceful stop is not taken away by another worker."""
     settings = {"HEARTBEAT_INTERVAL": 0.2, "WORKER_TIMEOUT": 20.0}
     stopping = fleet.start(settings=settings)
@@ -76,9 +76,9 @@ def test_heartbeat__goes_on_while_the_worker_drains(world: World, fleet: Fleet, 
     for _ in range(3):
         before = _last_beat(world, stopping)
         wait_until(lambda: _last_beat(world, stopping) > before)  # noqa: B023
-    assert world.times("start") == 1
-    assert world.holder_of(job_id) in stopping.worker_ids()
-    world.go("go")
+    assert world.count_events("start") == 1
+    assert world.worker_id_of(job_id) in stopping.worker_ids()
+    world.continue_jobs("go")
     assert stopping.wait() == 0
     assert world.count() == 0
     world.check()
@@ -90,11 +90,11 @@ def _last_beat(world: World, worker: WorkerProcess) -> Any:
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS, ids=lambda number: str(number.name))
-def test_second_signal__stops_at_once_and_the_exit_code_says_so(
+def test_second_signal__stops_at_once_with_its_own_exit_code(
     world: World, fleet: Fleet, number: signal.Signals
 ) -> None:
     worker = fleet.start()
-    job_id = world.add("stubborn")
+    job_id = world.add("never_ends")
     world.wait_for("start")
     worker.signal(number)
     worker.wait_for("is stopping")
@@ -105,9 +105,9 @@ def test_second_signal__stops_at_once_and_the_exit_code_says_so(
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_sigquit__stops_at_once_and_gives_back_what_runs(world: World, fleet: Fleet, processes: int) -> None:
+def test_sigquit__stops_at_once_and_returns_running_jobs(world: World, fleet: Fleet, processes: int) -> None:
     worker = fleet.start("-j", "1", "--grace-period", "600", "--processes", str(processes))
-    jobs = [world.add("stubborn", max_attempts=1) for _ in range(processes)]
+    jobs = [world.add("never_ends", max_attempts=1) for _ in range(processes)]
     world.wait_for("start", processes)
     worker.signal(signal.SIGQUIT)
     assert worker.wait() == 128 + signal.SIGQUIT
@@ -128,13 +128,13 @@ def test_sigusr1__writes_the_stacks_of_all_threads_and_stops_nothing(
     worker.signal(signal.SIGUSR1)
     worker.wait_for(r"File .*tasks\.py., line \d+ in until")
     assert worker.is_alive
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_until_empty()
     assert worker.stop() == 0
     assert [run.job_id for run in world.executions()] == [job_id]
 
 
-def test_row_that_cannot_be_deleted__keeps_no_process_from_ending(world: World, fleet: Fleet) -> None:
+def test_row_that_cannot_be_deleted__does_not_keep_the_process_from_ending(world: World, fleet: Fleet) -> None:
     """A trigger of the site refuses the delete; the worker asks some more times, says so, and ends."""
     job_id = world.add("quick")
     world.query(
@@ -147,17 +147,19 @@ def test_row_that_cannot_be_deleted__keeps_no_process_from_ending(world: World, 
         worker = fleet.start()
         worker.wait_for("releaser failed, .*this row stays")
         assert worker.stop(timeout=20) == 128 + signal.SIGTERM
-        assert worker.says(rf"stops without the results of the jobs {job_id}, which the database refuses to store")
-        assert worker.says("worker .* stopped: SIGTERM")
+        assert worker.has_written(
+            rf"stops without the results of the jobs {job_id}, which the database refuses to store"
+        )
+        assert worker.has_written("worker .* stopped: SIGTERM")
     finally:
         world.query("drop function {schema}.refuse() cascade")
 
 
-def test_second_signal__does_not_wait_for_a_database_that_is_gone(
+def test_second_signal__does_not_wait_for_an_unreachable_database(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
     worker = proxied_fleet.start("--no-prepared-statements")
-    world.add("stubborn")
+    world.add("never_ends")
     world.wait_for("start")
     proxy.blackhole("*")
     worker.signal(signal.SIGTERM)
@@ -172,47 +174,49 @@ def test_helpers_abort__is_set_at_the_first_signal(world: World, fleet: Fleet) -
     world.wait_for("start")
     # Long before the grace period is over.
     assert worker.stop() == 0
-    assert world.times("aborted") == 1
+    assert world.count_events("aborted") == 1
     assert world.count() == 0
 
 
-def test_task_that_gives_way_to_the_stop__keeps_its_attempt(world: World, fleet: Fleet) -> None:
+def test_task_that_asks_for_a_retry_at_the_stop__keeps_its_attempt(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--grace-period", "600")
-    job_id = world.add("gives_way")
+    job_id = world.add("retries_at_stop")
     world.wait_for("start")
     assert worker.stop() == 0
     job = world.job(job_id)
     assert (job.locked_by, job.attempts, job.last_error) == (None, 0, None)
     world.check_nothing_is_held()
-    assert worker.says(r"gives_way #\d+ interrupted")
+    assert worker.has_written(r"retries_at_stop #\d+ interrupted")
 
 
-def test_batch_that_gives_way_to_the_stop__keeps_its_attempt_and_what_is_left(world: World, fleet: Fleet) -> None:
+def test_batch_that_asks_for_a_retry_at_the_stop__keeps_its_attempt_and_its_unfinished_items(
+    world: World, fleet: Fleet
+) -> None:
     worker = fleet.start("--grace-period", "60")
-    job_id = world.add("gives_way_in_parts", [1, 2, 3], max_attempts=1)
+    job_id = world.add("retries_unfinished_items_at_stop", [1, 2, 3], max_attempts=1)
     world.wait_for("start")
     assert worker.stop() == 0
     job = world.job(job_id)
     assert (job.locked_by, job.attempts, job.last_error, job.is_available) == (None, 0, None, True)
     assert world.value("select payload::text from {schema}._private_jobs") == "[2,3]"
     world.check_nothing_is_held()
-    assert worker.says(r"gives_way_in_parts #\d+ interrupted")
+    assert worker.has_written(r"retries_unfinished_items_at_stop #\d+ interrupted")
 
 
 def test_coroutine__is_cancelled_after_the_grace_period_and_keeps_its_attempt(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--grace-period", "0.3")
-    job_id = world.add("patient")
+    job_id = world.add("endless_coroutine")
     world.wait_for("start")
     assert worker.stop() == 0
-    assert world.times("cancelled") == 1
+    assert world.count_events("cancelled") == 1
     job = world.job(job_id)
     assert (job.locked_by, job.attempts, job.last_error) == (None, 0, None)
     world.check_nothing_is_held()
-    assert worker.says(r"patient #\d+ interrupted")
+    assert worker.has_written(r"endless_coroutine #\d+ interrupted")
 
 
-@pytest.mark.parametrize("task", ["stubborn", "stubborn_coroutine"])
-def test_job_that_ignores_everything__is_returned_without_costing_an_attempt(
+@pytest.mark.parametrize("task", ["never_ends", "uncancellable_coroutine"])
+def test_job_that_ignores_the_stop__is_returned_without_costing_an_attempt(
     world: World, fleet: Fleet, task: str
 ) -> None:
     worker = fleet.start("--grace-period", "0.3")
@@ -222,11 +226,11 @@ def test_job_that_ignores_everything__is_returned_without_costing_an_attempt(
     job = world.job(job_id)
     assert (job.locked_by, job.attempts, job.is_available) == (None, 0, True)
     world.check_nothing_is_held()
-    assert worker.says(rf"{task} #\d+ interrupted")
+    assert worker.has_written(rf"{task} #\d+ interrupted")
 
 
-@pytest.mark.parametrize("task", ["stubborn", "stubborn_coroutine"])
-def test_job_that_ignores_everything__starts_elsewhere_only_when_its_process_is_over(
+@pytest.mark.parametrize("task", ["never_ends", "uncancellable_coroutine"])
+def test_job_that_ignores_the_stop__starts_in_another_worker_only_after_its_process_has_ended(
     world: World, fleet: Fleet, task: str, wait_until: Wait
 ) -> None:
     worker = fleet.start("--grace-period", "3")
@@ -234,9 +238,9 @@ def test_job_that_ignores_everything__starts_elsewhere_only_when_its_process_is_
     world.wait_for("start")
     fleet.start("--poll-interval", "0.02")
     worker.signal(signal.SIGTERM)
-    wait_until(lambda: world.times("start") == 2 or not worker.is_alive)
+    wait_until(lambda: world.count_events("start") == 2 or not worker.is_alive)
     wait_until(lambda: not worker.is_alive)
-    world.note_death(worker)
+    world.record_death(worker)
     world.wait_for("start", 2)
     first, second = world.executions()
     assert first.ended_at is not None
@@ -251,14 +255,14 @@ def test_job_that_finishes_during_shutdown__is_completed(world: World, fleet: Fl
     world.wait_for("start", 3)
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     assert worker.wait() == 0
     assert world.count() == 0
-    assert world.times("end") == 3
+    assert world.count_events("end") == 3
     world.check_nothing_is_held()
 
 
-def test_result__outlives_a_connection_that_breaks_during_shutdown(
+def test_result__is_stored_although_the_connection_breaks_during_shutdown(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
     worker = proxied_fleet.start("--no-prepared-statements")
@@ -267,15 +271,15 @@ def test_result__outlives_a_connection_that_breaks_during_shutdown(
     rule = proxy.on("complete", "cut before", times=3)
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     assert worker.wait() == 0
     assert rule.fired.is_set()
-    assert (world.count(), world.times("start")) == (0, 1)
+    assert (world.count(), world.count_events("start")) == (0, 1)
     world.check_nothing_is_held()
 
 
 @pytest.mark.parametrize("tag", ["worker_tables", "register-tasks", "register-worker"])
-def test_signal_during_start_up__ends_it_cleanly(
+def test_signal_during_the_start__ends_the_worker_cleanly(
     world: World, proxied_fleet: Fleet, proxy: Proxy, wait_until: Wait, tag: str
 ) -> None:
     world.add("quick")
@@ -310,7 +314,7 @@ def test_signal_during_a_statement__leaves_nothing_locked(
     assert all(job.attempts == 0 for job in world.jobs())
 
 
-def test_signal_while_the_database_is_away__ends_an_idle_worker(
+def test_signal_while_the_database_is_unreachable__ends_an_idle_worker(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
     worker = proxied_fleet.start("--no-prepared-statements")
@@ -320,7 +324,7 @@ def test_signal_while_the_database_is_away__ends_an_idle_worker(
     assert worker.wait() == 0
 
 
-def test_signal_while_the_database_is_away__keeps_results_until_it_is_back(
+def test_signal_while_the_database_is_unreachable__keeps_results_until_it_is_reachable(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
     worker = proxied_fleet.start("--no-prepared-statements")
@@ -330,34 +334,36 @@ def test_signal_while_the_database_is_away__keeps_results_until_it_is_back(
     worker.wait_for("failed, next try in")
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_for("end")
     worker.wait_for("releaser failed, next try in")
     assert worker.is_alive
     proxy.accept()
     assert worker.wait() == 0
-    assert (world.count(), world.times("start")) == (0, 1)
+    assert (world.count(), world.count_events("start")) == (0, 1)
 
 
 # A process that waits for a thread of a pool does so for ever; one that does not is gone in a second or three.
 ENDS = 30.0
 
 
-@pytest.mark.parametrize("task", ["lends_a_thread", "lends_a_thread_of_asyncio"])
-def test_thread_of_a_pool__keeps_no_process_whose_job_was_given_back(world: World, fleet: Fleet, task: str) -> None:
+@pytest.mark.parametrize("task", ["waits_for_a_pool_thread", "waits_for_an_asyncio_thread"])
+def test_thread_of_a_pool__does_not_keep_the_process_alive_after_its_job_was_returned(
+    world: World, fleet: Fleet, task: str
+) -> None:
     worker = fleet.start("--grace-period", "0.3", is_forked=False)
     job_id = world.add(task, max_attempts=1)
     world.wait_for("start")
     assert worker.stop(timeout=ENDS) == 0
-    assert worker.says(rf"{task} #\d+ interrupted")
-    assert worker.says("stopped: SIGTERM")
+    assert worker.has_written(rf"{task} #\d+ interrupted")
+    assert worker.has_written("stopped: SIGTERM")
     assert (world.job(job_id).locked_by, world.job(job_id).attempts) == (None, 0)
     world.check_nothing_is_held()
 
 
-def test_thread_of_a_pool__keeps_no_process_that_was_asked_twice(world: World, fleet: Fleet) -> None:
+def test_thread_of_a_pool__does_not_keep_the_process_alive_after_a_second_signal(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--grace-period", "600", is_forked=False)
-    world.add("lends_a_thread")
+    world.add("waits_for_a_pool_thread")
     world.wait_for("start")
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
@@ -365,36 +371,36 @@ def test_thread_of_a_pool__keeps_no_process_that_was_asked_twice(world: World, f
     assert worker.wait(timeout=ENDS) == 128 + signal.SIGTERM
 
 
-def test_thread_of_a_pool__keeps_no_worker_under_its_other_name(world: World, fleet: Fleet) -> None:
+def test_thread_of_a_pool__does_not_keep_the_command_graphile_worker_run_alive(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--grace-period", "0.3", command=("graphile_worker", "run"), is_forked=False)
-    world.add("lends_a_thread")
+    world.add("waits_for_a_pool_thread")
     world.wait_for("start")
     assert worker.stop(timeout=ENDS) == 0
 
 
 @pytest.mark.parametrize("options", [(), ("--processes", "2")])
-def test_thread_of_a_pool__keeps_no_process_whose_job_is_over(
+def test_thread_of_a_pool__does_not_keep_the_process_alive_after_its_job_has_ended(
     world: World, fleet: Fleet, options: tuple[str, ...]
 ) -> None:
     worker = fleet.start(*options, is_forked=False)
-    world.add("leaves_a_thread")
+    world.add("leaves_a_pool_thread")
     world.wait_for("end")
     assert worker.stop(timeout=ENDS) == 0
     assert world.count() == 0
 
 
-def test_exit_handlers__are_called_though_a_job_was_cut_off(world: World, fleet: Fleet) -> None:
+def test_exit_handlers__are_called_although_a_job_was_interrupted(world: World, fleet: Fleet) -> None:
     """One that sends reports, say; its words are in a buffer, which is written."""
     worker = fleet.start("--grace-period", "0.3", is_forked=False)
-    world.add("lends_a_thread", {"at_exit": ["say"]})
+    world.add("waits_for_a_pool_thread", {"at_exit": ["write"]})
     world.wait_for("start")
     assert worker.stop(timeout=ENDS) == 0
-    assert worker.says_times("said at the end") == 1
+    assert worker.count_in_output("written at exit") == 1
 
 
-def test_exit_handler__that_never_returns_keeps_no_process(world: World, fleet: Fleet) -> None:
+def test_exit_handler_that_never_returns__does_not_keep_the_process_alive(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--grace-period", "0.3", is_forked=False)
     # Called in the reverse order.
-    world.add("lends_a_thread", {"at_exit": ["wait", "say"]})
+    world.add("waits_for_a_pool_thread", {"at_exit": ["wait", "write"]})
     world.wait_for("start")
     assert worker.stop(timeout=ENDS) == 0

@@ -14,7 +14,7 @@ from tests.faults.world import World
 SEEDS = 60
 STEPS = 150
 # What else may go on beside lost and late statements, deaths and pauses.
-HARDSHIPS = [{}, {"sets_clock": True}, {"falls_asleep": True}, {"mixes_promises": True}]
+OTHER_FAULTS = [{}, {"sets_clock": True}, {"falls_asleep": True}, {"mixes_promises": True}]
 
 
 @pytest.fixture
@@ -23,19 +23,19 @@ def connection(world: World) -> Iterator[psycopg.Connection[object]]:
         yield connection
 
 
-def play(connection: psycopg.Connection[object], schema: str, seeds: range, **hardship: Any) -> None:
+def play(connection: psycopg.Connection[object], schema: str, seeds: range, **fault: Any) -> None:
     for seed in seeds:
-        Simulation(connection, schema, seed, **hardship).run(STEPS)
+        Simulation(connection, schema, seed, **fault).run(STEPS)
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_simulation__no_seed_loses_a_job_or_runs_one_twice_at_once(
+def test_simulation__loses_no_job_and_runs_none_twice_at_once(
     connection: psycopg.Connection[object], world: World, part: int
 ) -> None:
     play(connection, world.schema, range(part * SEEDS // 2, (part + 1) * SEEDS // 2))
 
 
-def test_outage__whoever_is_back_first_does_not_bury_the_others(
+def test_outage__makes_the_first_worker_that_reconnects_declare_no_other_dead(
     connection: psycopg.Connection[object], world: World
 ) -> None:
     """Nobody could beat for longer than the timeout: that says nothing about who lives."""
@@ -82,7 +82,7 @@ def go_through_an_outage(
 
 
 @pytest.mark.parametrize("phase", range(0, int(BEAT), 2))
-def test_outage__that_is_shorter_than_the_lease_by_a_beat_costs_nobody_its_lease(
+def test_outage_shorter_than_the_lease_by_a_heartbeat__ends_no_lease(
     connection: psycopg.Connection[object], world: World, phase: int
 ) -> None:
     """Whenever it begins between two beats: whoever is back first sees that the others are silent."""
@@ -92,7 +92,7 @@ def test_outage__that_is_shorter_than_the_lease_by_a_beat_costs_nobody_its_lease
 
 
 @pytest.mark.parametrize("phase", range(0, int(BEAT), 3))
-def test_outage__of_one_worker_alone_leaves_it_time_to_come_back(
+def test_outage_of_one_worker__leaves_it_time_to_reconnect(
     connection: psycopg.Connection[object], world: World, phase: int
 ) -> None:
     """The others go on watching it; until its next try it is silent for a beat, the outage and a retry."""
@@ -103,35 +103,37 @@ def test_outage__of_one_worker_alone_leaves_it_time_to_come_back(
     assert go_through_an_outage(simulation, simulation.workers[:1], begins=30.0, seconds=2 * TIMEOUT) == [1, 0, 0]
 
 
-@pytest.mark.parametrize("hardship", HARDSHIPS[1:], ids=lambda hardship: " ".join(hardship))
-def test_simulation__under_a_hardship(
-    connection: psycopg.Connection[object], world: World, hardship: dict[str, bool]
+@pytest.mark.parametrize("fault", OTHER_FAULTS[1:], ids=lambda fault: " ".join(fault))
+def test_simulation_with_another_fault__loses_no_job_and_runs_none_twice_at_once(
+    connection: psycopg.Connection[object], world: World, fault: dict[str, bool]
 ) -> None:
-    play(connection, world.schema, range(20), **hardship)
+    play(connection, world.schema, range(20), **fault)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(20))
-def test_simulation__ten_thousand_seeds(connection: psycopg.Connection[object], world: World, part: int) -> None:
+def test_simulation_of_ten_thousand_seeds__loses_no_job_and_runs_none_twice_at_once(
+    connection: psycopg.Connection[object], world: World, part: int
+) -> None:
     play(connection, world.schema, range(10_000 + part * 500, 10_500 + part * 500))
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("hardship", HARDSHIPS[1:], ids=lambda hardship: " ".join(hardship))
+@pytest.mark.parametrize("fault", OTHER_FAULTS[1:], ids=lambda fault: " ".join(fault))
 @pytest.mark.parametrize("part", range(2))
-def test_simulation__a_thousand_seeds_under_a_hardship(
-    connection: psycopg.Connection[object], world: World, hardship: dict[str, bool], part: int
+def test_simulation_of_a_thousand_seeds_with_another_fault__loses_no_job_and_runs_none_twice_at_once(
+    connection: psycopg.Connection[object], world: World, fault: dict[str, bool], part: int
 ) -> None:
-    play(connection, world.schema, range(20_000 + part * 500, 20_500 + part * 500), **hardship)
+    play(connection, world.schema, range(20_000 + part * 500, 20_500 + part * 500), **fault)
 
 
 @pytest.mark.parametrize("jump", [86_400.0, 90.0, -90.0, -86_400.0], ids=["a day ahead", "ahead", "back", "a day back"])
-def test_database_clock_that_is_set__buries_the_dead_and_nobody_else(
+def test_database_clock_that_is_set__ends_the_leases_of_dead_workers_only(
     connection: psycopg.Connection[object], world: World, jump: float
 ) -> None:
-    """By the new clock nobody has beaten for long, or everybody only in the future."""
+    """By the new clock nobody has beaten for long, or all_workers only in the future."""
     simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
     first, second, third = simulation.workers
 
@@ -144,10 +146,10 @@ def test_database_clock_that_is_set__buries_the_dead_and_nobody_else(
                 worker.beat()
         return {row[0] for row in simulation.query("select id from {schema}._private_workers")}
 
-    everybody = {worker.worker_id() for worker in simulation.workers}
-    assert go_on(first, second, third, beats=8) == everybody
+    all_workers = {worker.worker_id() for worker in simulation.workers}
+    assert go_on(first, second, third, beats=8) == all_workers
     simulation.offset += jump
-    assert go_on(first, second, third, beats=8) == everybody
+    assert go_on(first, second, third, beats=8) == all_workers
     # The next time somebody dies with the old clock.
     simulation.offset += jump
     assert go_on(first, second, beats=18) == {first.worker_id(), second.worker_id()}

@@ -33,7 +33,7 @@ def resources_of(worker: WorkerProcess) -> Resources:
 
 def play_round(world: World, number: int) -> None:
     """Jobs of every kind, a broken connection now and then, and a transaction that holds a snapshot."""
-    with world.at_once():
+    with world.in_one_transaction():
         world.query("set transaction isolation level repeatable read")
         world.add_many(JOBS_PER_ROUND, "quiet")
     world.add_many(20, queue_name=f"q{number % 7}")
@@ -47,7 +47,7 @@ def play_round(world: World, number: int) -> None:
     world.wait_until(lambda: world.count() == 0)
 
 
-def test_soak__memory_threads_files_and_sessions_stay_flat(world: World, fleet: Fleet) -> None:
+def test_soak__memory_threads_files_and_sessions_do_not_grow(world: World, fleet: Fleet) -> None:
     worker = fleet.start("-j", "4", "--no-log-success", settings={"WORKER_TIMEOUT": 60.0})
     for number in range(20):
         play_round(world, number)

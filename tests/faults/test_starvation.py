@@ -33,7 +33,7 @@ def lose_all_connections(world: World, role: str) -> None:
     world.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", role)
 
 
-def test_role_without_a_connection_left__jobs_go_on_when_there_are_some_again(
+def test_role_without_free_connections__runs_jobs_again_when_connections_are_free(
     world: World, fleet: Fleet, limited_role: str
 ) -> None:
     """A job runs meanwhile: its result is written and its lease is held, whatever the machinery had to do without."""
@@ -44,18 +44,18 @@ def test_role_without_a_connection_left__jobs_go_on_when_there_are_some_again(
     world.query(f"alter role {limited_role} connection limit 0")
     lose_all_connections(world, limited_role)
     worker.wait_for("failed, next try in .*too many connections for role")
-    world.go("go")
+    world.continue_jobs("go")
     world.wait_for("end")
     waiting = world.add("quick")
     world.query(f"alter role {limited_role} connection limit -1")
     world.wait_until_empty()
     assert [run.job_id for run in world.executions()] == [running, waiting], "each started once"
-    assert not worker.says("lost its lease")
+    assert not worker.has_written("lost its lease")
     world.check()
     assert worker.stop() == 0
 
 
-def test_django_pool_without_a_connection_left__costs_only_the_jobs_that_want_one(world: World, fleet: Fleet) -> None:
+def test_django_pool_without_free_connections__fails_only_jobs_that_need_one(world: World, fleet: Fleet) -> None:
     """A task keeps the only connection of the pool. The worker's own are apart: claims, results and leases go on."""
     pool = {"OPTIONS": {"pool": {"min_size": 0, "max_size": 1, "timeout": 1.0}}}
     options = {"FAULT_DATABASE_OPTIONS": json.dumps(pool)}
@@ -66,8 +66,8 @@ def test_django_pool_without_a_connection_left__costs_only_the_jobs_that_want_on
     world.add_many(20)
     world.wait_for("end", 20)
     world.wait_until(lambda: "PoolTimeout" in (world.job(starved).last_error or ""))
-    assert not worker.says("lost its lease")
-    world.go("go")
+    assert not worker.has_written("lost its lease")
+    world.continue_jobs("go")
     world.wait_until(lambda: world.count() == 1)
     again = world.add("uses_the_orm_connection", max_attempts=1)
     world.wait_until(lambda: world.job(again) is None)

@@ -44,14 +44,14 @@ def test_supervisor__replaces_a_child_that_was_killed_and_passes_signals_on(
     world.wait_for("start", 4)
     supervisor.signal(signal.SIGTERM)
     supervisor.wait_for("is stopping")
-    world.go("go")
+    world.continue_jobs("go")
     assert supervisor.wait() == 0
     wait_until(lambda: world.count() == 0)
     world.check()
     assert "Traceback" not in supervisor.output()
 
 
-def test_supervisor__that_is_killed_takes_its_children_along(world: World, fleet: Fleet, wait_until: Wait) -> None:
+def test_supervisor_that_is_killed__leaves_no_children(world: World, fleet: Fleet, wait_until: Wait) -> None:
     supervisor = start(fleet, world)
     children = supervisor.children()
     supervisor.kill()
@@ -62,7 +62,7 @@ def test_supervisor__that_is_killed_takes_its_children_along(world: World, fleet
 
 def test_supervisor__second_signal_stops_all_at_once(world: World, fleet: Fleet) -> None:
     supervisor = start(fleet, world)
-    world.add("stubborn")
+    world.add("never_ends")
     world.wait_for("start")
     supervisor.signal(signal.SIGINT)
     supervisor.wait_for("is stopping")
@@ -72,16 +72,16 @@ def test_supervisor__second_signal_stops_all_at_once(world: World, fleet: Fleet)
     assert (job.locked_by, job.attempts) == (None, 0)
 
 
-def test_supervisor__waits_for_no_thread_of_a_pool_whose_job_was_given_back(world: World, fleet: Fleet) -> None:
+def test_supervisor__does_not_wait_for_the_pool_thread_of_a_returned_job(world: World, fleet: Fleet) -> None:
     supervisor = start(fleet, world, "--grace-period", "0.3")
-    job_id = world.add("lends_a_thread")
+    job_id = world.add("waits_for_a_pool_thread")
     world.wait_for("start")
     assert supervisor.stop(timeout=30.0) == 0
     assert (world.job(job_id).locked_by, world.job(job_id).attempts) == (None, 0)
 
 
 @pytest.mark.parametrize(("had_started", "failed_starts"), [(True, 0), (False, 7)])
-def test_child__that_had_begun_to_work_is_no_failed_start(had_started: bool, failed_starts: int) -> None:
+def test_child_that_died_after_its_start__is_not_a_failed_start(had_started: bool, failed_starts: int) -> None:
     """Jobs that kill one process after the other are no reason to give up on the rest."""
     child = Child(0)
     for _ in range(7):
@@ -112,7 +112,9 @@ class DyingProcess:
 
 
 @pytest.mark.parametrize("alive_for", range(6))
-def test_supervisor__that_replaces_nobody_notices_every_death(monkeypatch: pytest.MonkeyPatch, alive_for: int) -> None:
+def test_supervisor_that_replaces_no_child__notices_every_death(
+    monkeypatch: pytest.MonkeyPatch, alive_for: int
+) -> None:
     def start(supervisor: Supervisor, child: Child) -> None:
         child.process = DyingProcess(alive_for)  # type: ignore[assignment]
 
@@ -138,12 +140,12 @@ def test_supervisor__gives_up_on_children_that_cannot_start(fleet: Fleet, world:
     assert supervisor.wait() == 70
     # The last of them is not said to be replaced.
     assert 4 <= supervisor.output().count("replacing it") <= 9
-    assert supervisor.says(
+    assert supervisor.has_written(
         r"\d\d:\d\d:\d\d Worker process \d+ ended with exit code 1; one could not start 5 times in a row: giving up"
     )
 
 
-def test_health_file__is_kept_up_by_each_process(world: World, fleet: Fleet, tmp_path: Path) -> None:
+def test_health_file__is_updated_by_each_process(world: World, fleet: Fleet, tmp_path: Path) -> None:
     health = str(tmp_path / "health")
     worker = fleet.start("--processes", "2", "--health-file", health, is_forked=False)
     world.wait_until(lambda: {path.name for path in tmp_path.glob("health*")} >= {"health.0", "health.1"})
@@ -155,7 +157,7 @@ def test_health_file__is_kept_up_by_each_process(world: World, fleet: Fleet, tmp
 
 @pytest.mark.parametrize("options", [(), ("--once",)], ids=["for good", "once"])
 @pytest.mark.parametrize("processes", [1, 2])
-def test_database_that_is_away_at_the_start__is_one_sentence_for_any_number_of_processes(
+def test_unreachable_database_at_the_start__is_reported_in_one_sentence_by_any_number_of_processes(
     world: World, fleet: Fleet, processes: int, options: tuple[str, ...]
 ) -> None:
     away = {"FAULT_DATABASE_OPTIONS": '{"NAME": "nowhere"}'}
@@ -163,28 +165,30 @@ def test_database_that_is_away_at_the_start__is_one_sentence_for_any_number_of_p
         "--processes", str(processes), *options, environment=away, is_forked=processes == 1, is_ready=False
     )
     assert worker.wait() == 1
-    assert worker.says_times("CommandError: Expected the database to answer, got: ") == 1
-    assert worker.says('database "nowhere" does not exist')
+    assert worker.count_in_output("CommandError: Expected the database to answer, got: ") == 1
+    assert worker.has_written('database "nowhere" does not exist')
     assert "Traceback" not in worker.output()
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_database_that_is_read_only_at_the_start__is_one_sentence(world: World, fleet: Fleet, processes: int) -> None:
+def test_read_only_database_at_the_start__is_reported_in_one_sentence(
+    world: World, fleet: Fleet, processes: int
+) -> None:
     read_only = {"FAULT_DATABASE_OPTIONS": '{"OPTIONS": {"options": "-c default_transaction_read_only=on"}}'}
     worker = fleet.start("--processes", str(processes), environment=read_only, is_forked=processes == 1, is_ready=False)
     assert worker.wait() == 1
-    assert worker.says_times("CommandError: Expected a database that can be written to, got a read-only one") == 1
+    assert worker.count_in_output("CommandError: Expected a database that can be written to, got a read-only one") == 1
     assert "Traceback" not in worker.output()
 
 
-def test_child__does_not_mind_a_supervisor_that_is_gone() -> None:
+def test_child_whose_supervisor_has_ended__ignores_the_closed_pipe() -> None:
     hears, tells = multiprocessing.Pipe(duplex=False)
     hears.close()
     _send(tells, "started")
     tells.close()
 
 
-def test_child__that_worked_and_then_could_not_is_replaced_and_says_why(
+def test_child_that_fails_after_its_start__is_replaced_and_logs_the_reason(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
     supervisor = start(fleet, world)

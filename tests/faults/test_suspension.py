@@ -15,8 +15,8 @@ from tests.faults.world import World
 
 LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
 # What a worker has claimed ahead stays with it.
-KEEPS_ALL = {"FAULT_PATIENCE": "600"}
-SLEEPER = ("-j", "1", "--no-prepared-statements")
+KEEPS_PREFETCHED = {"FAULT_WAITING_TIMEOUT": "600"}
+OPTIONS = ("-j", "1", "--no-prepared-statements")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def clock() -> Iterator[ShiftedClock]:
 
 def fill(world: World) -> tuple[int, list[int]]:
     """A job that runs for a while, and twenty more that the same claim brings."""
-    with world.at_once():
+    with world.in_one_transaction():
         world.add_many(1500, "quiet")
         first = world.add("quick", {"seconds": 1.0})
         rest = world.add_many(20)
@@ -36,54 +36,54 @@ def fill(world: World) -> tuple[int, list[int]]:
     return first, rest
 
 
-def wait_until_others_ran(world: World, sleeper: WorkerProcess, job_ids: list[int]) -> None:
+def wait_until_others_ran(world: World, suspended: WorkerProcess, job_ids: list[int]) -> None:
     """The lease runs out while we wait."""
     world.wait_until(
         lambda: (
-            {run.job_id for run in world.executions() if run.outcome == "end" and run.pid != sleeper.pid}
+            {run.job_id for run in world.executions() if run.outcome == "end" and run.pid != suspended.pid}
             >= set(job_ids)
         )
     )
 
 
-def test_jobs_claimed_ahead__do_not_begin_after_the_lease_ran_out(
+def test_prefetched_jobs__do_not_start_after_the_lease_has_expired(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The first job ends when the process runs again, before the database can tell the worker."""
-    sleeper = proxied_fleet.start(*SLEEPER, environment=KEEPS_ALL, settings=LEASE)
+    suspended = proxied_fleet.start(*OPTIONS, environment=KEEPS_PREFETCHED, settings=LEASE)
     first, rest = fill(world)
-    sleeper.signal(signal.SIGSTOP)
+    suspended.signal(signal.SIGSTOP)
     fleet.start("-j", "4", settings=LEASE)
-    wait_until_others_ran(world, sleeper, [first, *rest])
-    check_awakening(world, proxy, sleeper, rest)
+    wait_until_others_ran(world, suspended, [first, *rest])
+    check_awakening(world, proxy, suspended, rest)
 
 
 @pytest.mark.skipif(not IS_POSSIBLE, reason="needs Linux and a C compiler")
-def test_jobs_claimed_ahead__do_not_begin_after_a_sleep_in_which_the_clock_stood_still(
+def test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet, clock: ShiftedClock
 ) -> None:
     """A machine that is suspended to memory: by the clock of durations no time has passed."""
-    environment = KEEPS_ALL | clock.environment
-    sleeper = proxied_fleet.start(*SLEEPER, environment=environment, settings=LEASE, is_forked=False)
+    environment = KEEPS_PREFETCHED | clock.environment
+    suspended = proxied_fleet.start(*OPTIONS, environment=environment, settings=LEASE, is_forked=False)
     first, rest = fill(world)
     stopped_at = time.monotonic()
-    sleeper.signal(signal.SIGSTOP)
+    suspended.signal(signal.SIGSTOP)
     fleet.start("-j", "4", settings=LEASE)
-    wait_until_others_ran(world, sleeper, [first, *rest])
+    wait_until_others_ran(world, suspended, [first, *rest])
     clock.sleep_through(seconds=int(time.monotonic() - stopped_at))
-    check_awakening(world, proxy, sleeper, rest)
+    check_awakening(world, proxy, suspended, rest)
 
 
-def check_awakening(world: World, proxy: Proxy, sleeper: WorkerProcess, job_ids: list[int]) -> None:
+def check_awakening(world: World, proxy: Proxy, suspended: WorkerProcess, job_ids: list[int]) -> None:
     """What was claimed ahead goes back unbegun, though no beat has told the worker that its lease is lost."""
     beat = proxy.on("beat", "hold")
-    sleeper.signal(signal.SIGCONT)
+    suspended.signal(signal.SIGCONT)
     world.wait_until(beat.fired.is_set)
-    world.wait_until(lambda: any(run.pid == sleeper.pid and run.outcome == "end" for run in world.executions()))
+    world.wait_until(lambda: any(run.pid == suspended.pid and run.outcome == "end" for run in world.executions()))
     world.wait_until(lambda: proxy.seen["return"] > 0)
     beat.release()
-    sleeper.wait_for("lost its lease and continues as")
+    suspended.wait_for("lost its lease and continues as")
     world.add("quick")
     world.wait_until_empty()
-    assert [run.job_id for run in world.executions() if run.pid == sleeper.pid and run.job_id in job_ids] == []
-    assert sleeper.stop() == 0
+    assert [run.job_id for run in world.executions() if run.pid == suspended.pid and run.job_id in job_ids] == []
+    assert suspended.stop() == 0

@@ -30,7 +30,7 @@ def plan(world: World, seconds: float, **options: object) -> int:
     return job_id
 
 
-def test_scheduled_job__starts_at_its_moment(world: World, fleet: Fleet) -> None:
+def test_scheduled_job__starts_at_its_time(world: World, fleet: Fleet) -> None:
     fleet.start(*NO_POLL).wait_for("is listening")
     job_ids = [plan(world, 0.4), plan(world, 0.8, queue_name="q"), plan(world, 1.2, priority=5)]
     world.wait_until_empty()
@@ -38,20 +38,20 @@ def test_scheduled_job__starts_at_its_moment(world: World, fleet: Fleet) -> None
     assert all(0 <= delay < ON_TIME for delay in delays), delays
 
 
-def test_scheduled_job__starts_at_its_moment_beside_one_that_is_due(world: World, fleet: Fleet) -> None:
+def test_scheduled_job__starts_at_its_time_beside_a_due_job(world: World, fleet: Fleet) -> None:
     fleet.start(*NO_POLL).wait_for("is listening")
     # The first look of a worker is another one than those that follow.
     world.add("quick")
     world.wait_until_empty()
     for _ in range(2):
-        with world.at_once():
+        with world.in_one_transaction():
             job_id = plan(world, 0.4)
             world.add("quick")
         world.wait_until_empty()
         assert 0 <= late(world, job_id) < ON_TIME
 
 
-def test_retry__starts_at_its_moment(world: World, fleet: Fleet) -> None:
+def test_retry__starts_at_its_time(world: World, fleet: Fleet) -> None:
     fleet.start(*NO_POLL).wait_for("is listening")
     world.add("failing", {"delay": 0.5})
     world.wait_until_empty()
@@ -76,7 +76,7 @@ def test_without_listening__polling_finds_jobs(world: World, fleet: Fleet) -> No
     world.add("quick")
     world.wait_until_empty()
     assert worker.stop() == 0
-    assert not worker.says("is listening")
+    assert not worker.has_written("is listening")
 
 
 def test_without_notifications__polling_finds_jobs(world: World, fleet: Fleet) -> None:

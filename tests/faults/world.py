@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import namedtuple_row
 
-from tests.faults.processes import PATIENCE, Fleet, Wait, WorkerProcess
+from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess
 from tests.worker_app import history
 
 EFFECTS = "create table if not exists fault_history.effect (id bigserial, job_id bigint)"
@@ -132,7 +132,7 @@ class World:
         return ids
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
+    def in_one_transaction(self) -> Iterator[None]:
         """What is added inside appears with one commit."""
         self.query("begin")
         yield
@@ -148,7 +148,7 @@ class World:
         rows = self.query("select * from {schema}._private_jobs where id = %s", job_id)
         return rows[0] if rows else None
 
-    def holder_of(self, job_id: int) -> str | None:
+    def worker_id_of(self, job_id: int) -> str | None:
         """The id of the worker that has a job."""
         locked_by = self.job(job_id).locked_by
         return None if locked_by is None else str(locked_by).partition("/")[0]
@@ -159,11 +159,11 @@ class World:
     def workers(self) -> list[str]:
         return [row.id for row in self.query("select id from {schema}._private_workers")]
 
-    def go(self, word: str) -> None:
+    def continue_jobs(self, word: str) -> None:
         """Let the jobs go on that wait for this word."""
-        self.tell("go", word)
+        self.record("go", word)
 
-    def tell(self, kind: str, note: str | None = None, pid: int = 0) -> None:
+    def record(self, kind: str, note: str | None = None, pid: int = 0) -> None:
         self.query("insert into fault_history.event (kind, pid, note) values (%s, %s, %s)", kind, pid, note)
 
     # What happened.
@@ -173,18 +173,26 @@ class World:
             "select * from fault_history.event where kind = coalesce(%s::text, kind) order by at, id", kind
         )
 
-    def times(self, kind: str) -> int:
+    def count_events(self, kind: str) -> int:
         return int(self.value("select count(*) from fault_history.event where kind = %s", kind))
 
-    def wait_for(self, kind: str, times: int = 1, timeout: float = PATIENCE) -> None:
-        self.wait_until(lambda: self.times(kind) >= times, timeout=timeout)
+    def wait_for(self, kind: str, times: int = 1, timeout: float = WAIT_TIMEOUT) -> None:
+        self.wait_until(lambda: self.count_events(kind) >= times, timeout=timeout)
 
     def wait_for_progress(self, ends: int) -> None:
         """Wait until so many more jobs have ended; or all, if they were quicker than whoever watches them."""
-        enough = self.times("end") + ends
-        self.wait_until(lambda: self.times("end") >= enough or self.count() == 0)
+        enough = self.count_events("end") + ends
+        self.wait_until(lambda: self.count_events("end") >= enough or self.count() == 0)
 
-    def wait_until_empty(self, timeout: float = PATIENCE) -> None:
+    def is_drained(self) -> bool:
+        """Make postponed jobs due, and return whether no job is left.
+
+        Jobs that were recovered more than once wait longer than a test has time for.
+        """
+        self.query("update {schema}._private_jobs set run_at = now() where locked_at is null and run_at > now()")
+        return self.count() == 0
+
+    def wait_until_empty(self, timeout: float = WAIT_TIMEOUT) -> None:
         try:
             self.wait_until(lambda: self.count() == 0, timeout=timeout)
         except BaseException:
@@ -192,12 +200,12 @@ class World:
                 print(job)  # noqa: T201 - pytest shows it with the failure
             raise
 
-    def note_death(self, worker: WorkerProcess) -> None:
+    def record_death(self, worker: WorkerProcess) -> None:
         """An interval that a process left open ends where the process did."""
-        self.tell("death", " ".join(worker.worker_ids()), pid=worker.pid)
-        self.age(worker)
+        self.record("death", " ".join(worker.worker_ids()), pid=worker.pid)
+        self.expire_lease(worker)
 
-    def age(self, worker: WorkerProcess) -> None:
+    def expire_lease(self, worker: WorkerProcess) -> None:
         """Let a dead worker's last beat be long ago: leases are long here, for the sake of slow machines."""
         self.query(
             "update {schema}._private_workers set last_heartbeat_at = now() - interval '1 hour' where id = any (%s)",
@@ -206,7 +214,7 @@ class World:
 
     def kill(self, worker: WorkerProcess) -> None:
         worker.kill()
-        self.note_death(worker)
+        self.record_death(worker)
 
     def executions(self) -> list[Execution]:
         deaths: dict[int, datetime] = {}
@@ -231,14 +239,14 @@ class World:
         """I1, I2, I3 and I5, for every job that this test added; and nobody loses a lease that holds."""
         runs = self.executions()
         self.check_no_loss(runs)
-        ended = self.leases_that_ran_out()
+        ended = self.expired_leases()
         overlaps = overlapping(runs, key=lambda run: run.job_id, ended=ended)
         assert overlaps == [], f"jobs ran twice at the same time: {overlaps}"
         queued = [run for run in runs if run.queue_name is not None]
         crowded = overlapping(queued, key=lambda run: run.queue_name, ended=ended)
         assert crowded == [], f"jobs of one queue overlapped: {crowded}"
 
-    def leases_that_ran_out(self) -> dict[str, datetime]:
+    def expired_leases(self) -> dict[str, datetime]:
         """Who was taken for dead while it lived, and when: rightly, as nothing was heard of it for so long."""
         dead = {worker_id for death in self.events("death") for worker_id in (death.note or "").split()}
         lost = [row for row in self.query("select * from fault_history.lost_lease") if row.worker_id not in dead]

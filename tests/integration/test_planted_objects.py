@@ -32,7 +32,7 @@ from testproject import databases
 from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import make_worker, operate
-from tests.support.planted import LURE, LuredStatements, Planted
+from tests.support.planted import PLANTED, Planted, PlantedSearchPath
 from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
@@ -52,9 +52,9 @@ def planted(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
 
 
 @pytest.fixture
-def lured(planted: Planted) -> Iterator[LuredStatements]:
+def planted_path(planted: Planted) -> Iterator[PlantedSearchPath]:
     """Our statements on Django's connection can see the look-alikes, and call none."""
-    statements, before = LuredStatements(), planted.calls()
+    statements, before = PlantedSearchPath(), planted.calls()
     with connection.execute_wrapper(statements):
         yield statements
     assert planted.calls() == before
@@ -65,7 +65,7 @@ def lured_sessions(planted: Planted) -> Iterator[None]:
     """New sessions of the database can see the look-alikes: those of the worker, too."""
     name, before = connection.settings_dict["NAME"], planted.calls()
     with connection.cursor() as cursor:
-        cursor.execute(f'alter database "{name}" set search_path = public, {LURE}')
+        cursor.execute(f'alter database "{name}" set search_path = public, {PLANTED}')
         yield
         cursor.execute(f'alter database "{name}" reset search_path')
     assert planted.calls() == before
@@ -87,13 +87,13 @@ EXAMPLES = (
 def test_look_alikes_are_called_where_nothing_is_done_about_it(planted: Planted) -> None:
     before = planted.calls()
     for number, example in enumerate(EXAMPLES, 1):
-        lured = connection.execute_wrapper(LuredStatements())
-        with lured, pytest.raises(ProgrammingError, match="planted"), transaction.atomic():
+        planted_path = connection.execute_wrapper(PlantedSearchPath())
+        with planted_path, pytest.raises(ProgrammingError, match="planted"), transaction.atomic():
             connection.cursor().execute(f"/* gw:test */ select {example}")
         assert planted.calls() == before + number
 
 
-def test_the_python_api(lured: LuredStatements) -> None:
+def test_the_python_api(planted_path: PlantedSearchPath) -> None:
     job = add_job("a", {"n": 1}, queue_name="queue", run_at=timedelta(hours=1), flags=["flag"], priority=1)
     add_job("a", [1], job_key="key")
     add_job("a", [2], job_key="key", job_key_mode=JobKeyMode.UNSAFE_DEDUPE)
@@ -110,7 +110,7 @@ def test_the_python_api(lured: LuredStatements) -> None:
     make_worker("worker", tasks=["a"])
     assert cleanup(failed_jobs_older_than=timedelta(0)).is_complete
     clear_queue()
-    assert {text.split()[1] for text in lured.texts} >= {"gw:add_job", "gw:add_jobs", "gw:watermark", "gw:names"}
+    assert {text.split()[1] for text in planted_path.texts} >= {"gw:add_job", "gw:add_jobs", "gw:watermark", "gw:names"}
 
 
 VERBS = (
@@ -132,12 +132,12 @@ VERBS = (
 )
 
 
-def test_the_operators_command(lured: LuredStatements) -> None:
+def test_the_operators_command(planted_path: PlantedSearchPath) -> None:
     job_id = a_bit_of_everything()
     for arguments in VERBS:
-        lured.texts.clear()
+        planted_path.texts.clear()
         operate(*(argument.format(id=job_id) for argument in arguments))
-        assert lured.texts, arguments
+        assert planted_path.texts, arguments
 
 
 def a_bit_of_everything() -> int:
@@ -154,25 +154,25 @@ def a_bit_of_everything() -> int:
 QUERIES = ("state=all", "q=task:a", "q=queue:queue", "q=flag:flag", "q=error:Value", "q=payload.n:1", "q=key:key")
 
 
-def test_pages_of_the_admin(lured: LuredStatements, admin_client: Client) -> None:
+def test_pages_of_the_admin(planted_path: PlantedSearchPath, admin_client: Client) -> None:
     job_id = a_bit_of_everything()
     searches = (f"{pages.JOBS}?{query}" for query in QUERIES)
     for url in (*pages.ALL_PAGES, *searches, pages.job_url(job_id)):
         assert admin_client.get(url).status_code == 200, url
-        assert lured.texts, url
+        assert planted_path.texts, url
 
 
-def test_actions_of_the_admin(lured: LuredStatements, admin_client: Client) -> None:
+def test_actions_of_the_admin(planted_path: PlantedSearchPath, admin_client: Client) -> None:
     a_bit_of_everything()
     for action in ("run", "reschedule", "fail", "complete"):
         fields = {"action": action, "all": "1", "q": "task:a", "confirmed": "1", "priority": "1"}
         assert admin_client.post(pages.ACT, fields, follow=True).status_code == 200
-        assert lured.texts
+        assert planted_path.texts
 
 
-def test_checks(lured: LuredStatements) -> None:
+def test_checks(planted_path: PlantedSearchPath) -> None:
     run_checks(databases=["default"])
-    assert lured.texts
+    assert planted_path.texts
 
 
 @pytest.fixture

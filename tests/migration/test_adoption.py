@@ -26,7 +26,7 @@ def foreign(worker: WorkerSql) -> WorkerSql:
     return worker
 
 
-def test_adopts_it_with_every_job(site: Site, foreign: WorkerSql) -> None:
+def test_migrate__adopts_the_schema_with_every_job(site: Site, foreign: WorkerSql) -> None:
     jobs = foreign.jobs()
     ledger = foreign.query("select * from {schema}.migrations order by id")
 
@@ -38,7 +38,7 @@ def test_adopts_it_with_every_job(site: Site, foreign: WorkerSql) -> None:
     assert foreign.add_job(job_key="waiting", payload=[2])["payload"] == [1, 2]
 
 
-def test_back_to_zero_leaves_it_as_it_was_found(site: Site, foreign: WorkerSql) -> None:
+def test_migrate_to_zero__leaves_the_schema_as_it_was_found(site: Site, foreign: WorkerSql) -> None:
     foreign.query("grant execute on function {schema}.remove_job to public")
     foreign.query("comment on function {schema}.add_jobs is 'Somebody wrote this.'")
     before, jobs = site.dump(), foreign.jobs()
@@ -53,7 +53,7 @@ def test_back_to_zero_leaves_it_as_it_was_found(site: Site, foreign: WorkerSql) 
     assert foreign.value("select obj_description(%s::regproc)", f'"{site.schema}".add_jobs') == "Somebody wrote this."
 
 
-def test_back_to_zero_leaves_functions_that_were_replaced_since(site: Site, foreign: WorkerSql) -> None:
+def test_migrate_to_zero__keeps_functions_that_were_replaced_since(site: Site, foreign: WorkerSql) -> None:
     site.migrate()
     foreign.query(
         "create or replace function {schema}.complete_jobs(job_ids bigint[]) returns setof {schema}._private_jobs"
@@ -86,9 +86,7 @@ def test_back_to_zero_leaves_functions_that_were_replaced_since(site: Site, fore
     ],
     ids=["ledger 19", "empty ledger", "breaking ledger", "missing table", "overload"],
 )
-def test_refuses_what_it_does_not_know_and_changes_nothing(
-    site: Site, foreign: WorkerSql, change: str, message: str
-) -> None:
+def test_unknown_schema__is_refused_and_not_changed(site: Site, foreign: WorkerSql, change: str, message: str) -> None:
     foreign.query(change)
     before = site.dump()
 
@@ -98,7 +96,7 @@ def test_refuses_what_it_does_not_know_and_changes_nothing(
     assert site.dump() == before
 
 
-def test_refuses_a_ledger_from_before_breaking_migrations_were_marked(site: Site, foreign: WorkerSql) -> None:
+def test_ledger_that_does_not_mark_breaking_migrations__is_refused(site: Site, foreign: WorkerSql) -> None:
     foreign.query("delete from {schema}.migrations where id > 13")
     foreign.query("alter table {schema}.migrations drop column breaking")
 
@@ -106,7 +104,7 @@ def test_refuses_a_ledger_from_before_breaking_migrations_were_marked(site: Site
         site.migrate()
 
 
-def test_says_how_to_upgrade_an_older_one(site: Site, foreign: WorkerSql) -> None:
+def test_older_schema__is_refused_with_the_way_to_upgrade_it(site: Site, foreign: WorkerSql) -> None:
     foreign.query("delete from {schema}.migrations where id > 18")
 
     with pytest.raises(
@@ -115,7 +113,7 @@ def test_says_how_to_upgrade_an_older_one(site: Site, foreign: WorkerSql) -> Non
         site.migrate()
 
 
-def test_goes_on_with_a_warning_when_the_ledger_is_newer_but_breaks_nothing(site: Site, foreign: WorkerSql) -> None:
+def test_newer_ledger_that_breaks_nothing__is_adopted_with_a_warning(site: Site, foreign: WorkerSql) -> None:
     foreign.query("insert into {schema}.migrations (id) values (21)")
 
     with pytest.warns(RuntimeWarning, match=r"at migration 21 of graphile-worker; .* knows migrations up to 20\."):
@@ -124,7 +122,7 @@ def test_goes_on_with_a_warning_when_the_ledger_is_newer_but_breaks_nothing(site
     assert foreign.add_job(job_key="waiting")["revision"] == 1
 
 
-def test_a_role_that_does_not_own_it_gets_an_error(site: Site, foreign: WorkerSql) -> None:
+def test_role_that_does_not_own_the_schema__gets_an_error(site: Site, foreign: WorkerSql) -> None:
     role = f"gw_stranger_{foreign.connection.info.backend_pid}"
     foreign.query(f"create role {role} login")
     try:

@@ -36,7 +36,7 @@ def holder(site: Site) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def test_two_migrates_at_once_both_succeed(site: Site, worker: WorkerSql) -> None:
+def test_two_migrates_at_once__both_succeed(site: Site, worker: WorkerSql) -> None:
     environment = os.environ | {"DATABASE_URL": site.url, "GRAPHILE_WORKER_SCHEMA": site.schema}
     # Django itself cannot make its own table twice at once.
     MigrationRecorder(connections[site.alias]).ensure_schema()
@@ -54,7 +54,7 @@ def test_two_migrates_at_once_both_succeed(site: Site, worker: WorkerSql) -> Non
     assert {part["is_adopted"] for part in parts} == {False}
 
 
-def test_a_migrate_that_starts_while_another_ends_does_not_find_the_schema_gone(
+def test_migrate_that_starts_while_another_ends__finds_the_schema(
     site: Site, worker: WorkerSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looked for tables before they were committed, and for migrations after they were recorded."""
@@ -74,7 +74,7 @@ def test_a_migrate_that_starts_while_another_ends_does_not_find_the_schema_gone(
     worker.add_job()
 
 
-def test_a_second_migrate_waits_for_the_first(site: Site, worker: WorkerSql, wait_until: Callable[..., None]) -> None:
+def test_second_migrate__waits_for_the_first(site: Site, worker: WorkerSql, wait_until: Callable[..., None]) -> None:
     with site.connect(autocommit=False) as first, ThreadPoolExecutor() as threads, first.cursor() as cursor:
         locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
 
@@ -95,8 +95,8 @@ def test_a_second_migrate_waits_for_the_first(site: Site, worker: WorkerSql, wai
 
 
 @pytest.mark.usefixtures("impatient")
-class TestALockThatSomebodyHolds:
-    def test_makes_migrate_give_up_and_say_who(
+class TestLockOfAnotherSession:
+    def test_migrate__gives_up_and_names_the_session(
         self, site: Site, holder: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(locks, "SECONDS_FOR_ANOTHER_MIGRATION", 0.05)
@@ -116,7 +116,7 @@ class TestALockThatSomebodyHolds:
         assert 'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"]' in message
 
     @pytest.mark.parametrize("statement", ["select 1 from {schema}._private_jobs", "select {schema}.add_job('task')"])
-    def test_makes_dropping_give_up_and_change_nothing(
+    def test_migrate_to_zero__gives_up_and_changes_nothing(
         self, site: Site, holder: psycopg.Connection[Any], statement: str
     ) -> None:
         site.migrate()
@@ -131,7 +131,7 @@ class TestALockThatSomebodyHolds:
         holder.rollback()
         site.migrate("zero")
 
-    def test_makes_adopting_give_up_and_change_nothing(
+    def test_adoption__gives_up_and_changes_nothing(
         self, site: Site, worker: WorkerSql, holder: psycopg.Connection[Any]
     ) -> None:
         site.migrate()

@@ -28,7 +28,7 @@ def settings(**changes: object) -> override_settings:
     return override_settings(GRAPHILE_WORKER={**django_settings.GRAPHILE_WORKER, **changes})
 
 
-def test_a_fresh_schema_is_graphile_workers_object_for_object(site: Site) -> None:
+def test_new_schema__has_the_objects_of_graphile_worker(site: Site) -> None:
     """The snapshot was taken of a schema that graphile-worker 0.18.0 had made."""
     site.migrate()
 
@@ -36,7 +36,7 @@ def test_a_fresh_schema_is_graphile_workers_object_for_object(site: Site) -> Non
         assert catalog(connection, site.schema) == SNAPSHOT.read_text(encoding="utf-8")
 
 
-def test_a_schema_of_another_name_is_the_same(site: Site) -> None:
+def test_schema_of_another_name__has_the_same_objects(site: Site) -> None:
     with settings(SCHEMA=CUSTOM), site.connect() as connection:
         site.migrate()
 
@@ -48,7 +48,7 @@ def test_a_schema_of_another_name_is_the_same(site: Site) -> None:
         )
 
 
-def test_two_schemas_live_in_one_database(site: Site) -> None:
+def test_two_schemas__can_be_in_one_database(site: Site) -> None:
     site.migrate()
     site.migrate("zero", fake=True)
     with settings(SCHEMA=CUSTOM), site.connect() as connection:
@@ -61,7 +61,7 @@ def test_two_schemas_live_in_one_database(site: Site) -> None:
 
 
 @pytest.mark.parametrize("schema", ["graphile_worker", CUSTOM])
-def test_models_and_migrations_agree_under_any_schema_name(schema: str, site: Site) -> None:
+def test_models_and_migrations__agree_with_any_schema_name(schema: str, site: Site) -> None:
     # Tables get their names when models are imported: a process for each schema.
     environment = os.environ | {"GRAPHILE_WORKER_SCHEMA": schema, "DATABASE_URL": site.url}
     command = [sys.executable, "testproject/manage.py", "makemigrations", "--check", "--dry-run", "graphile_worker"]
@@ -70,7 +70,7 @@ def test_models_and_migrations_agree_under_any_schema_name(schema: str, site: Si
     assert made.returncode == 0, made.stdout + made.stderr
 
 
-def test_uses_an_empty_schema_that_exists_already__and_leaves_it_there(site: Site, worker: WorkerSql) -> None:
+def test_empty_schema_that_exists__is_used_and_not_dropped(site: Site, worker: WorkerSql) -> None:
     worker.query("create schema {schema}")
 
     site.migrate()
@@ -80,7 +80,7 @@ def test_uses_an_empty_schema_that_exists_already__and_leaves_it_there(site: Sit
     assert worker.value("select count(*) from pg_class where relnamespace = %s::regnamespace", f'"{site.schema}"') == 0
 
 
-def test_refuses_a_schema_with_tables_of_another_program(site: Site, worker: WorkerSql) -> None:
+def test_schema_with_tables_of_another_program__is_refused(site: Site, worker: WorkerSql) -> None:
     worker.query("create schema {schema}")
     worker.query("create table {schema}.jobs (id integer)")
 
@@ -89,7 +89,7 @@ def test_refuses_a_schema_with_tables_of_another_program(site: Site, worker: Wor
     assert worker.value("select count(*) from pg_class where relnamespace = %s::regnamespace", f'"{site.schema}"') == 1
 
 
-def test_migrating_twice_changes_nothing(site: Site) -> None:
+def test_second_migrate__changes_nothing(site: Site) -> None:
     site.migrate()
     before = site.dump()
 
@@ -100,7 +100,7 @@ def test_migrating_twice_changes_nothing(site: Site) -> None:
     assert site.dump() == before
 
 
-def test_back_to_zero_leaves_nothing(site: Site, worker: WorkerSql) -> None:
+def test_migrate_to_zero__leaves_nothing(site: Site, worker: WorkerSql) -> None:
     site.migrate()
     job = worker.add_job("task", max_attempts=1)
     worker.call("permanently_fail_jobs", job_ids=[job["id"]])
@@ -113,7 +113,7 @@ def test_back_to_zero_leaves_nothing(site: Site, worker: WorkerSql) -> None:
 
 
 @pytest.mark.parametrize("state", ["waiting", "running"])
-def test_back_to_zero_refuses_to_lose_jobs(site: Site, worker: WorkerSql, state: str) -> None:
+def test_migrate_to_zero__refuses_to_lose_jobs(site: Site, worker: WorkerSql, state: str) -> None:
     site.migrate()
     job = worker.add_job()
     if state == "running":
@@ -130,7 +130,7 @@ def test_back_to_zero_refuses_to_lose_jobs(site: Site, worker: WorkerSql, state:
     assert worker.value("select count(*) from pg_namespace where nspname = %s", site.schema) == 0
 
 
-def test_back_to_zero_keeps_objects_of_the_site(site: Site, worker: WorkerSql) -> None:
+def test_migrate_to_zero__keeps_objects_of_the_site(site: Site, worker: WorkerSql) -> None:
     site.migrate()
     worker.query("create table {schema}.mine (id integer)")
 
@@ -140,7 +140,7 @@ def test_back_to_zero_keeps_objects_of_the_site(site: Site, worker: WorkerSql) -
     assert [row["relname"] for row in rows] == ["mine"]
 
 
-def test_sqlmigrate_prints_what_can_be_run_as_it_is(site: Site, worker: WorkerSql) -> None:
+def test_sqlmigrate__prints_sql_that_can_be_run(site: Site, worker: WorkerSql) -> None:
     with settings(SCHEMA=CUSTOM):
         forwards = [site.sqlmigrate(name) for name in MIGRATIONS]
         backwards = [site.sqlmigrate(name, backwards=True) for name in reversed(MIGRATIONS)]
@@ -156,7 +156,7 @@ def test_sqlmigrate_prints_what_can_be_run_as_it_is(site: Site, worker: WorkerSq
     assert worker.value("select count(*) from pg_namespace where nspname = %s", CUSTOM) == 0
 
 
-def test_what_sqlmigrate_printed_counts_as_installed(site: Site, worker: WorkerSql) -> None:
+def test_schema_that_sqlmigrate_printed__counts_as_installed(site: Site, worker: WorkerSql) -> None:
     for name in MIGRATIONS:
         worker.connection.execute(site.sqlmigrate(name).encode())
     before = site.dump()
@@ -173,7 +173,7 @@ def _schemas(site: Site) -> set[str]:
         return {name for (name,) in found} - {"public"}
 
 
-def test_named_installations_of_a_database_are_installed_and_removed_together(site: Site, settings: Any) -> None:
+def test_named_installations_of_a_database__are_installed_and_removed_together(site: Site, settings: Any) -> None:
     site = site.named("first_one")
     settings.GRAPHILE_WORKER = {
         "default": {"SCHEMA": site.schema, "DATABASE": site.alias},
@@ -203,7 +203,7 @@ def test_named_installations_of_a_database_are_installed_and_removed_together(si
     assert _schemas(site) == set()
 
 
-def test_installation_named_later_is_no_further_than_the_database(site: Site, settings: Any) -> None:
+def test_installation_that_is_named_later__gets_the_migrations_of_the_database(site: Site, settings: Any) -> None:
     site = site.named("first_one")
     settings.GRAPHILE_WORKER = {"default": {"SCHEMA": site.schema, "DATABASE": site.alias}}
     site.migrate("0002")

@@ -149,7 +149,7 @@ def test_index_that_was_lost__is_built_by_repair(site: Site, worker: WorkerSql) 
     assert worker.value("select '{schema}.jobs_by_queue_index'::regclass::oid") == kept
 
 
-def test_index_that_was_made_by_hand__is_taken_as_it_is(site: Site, adopted: WorkerSql) -> None:
+def test_index_that_was_created_manually__is_kept(site: Site, adopted: WorkerSql) -> None:
     by_hand = indexes.indexes_of(["workers.sql"], schema=site.schema)[0]
     adopted.query(by_hand.concurrent_statement)
     oid = adopted.value("select %s::regclass::oid", f'"{site.schema}".{by_hand.name}')
@@ -158,7 +158,7 @@ def test_index_that_was_made_by_hand__is_taken_as_it_is(site: Site, adopted: Wor
 
 
 @pytest.mark.usefixtures("large")
-def test_inside_a_transaction__they_are_built_all_the_same(site: Site, adopted: WorkerSql) -> None:
+def test_indexes__are_built_inside_a_transaction_too(site: Site, adopted: WorkerSql) -> None:
     """A test of the site's may migrate inside its own."""
     site.migrate("0003")
     with transaction.atomic(using=site.alias):

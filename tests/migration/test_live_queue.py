@@ -80,7 +80,7 @@ def deadlocks(worker: WorkerSql) -> int:
 
 @pytest.mark.parametrize("order", [("queues", "jobs"), ("jobs", "queues")], ids=" then ".join)
 @pytest.mark.parametrize("target", [(), ("zero",)], ids=["adopt", "give back"])
-def test_no_transaction_holds_one_table_and_waits_for_the_other(
+def test_migrations__hold_no_lock_on_a_table_while_they_wait_for_another(
     site: Site, foreign: WorkerSql, wait_until: Wait, order: tuple[str, str], target: tuple[str, ...]
 ) -> None:
     if target:
@@ -120,7 +120,7 @@ class NodeLike:
                     self.errors.append(error)
 
 
-def test_a_queue_under_load_is_adopted_and_given_back_without_a_deadlock(
+def test_queue_under_load__is_adopted_and_migrated_back_without_a_deadlock(
     site: Site, foreign: WorkerSql, wait_until: Wait
 ) -> None:
     stop = threading.Event()
@@ -141,7 +141,7 @@ def test_a_queue_under_load_is_adopted_and_given_back_without_a_deadlock(
     assert deadlocks(foreign) == before
 
 
-def test_what_is_repaired_and_built_later_is_what_the_migrations_say() -> None:
+def test_repair__builds_what_the_migrations_build() -> None:
     """An adopted queue gets its indexes there alone."""
     operations: list[Any] = [
         operation

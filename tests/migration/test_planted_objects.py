@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 
 from tests.migration.conftest import Site
-from tests.support.planted import LURE, LuredStatements, Planted
+from tests.support.planted import PLANTED, Planted, PlantedSearchPath
 
 
 @pytest.fixture
@@ -19,14 +19,14 @@ def planted(site: Site) -> Iterator[Planted]:
     with site.connect() as owner:
         planted = Planted(owner, role)
         planted.plant()
-        owner.execute(f'alter database "{owner.info.dbname}" set search_path = public, {LURE}'.encode())
+        owner.execute(f'alter database "{owner.info.dbname}" set search_path = public, {PLANTED}'.encode())
         yield planted
         connections[site.alias].close()
         planted.remove()
 
 
-def test_migrations__call_and_use_none_of_it(site: Site, planted: Planted) -> None:
-    with connections[site.alias].execute_wrapper(LuredStatements(is_path_kept=True)):
+def test_migrations__neither_call_nor_use_planted_objects(site: Site, planted: Planted) -> None:
+    with connections[site.alias].execute_wrapper(PlantedSearchPath(is_path_kept=True)):
         site.migrate()
         assert planted.dependents() == []
         site.migrate("0005")

@@ -27,7 +27,7 @@ def is_installed(site: Site) -> bool:
         return catalog.schema_exists(cursor, schema=site.schema)
 
 
-def test_a_router_decides_where_the_schema_is(make_site: Callable[[], Site]) -> None:
+def test_router__decides_where_the_schema_is(make_site: Callable[[], Site]) -> None:
     elsewhere, queue = make_site(), make_site()
 
     with override_settings(DATABASE_ROUTERS=["tests.migration.test_routing.QueueRouter"]):
@@ -41,7 +41,7 @@ def test_a_router_decides_where_the_schema_is(make_site: Callable[[], Site]) -> 
     assert not is_installed(queue)
 
 
-def test_without_a_router_each_database_has_its_own(make_site: Callable[[], Site]) -> None:
+def test_without_a_router__each_database_has_a_schema(make_site: Callable[[], Site]) -> None:
     first, second = make_site(), make_site()
 
     for site in (first, second):
@@ -60,7 +60,7 @@ def sqlite(tmp_path: Path, make_site: Callable[[], Site]) -> Iterator[str]:
     del connections.settings["side"]
 
 
-def test_a_side_database_that_is_not_postgresql_is_left_alone(sqlite: str) -> None:
+def test_database_that_is_not_postgresql__is_not_changed(sqlite: str) -> None:
     for target in ((), ("zero",)):
         call_command("migrate", "graphile_worker", *target, database=sqlite, stdout=StringIO())
 
@@ -69,7 +69,7 @@ def test_a_side_database_that_is_not_postgresql_is_left_alone(sqlite: str) -> No
     assert "create" not in output.getvalue()
 
 
-def test_skipping_all_migrations_installs_the_schema_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipping_all_migrations__installs_the_schema_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with `pytest --nomigrations`: Django then makes tables from models, but these models are unmanaged."""
     site.migrate()
     expected = site.dump()

@@ -86,7 +86,7 @@ def read_by_node(node_runtime: Node, lines: list[str], moments: list[datetime]) 
     return [json.loads(line) for line in output.splitlines()]
 
 
-def test_a_crontab_means_the_same_to_both(node_runtime: Node) -> None:
+def test_crontab__means_the_same_to_both(node_runtime: Node) -> None:
     chance = random.Random(4)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     moments = [start + timedelta(minutes=chance.randrange(0, 366 * 24 * 60)) for _ in range(3000)]
@@ -113,7 +113,7 @@ def options_of(item: CronItem) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def test_what_one_refuses_the_other_refuses(node_runtime: Node) -> None:
+def test_invalid_crontab__is_refused_by_both(node_runtime: Node) -> None:
     for theirs in read_by_node(node_runtime, REFUSED, []):
         assert "error" in theirs, theirs
         with pytest.raises(CrontabError):
@@ -143,7 +143,7 @@ def make_up_ours(site: Site) -> None:
 
 
 @pytest.mark.parametrize("is_ours_first", [True, False])
-def test_what_one_has_made_up_the_other_leaves_alone(
+def test_backfilled_ticks__are_not_backfilled_again_by_the_other(
     site: Site, node_worker: NodeWorker, worker: WorkerSql, is_ours_first: bool
 ) -> None:
     site.migrate()

@@ -93,7 +93,7 @@ def comparable(returned: list[Row] | None) -> list[Row] | None:
     return returned and [{name: value for name, value in row.items() if name not in ignored} for row in returned]
 
 
-def test_random_histories_end_alike(original: WorkerSql, ours: WorkerSql) -> None:
+def test_random_histories__leave_the_same_rows(original: WorkerSql, ours: WorkerSql) -> None:
     for seed in range(25):
         with ours.connection.transaction(force_rollback=True):
             theirs, mine = random.Random(seed), random.Random(seed)
@@ -126,7 +126,7 @@ REFUSALS = {
 }
 
 
-def test_what_is_refused_is_refused_with_a_better_error(original: WorkerSql, ours: WorkerSql) -> None:
+def test_calls_that_both_refuse__have_a_better_error_from_us(original: WorkerSql, ours: WorkerSql) -> None:
     assert {call: (refusal(original, call), refusal(ours, call)) for call in REFUSALS} == REFUSALS
 
 

@@ -9,13 +9,13 @@ from tests.node.conftest import NodeWorker
 from tests.support.worker_sql import WorkerSql
 
 
-def test_the_stored_snapshot_is_of_a_schema_that_node_makes(node_worker: NodeWorker, worker: WorkerSql) -> None:
+def test_stored_snapshot__equals_a_schema_that_node_makes(node_worker: NodeWorker, worker: WorkerSql) -> None:
     node_worker.migrate()
 
     assert catalog(worker.connection, worker.schema) == SNAPSHOT.read_text(encoding="utf-8")
 
 
-def test_our_schema_is_nodes_to_the_names_of_its_constraints(
+def test_our_schema__equals_that_of_node_including_the_names_of_constraints(
     node_worker: NodeWorker, worker: WorkerSql, make_site: Callable[[], Site]
 ) -> None:
     ours = make_site()
@@ -28,7 +28,7 @@ def test_our_schema_is_nodes_to_the_names_of_its_constraints(
         )
 
 
-def test_a_schema_that_node_made_is_adopted_with_its_jobs_and_given_back_as_found(
+def test_schema_that_node_made__is_adopted_with_its_jobs_and_restored(
     node_worker: NodeWorker, worker: WorkerSql
 ) -> None:
     added = node_worker.add(

@@ -13,7 +13,7 @@ from tests.node.conftest import NodeWorker
 from tests.support.worker_sql import WorkerSql
 
 
-def test_node_adds_and_we_see_it(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
+def test_jobs_that_node_adds__are_read_by_us(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
     site.migrate()
 
     added = node_worker.add(
@@ -54,7 +54,7 @@ def sorted_as(added: list[dict[str, object]], rows: list[dict[str, object]]) -> 
     return [by_id[str(job["id"])] for job in added if str(job["id"]) in by_id]
 
 
-def test_we_add_and_node_runs_it(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
+def test_jobs_that_we_add__are_run_by_node(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
     site.migrate()
     worker.add_job("plain", payload={"n": 1})
     worker.add_job("plain", payload={"fail": True}, queue_name="queue", max_attempts=2)
@@ -79,7 +79,7 @@ def test_we_add_and_node_runs_it(site: Site, node_worker: NodeWorker, worker: Wo
     assert (unknown["task_identifier"], future["attempts"]) == ("unknown", 0)
 
 
-def test_node_finds_nothing_to_migrate(site: Site, node_worker: NodeWorker) -> None:
+def test_node__finds_nothing_to_migrate(site: Site, node_worker: NodeWorker) -> None:
     site.migrate()
     before = site.dump()
 
@@ -88,7 +88,7 @@ def test_node_finds_nothing_to_migrate(site: Site, node_worker: NodeWorker) -> N
     assert site.dump() == before
 
 
-def test_node_is_woken_by_our_notification(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
+def test_node__is_woken_by_our_notification(site: Site, node_worker: NodeWorker, worker: WorkerSql) -> None:
     site.migrate()
     process = node_worker.node.start("work.mjs", site.url, site.schema, "2", "plain")
     assert process.stdout is not None
@@ -103,7 +103,7 @@ def test_node_is_woken_by_our_notification(site: Site, node_worker: NodeWorker, 
     assert worker.jobs() == []
 
 
-def test_both_workers_share_one_schema_each_with_its_own_tasks(
+def test_both_workers__run_their_own_tasks_in_one_schema(
     site: Site, node_worker: NodeWorker, worker: WorkerSql, wait_until: Callable[..., None]
 ) -> None:
     node_worker.migrate()
@@ -132,7 +132,7 @@ def test_both_workers_share_one_schema_each_with_its_own_tasks(
     assert ours.returncode in {0, 143, -15}, said
 
 
-def test_a_queue_that_node_works_on_is_adopted_and_given_back_without_a_deadlock(
+def test_queue_that_node_works_on__is_adopted_and_migrated_back_without_a_deadlock(
     site: Site, node_worker: NodeWorker, worker: WorkerSql, wait_until: Callable[..., None]
 ) -> None:
     """Indexes of jobs and of queues in one transaction deadlocked with Node's statements, which lock both tables."""

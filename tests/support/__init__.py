@@ -1,4 +1,4 @@
-"""What tests share.
+"""Helpers that tests share.
 
 Databases: ``database_server`` (the server of the suite), ``versioned_servers`` (one server for each PostgreSQL version,
 as fixtures), ``postgres_versions`` (where the programs of each version are), ``prerequisites`` and
@@ -13,9 +13,9 @@ steps), ``backends`` (the server process behind a connection), ``log_lines`` (si
 
 The admin: ``admin_pages`` (addresses, texts and actions of its pages).
 
-Crontabs: ``cron_world`` (the crontab on a clock that the test owns), ``crontabs`` (Hypothesis strategies, and the rules
-of patterns implemented a second time).
+Crontabs: ``cron_world`` (the crontab with a clock that the test sets), ``crontabs`` (Hypothesis strategies, and the
+rules of patterns implemented a second time).
 
-Measuring and provoking: ``buffers`` (what a statement reads), ``interleaving`` (two sessions step by step), ``planted``
-(look-alikes of everything that our SQL names).
+Measurements and attacks: ``buffers`` (what a statement reads), ``interleaving`` (several sessions step by step),
+``planted`` (look-alikes of the functions and operators that our SQL names).
 """

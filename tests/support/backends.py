@@ -1,4 +1,4 @@
-"""Which server process a connection speaks to, and its end."""
+"""The server process of a connection: its pid, and how to end it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conftest import RawConnection
 
 
 def execute(statement: str, alias: str = "default") -> Any:
-    """Execute a statement on Django's connection of this thread; return its first row, if it has any."""
+    """Execute a statement on Django's connection of this thread, and return its first row or None."""
     with connections[alias].cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetchone() if cursor.description else None
@@ -22,7 +22,7 @@ def backend_pid(alias: str = "default") -> int:
 
 
 class Pids:
-    """A task that remembers which server process it spoke to."""
+    """A task that records the server process of its connection."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -32,6 +32,6 @@ class Pids:
 
 
 def terminate(observer: RawConnection, pid: int, wait_until: Callable[..., None]) -> None:
-    """End a server process, and wait until it is gone."""
+    """End a server process, and wait until it has ended."""
     observer.execute("select pg_terminate_backend(%s)", [pid])
     wait_until(lambda: not observer.execute("select 1 from pg_stat_activity where pid = %s", [pid]).fetchone())

@@ -13,12 +13,12 @@ class MeasuringCursor:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
         self._rows: list[Any] = []
-        # Shared buffers that the last statement touched, with all that the functions in it did.
+        # The shared buffers that the last statement touched, including its functions.
         self.buffers = 0
 
     def execute(self, statement: str, parameters: Any = None) -> None:
         with self._connection.cursor() as cursor:
-            # The first time a session also plans, and marks the dead entries of indexes.
+            # Only the second run is measured: in the first, the session also plans, and marks dead index entries.
             for _ in range(2):
                 with self._connection.transaction(force_rollback=True):
                     cursor.execute(f"explain (analyze, buffers, format json) {statement}".encode(), parameters)

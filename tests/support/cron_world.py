@@ -1,4 +1,4 @@
-"""A world in which a test owns the time: real statements, simulated clocks and failures."""
+"""Workers with a crontab on a clock that the test sets: real statements, simulated times and failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND = timedelta(seconds=1)
 
 
 class FlakyCursor:
-    """Counts statements, and loses the connection before or after one of them, as told."""
+    """A cursor that records its statements, and fails before or after a chosen statement."""
 
     def __init__(self, cursor: psycopg.Cursor[Any], source: FlakySource) -> None:
         self._cursor = cursor
@@ -44,7 +44,7 @@ class FlakyCursor:
 
 
 class FlakySource:
-    """A source of cursors that can be told to fail at its n-th statement from now."""
+    """A source of cursors that fails at a chosen statement, counted from now."""
 
     def __init__(self, connection: RawConnection) -> None:
         self._connection = connection
@@ -64,11 +64,11 @@ class FlakySource:
             yield FlakyCursor(cursor, self)
 
     def close(self) -> None:
-        """The connection is the test's."""
+        """Do nothing: the connection belongs to the test."""
 
 
 class CronWorld:
-    """One database, one clock, any number of workers."""
+    """A database, a clock, and any number of workers."""
 
     def __init__(self, connect: Callable[..., RawConnection], schema: str, start: datetime) -> None:
         self.schema = schema
@@ -81,7 +81,7 @@ class CronWorld:
         source = FlakySource(self.connection)
         defaults: dict[str, Any] = {
             "database_now": lambda: self.now,
-            # No part may look at the worker's own clock.
+            # No part may use the clock of the machine.
             "now": lambda: datetime(1999, 1, 1, tzinfo=UTC),
             "send": lambda signal, **arguments: self.sent.append((signal, arguments)),
             "on_trouble": lambda name, error, delay: self.troubles.append((name, error)),
@@ -90,14 +90,14 @@ class CronWorld:
         return cron, source
 
     def settle(self, cron: Cron, most: int = 1000) -> int:
-        """Step until there is nothing to do for the moment; how many steps it took."""
+        """Step until there is nothing to do for the moment, and return the number of steps."""
         for count in itertools.count(1):
             if cron.step() > 0.6 or count >= most:
                 return count
         raise AssertionError("unreachable")
 
     def fired(self) -> Counter[tuple[str, datetime]]:
-        """How often each tick of each task was added to the queue."""
+        """Return how many jobs were added for each tick of each task."""
         rows = self.connection.execute(
             f"""select tasks.identifier, jobs.payload -> '_cron' ->> 'ts'
             from "{self.schema}"._private_jobs as jobs
@@ -106,7 +106,7 @@ class CronWorld:
         return Counter((task, datetime.fromisoformat(stamp)) for task, stamp in rows)
 
     def ticks(self, task: str) -> list[str]:
-        """The times for which a task was fired, as HH:MM, in order."""
+        """Return the ticks for which a task was fired, as HH:MM, in order."""
         return [
             f"{tick:%H:%M}"
             for (name, tick), count in sorted(self.fired().items())

@@ -54,7 +54,7 @@ def names(more: str) -> st.SearchStrategy[str]:
     return st.tuples(st.sampled_from(LETTERS), rest).map("".join)
 
 
-# What PostgreSQL can store: no NUL, no half of a surrogate pair.
+# Text that PostgreSQL can store: without NUL and halves of surrogate pairs.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
@@ -65,7 +65,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 @st.composite
 def items(draw: st.DrawFn) -> CronItem:
-    """Items as a line of a crontab can hold them, with every default filled in."""
+    """Generate items that a line of a crontab can express, with every default filled in."""
     task = draw(names("-:/"))
     return CronItem(
         task=task,
@@ -95,7 +95,7 @@ minutes = st.datetimes(datetime(1999, 1, 1), datetime(2101, 1, 1)).map(  # noqa:
 
 
 def oracle(text: str, moment: datetime) -> bool:
-    """Tell whether a pattern includes a minute, the slow way: every field is a set in which its value is looked up."""
+    """Return whether a pattern includes a minute, by the slow method: each field as a set of values."""
     fields = [
         field_values(field, *limits) for field, limits in zip(SHORTHANDS.get(text, text).split(), RANGES, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The PostgreSQL server that a test run uses: makes and drops whole databases."""
+"""The PostgreSQL server that a test run uses: creates and drops databases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DatabaseServer:
     @classmethod
     @contextmanager
     def open(cls, entry: Mapping[str, Any]) -> Iterator[DatabaseServer]:
-        """Connect to the server's maintenance database, as one is not allowed to drop the current database."""
+        """Connect to the maintenance database of the server: the current database cannot be dropped."""
         maintenance = databases.to_url({**entry, "NAME": "postgres"})
         with psycopg.connect(maintenance, autocommit=True) as connection:
             yield cls(connection, entry)
@@ -33,18 +33,18 @@ class DatabaseServer:
         return databases.to_url({**self.entry, "NAME": name})
 
     def create_database(self) -> str:
-        """Make an empty database, and return its name."""
+        """Create an empty database, and return its name."""
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         name = f"test_{os.environ['TEST_RUN_PID']}_fresh_{worker}_{next(self._numbers)}"
         self._execute("create database {} template template0", name)
         return name
 
     def drop_database(self, name: str) -> None:
-        """Drop a database, whoever is still connected to it."""
+        """Drop a database, even if sessions are connected to it."""
         self._execute("drop database if exists {} with (force)", name)
 
     def drop_databases_of_dead_runs(self) -> None:
-        """Drop what a killed test run left behind in the embedded cluster."""
+        """Drop the databases that killed test runs left behind in the embedded cluster."""
         found = self.connection.execute("select datname from pg_database where datname ~ '^test_[0-9]+(_|$)'")
         for (name,) in found.fetchall():
             if not is_alive(int(name.split("_")[1])):

@@ -1,4 +1,4 @@
-"""Rows in any state, written straight into the tables: what a test needs to find there."""
+"""Rows in any state, written directly to the tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _numbers = itertools.count(1)
 
 
 def _too_deep() -> str:
-    """JSON that PostgreSQL takes and Python gives up on. A newer Python reads as deep: for it, a long number."""
+    """Return JSON that PostgreSQL accepts and Python does not: deeply nested, or for newer Pythons a long number."""
     deep = "[" * 3000 + "]" * 3000
     try:
         json.loads(deep)
@@ -27,12 +27,12 @@ TOO_DEEP = _too_deep()
 
 
 def minutes_ago(minutes: float) -> datetime:
-    """A moment in the past, or with a negative number in the future."""
+    """Return a time in the past, or with a negative number in the future."""
     return datetime.now(UTC) - timedelta(minutes=minutes)
 
 
 def make_task(identifier: str = "task", *, using: str = "default") -> int:
-    """Make sure that a task identifier is known; its id."""
+    """Insert a task identifier unless it exists, and return its id."""
     return _named_row("_private_tasks", "identifier", identifier, using)
 
 
@@ -43,7 +43,7 @@ def make_queue(
     locked_at: datetime | None = None,
     using: str = "default",
 ) -> int:
-    """Make sure that a queue exists, locked if somebody is said to have it; its id."""
+    """Insert a queue unless it exists, locked if a worker is named, and return its id."""
     queue_id = _named_row("_private_job_queues", "queue_name", queue_name, using)
     if locked_by is not None:
         locked = {"locked_by": locked_by, "locked_at": locked_at or minutes_ago(0), "id": queue_id}
@@ -57,7 +57,7 @@ def make_queue(
 
 
 def make_job(task_identifier: str = "task", payload: Any = None, *, using: str = "default", **columns: Any) -> int:
-    """Insert a job with these columns (`queue_name` is one of them), the table's defaults for the rest; its id."""
+    """Insert a job with these columns (`queue_name` is allowed) and defaults for the others, and return its id."""
     queue_name = columns.pop("queue_name", None)
     row = {"task_id": make_task(task_identifier, using=using), "payload": json.dumps(payload or {}), **columns}
     if queue_name is not None:
@@ -71,13 +71,13 @@ def make_job(task_identifier: str = "task", payload: Any = None, *, using: str =
 
 
 def make_failed_job(task_identifier: str = "task", *, error: str = "It broke.", **columns: Any) -> int:
-    """A permanently failed job: all its attempts are used up."""
+    """Insert a permanently failed job: it has used all its attempts."""
     failed: dict[str, Any] = {"attempts": 25, "max_attempts": 25, "last_error": error}
     return make_job(task_identifier, **(failed | columns))
 
 
 def cancel_claimed(job_id: int, kind: str, *, using: str = "default") -> None:
-    """Cancel a job that a worker has claimed, as removing it or replacing it under its key does."""
+    """Cancel a job that a worker has claimed, as removing it or replacing it by its key does."""
     _execute(
         "insert into {schema}._private_cancellations (job_id, locked_by, kind, attempts, job_key)"
         " select id, locked_by, %(kind)s, attempts, key from {schema}._private_jobs where id = %(id)s",
@@ -92,7 +92,7 @@ def cancel_claimed(job_id: int, kind: str, *, using: str = "default") -> None:
 
 
 def unique(word: str) -> str:
-    """A name that no other test of this process has used."""
+    """Return a name that no other test of this process has used."""
     return f"{word}_{next(_numbers)}"
 
 

@@ -1,7 +1,7 @@
-"""Installs the PostgreSQL versions and the PgBouncer that tests want, on a Debian machine, for root; never fails.
+"""Installs the PostgreSQL versions and the PgBouncer that tests need, as root on Debian. It never fails.
 
-``make prerequisites`` runs it, and so does CI. Node.js and a browser are larger: `tests/support/prerequisites.py` says
-how to have them.
+``make prerequisites`` and CI run it. It does not install Node.js and a browser, which are large:
+`tests/support/prerequisites.py` says how to install them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support import postgres_versions, prerequisites
 
 CLUSTER_SETTINGS = Path("/etc/postgresql-common/createcluster.d")
 SECONDS = 300
-# No questions, and no service is started: RUNLEVEL is what Debian's scripts look at.
+# Ask no questions, and start no service: the scripts of Debian read RUNLEVEL.
 ENVIRONMENT = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     if packages and is_possible():
         _forbid_a_default_cluster()
         _apt_get("update")
-        # One by one: a release of Debian has one or two of the versions.
+        # Separately, because a release of Debian has only some of the versions.
         for package in packages:
             _apt_get("install", "--yes", "--no-install-recommends", package)
         postgres_versions.programs.cache_clear()
@@ -44,7 +44,7 @@ def is_possible() -> bool:
 
 
 def _forbid_a_default_cluster() -> None:
-    """Debian's package makes and starts a server of its own unless this file says no."""
+    """Keep the packages of Debian from creating and starting a server."""
     CLUSTER_SETTINGS.mkdir(parents=True, exist_ok=True)
     (CLUSTER_SETTINGS / "none-for-tests.conf").write_text("create_main_cluster = false\n")
 

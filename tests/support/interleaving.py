@@ -1,7 +1,7 @@
-"""Step several sessions against each other, with lock waits as the only clock.
+"""Runs the steps of several sessions in a chosen order, with lock waits as the only clock.
 
-A step is over when its statement has returned, or when PostgreSQL says that
-the session waits for another one. So an interleaving is the same every time.
+A step ends when its statement has returned, or when PostgreSQL reports that the
+session waits for another session. So an interleaving is the same every time.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Session:
         return self.last is not None and not self.last.done()
 
     def start(self, step: Step) -> Future[Any]:
-        """Begin a step, and return when it is over or waits for another session."""
+        """Begin a step, and return when it has ended or waits for another session."""
         assert not self.is_waiting, "Expected a session that has finished its last step."
         self.last = self._thread.submit(step, self.connection)
         self.settle()
         return self.last
 
     def settle(self) -> None:
-        """Return when the session's step is over, or waits."""
+        """Return when the step of the session has ended or waits."""
         deadline = time.monotonic() + SECONDS_FOR_ONE_STEP
         pid = self.connection.info.backend_pid
         while self.last is not None and not self.last.done():
@@ -57,7 +57,7 @@ class Session:
 
 
 class Stage:
-    """Sessions, and an observer that knows who waits for whom."""
+    """Sessions, and an observer that knows which session waits for which."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
@@ -79,7 +79,7 @@ class Stage:
         return session
 
     def settle(self) -> None:
-        """Let every session that can go on do so."""
+        """Wait until each session has ended its step or waits."""
         for session in self.sessions:
             session.settle()
 
@@ -90,14 +90,14 @@ class Stage:
 
 @dataclass
 class Outcome:
-    """What the steps of one interleaving returned or raised, by session."""
+    """The results and errors of the steps of an interleaving, by session."""
 
     order: tuple[int, ...]
     results: list[list[Any]] = field(default_factory=list)
 
 
 def orders(scripts: Sequence[Sequence[object]]) -> Iterator[tuple[int, ...]]:
-    """Every order in which the scripts' steps can follow each other."""
+    """Return every order in which the steps of the scripts can follow each other."""
 
     def merge(left: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if not any(left):
@@ -111,7 +111,7 @@ def orders(scripts: Sequence[Sequence[object]]) -> Iterator[tuple[int, ...]]:
 
 
 def play(stage: Stage, scripts: Sequence[Sequence[Step]], order: Iterable[int]) -> Outcome | None:
-    """Run the scripts in this order; None if a session's turn comes while it waits (another order covers that)."""
+    """Run the scripts in this order. Return None if a session has to wait at its turn: another order covers that."""
     sessions = stage.sessions
     queues = [iter(script) for script in scripts]
     outcome = Outcome(tuple(order), [[] for _ in scripts])
@@ -127,7 +127,7 @@ def play(stage: Stage, scripts: Sequence[Sequence[Step]], order: Iterable[int]) 
 
 
 def _finish(stage: Stage, queues: list[Iterator[Step]], outcome: Outcome) -> None:
-    """Run what is left in any order, so that the next interleaving finds all sessions idle."""
+    """Run the remaining steps in any order, so that all sessions are idle before the next interleaving."""
     while any(session.is_waiting for session in stage.sessions):
         for index, queue in enumerate(queues):
             if not stage.sessions[index].is_waiting and (step := next(queue, None)):

@@ -36,14 +36,14 @@ def make_job(**changes: Any) -> Job:
 
 
 def send(name: str, /, **arguments: Any) -> None:
-    """Send as the worker does, and let no receiver's error pass."""
+    """Send a signal as the worker does, and raise the errors of receivers."""
     for _, response in EVENTS[name].send_robust(object, **arguments):
         if isinstance(response, Exception):
             raise response
 
 
 def send_all(database: str) -> None:
-    """Send one signal of each kind of line."""
+    """Send a signal for each kind of line."""
     send("job_succeeded", job=make_job(), duration=0.5, worker_id="w", database=database)
     send("job_started", job=make_job(), worker_id="w", database=database)
     send("claim_lost", job=make_job(), worker_id="w", database=database)

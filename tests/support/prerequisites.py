@@ -1,4 +1,4 @@
-"""What the whole suite wants beside Python: what is missing on this machine, and how to have it."""
+"""The programs that the whole suite needs beside Python: which are missing, and how to install them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-# What is looked for, which tests need it, and how to have it.
+# What is searched for, which tests need it, and how to install it.
 PROGRAMS = (
     (find_pgbouncer, "PgBouncer", "workers behind a connection pooler", "pgbouncer"),
     (lambda: shutil.which("npm"), "npm", "queues shared with the real graphile-worker", "npm"),
@@ -32,7 +32,7 @@ PROGRAMS = (
 
 
 def missing() -> Iterator[str]:
-    """A line for everything that is missing."""
+    """Yield a line for each missing program."""
     for version in postgres_versions.SUPPORTED:
         if postgres_versions.programs(version) is None:
             yield postgres_versions.advice(version)

@@ -1,4 +1,4 @@
-"""Rows as they are in the database, to compare with what the product says."""
+"""Rows as they are in the database, to compare with what the package returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def stored(job: Job) -> models.Job:
 
 
 def as_job(row: models.Job) -> Job:
-    """A row as the ORM reads it, to compare with what the API returned."""
+    """Convert a row that the ORM has read, to compare it with what the API returned."""
     return Job(
         id=row.id,
         task_identifier=row.task.identifier,
@@ -50,5 +50,5 @@ def query(statement: str, *parameters: Any) -> list[Any]:
 
 
 def in_quotes(name: str) -> str:
-    """A name for a statement: a schema's may have capitals."""
+    """Quote a name for a statement: the name of a schema may have capitals."""
     return connection.ops.quote_name(name)

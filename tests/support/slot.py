@@ -48,7 +48,7 @@ def make_task(function: Callable[..., Any], **options: Any) -> Task[Any, Any]:
 
 
 class Slot:
-    """Functions that are run as jobs."""
+    """An executor and a thread, which run functions as jobs."""
 
     def __init__(self, **settings: Any) -> None:
         self._tasks: dict[int, Task[Any, Any]] = {}
@@ -62,7 +62,7 @@ class Slot:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slot")
 
     def start(self, function: Callable[..., Any], payload_text: str = "{}", **columns: Any) -> Future[Outcome]:
-        """Start a job of this function, or of this task."""
+        """Start a job of this function or task."""
         claim = make_claim(payload_text, task_id=self.task_id(function), **columns)
         return self.start_claim(claim)
 
@@ -79,7 +79,7 @@ class Slot:
         return outcome
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Call something on the slot's thread, outside any job."""
+        """Call a function on the thread of the slot, outside any job."""
         return self._thread.submit(function).result(DEADLINE)
 
     def task_id(self, function: Callable[..., Any]) -> int:

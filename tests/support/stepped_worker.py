@@ -1,4 +1,4 @@
-"""A worker whose parts are stepped by the test instead of by threads."""
+"""A worker whose parts the test steps, instead of threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django_graphile_worker.worker.runner import Runner
 
 @contextmanager
 def own_tasks(*functions: Callable[..., Any], **options: Any) -> Iterator[Registry]:
-    """Only these functions as tasks, as long as the block lasts."""
+    """Register only these functions as tasks while the block runs."""
     with tasks.isolated() as registry:
         registry._tasks.clear()
         for function in functions:
@@ -25,7 +25,7 @@ def own_tasks(*functions: Callable[..., Any], **options: Any) -> Iterator[Regist
 
 
 class SteppedRunner(Runner):
-    """A runner of which nothing runs by itself but the slots."""
+    """A runner that starts no threads but the slots."""
 
     def prepare(self) -> SteppedRunner:
         self._prepare()
@@ -47,7 +47,7 @@ def build(registry: Registry, **overrides: Any) -> SteppedRunner:
 
 
 class Build:
-    """A factory of workers that are ready to be stepped. They know only the tasks of the registry."""
+    """A factory of workers whose parts can be stepped, with the tasks of a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -64,7 +64,7 @@ class Build:
 
 @contextmanager
 def stepped_workers(*functions: Callable[..., Any]) -> Iterator[Build]:
-    """A factory of workers that know only these tasks; at the end they are closed."""
+    """Return a factory of workers with only these tasks, and close the workers at the end."""
     with own_tasks(*functions) as registry:
         make = Build(registry)
         yield make
@@ -73,7 +73,7 @@ def stepped_workers(*functions: Callable[..., Any]) -> Iterator[Build]:
 
 
 def run_all(worker: Parts, wait_until: Callable[..., None]) -> None:
-    """Claim and release until nothing is left to do."""
+    """Claim, run and release until no runnable job is left."""
     while True:
         was_quiet = worker.slots.is_idle and worker.releaser.pending_count == 0
         worker.fetcher.step()
@@ -84,7 +84,7 @@ def run_all(worker: Parts, wait_until: Callable[..., None]) -> None:
 
 
 class Gate:
-    """A task that tells when it begins and waits until it is let through."""
+    """A task that records its start, and ends when the test sets `may_end`."""
 
     def __init__(self) -> None:
         self.begun: list[Any] = []

@@ -1,4 +1,4 @@
-"""A server of each supported PostgreSQL version: one for all processes of a test run, started on first use."""
+"""A server of each supported PostgreSQL version, started on first use, which all processes of a run share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.database_server import is_alive
 PREFIX = "dgw-versions-"
 # Every test gets a copy of this database.
 MIGRATED = "migrated"
-# Tests that judge plans and buffers analyze when they want to, and are not disturbed in between.
+# Tests that check plans and buffers analyze by themselves; nothing else may change their statistics.
 SETTINGS = {
     "autovacuum": "off",
     "shared_buffers": "128MB",
@@ -35,17 +35,17 @@ SETTINGS = {
 
 @dataclass
 class VersionedServer:
-    """A running server, and the databases that this process made in it."""
+    """A running server, in which this process creates databases."""
 
     version: int
     cluster: Cluster
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def create_database(self, template: str = MIGRATED) -> str:
-        """Make a database, by default a migrated one, and return its address."""
+        """Create a database, by default a migrated database, and return its address."""
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         name = f"test_{worker}_{next(self._numbers)}"
-        # Two processes may copy at once: it is the template that nobody may be connected to, and nobody is.
+        # Two processes may copy at once: no session may be connected to the template, and none is.
         self._execute(f"create database {name} template {template}")
         return self.cluster.url(name)
 
@@ -58,7 +58,7 @@ class VersionedServer:
 
 
 def ensure_running(version: int, programs: Path) -> VersionedServer:
-    """Start the run's server of this version, unless another process of the run has done so."""
+    """Start the server of this version, unless another process of the run has started it."""
     home = _home(os.environ["TEST_RUN_PID"])
     home.mkdir(exist_ok=True)
     cluster = Cluster(home / str(version), programs=programs, settings=SETTINGS)
@@ -73,15 +73,15 @@ def ensure_running(version: int, programs: Path) -> VersionedServer:
 
 
 def stop_all(run: str) -> None:
-    """Stop the servers of a run, and remove what they wrote."""
+    """Stop the servers of a run, and remove their files."""
     home = _home(run)
     for ready in home.glob("*.ready"):
         Cluster(home / ready.stem, programs=Path(ready.read_text())).end()
     shutil.rmtree(home, ignore_errors=True)
 
 
-def stop_those_of_dead_runs() -> None:
-    """A run that was killed left its servers behind."""
+def stop_servers_of_dead_runs() -> None:
+    """Stop the servers that killed runs left behind."""
     for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         run = home.name.removeprefix(PREFIX)
         if not is_alive(int(run)):
@@ -89,7 +89,7 @@ def stop_those_of_dead_runs() -> None:
 
 
 def _home(run: str) -> Path:
-    # A short path: that of a socket may not be long.
+    # A short path, because the length of the path of a socket is limited.
     return Path(tempfile.gettempdir()) / f"{PREFIX}{run}"
 
 

@@ -35,23 +35,23 @@ class WorkerSql:
 
     connection: psycopg.Connection[Any]
     schema: str
-    # psycopg reads times as text in the ISO style alone.
+    # psycopg can read times as text only in the ISO style.
     is_binary: bool = False
 
     def query(self, text: str, *parameters: Any) -> list[Row]:
-        """Run a statement with {schema} in it; its rows as dicts, or none."""
+        """Run a statement in which {schema} is the schema, and return its rows as dicts."""
         statement = text.replace("{schema}", f'"{self.schema}"').encode()
         with self.connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(statement, parameters or None, binary=self.is_binary)
             return cursor.fetchall() if cursor.description else []
 
     def value(self, text: str, *parameters: Any) -> Any:
-        """The first column of the only row."""
+        """Return the first column of the only row."""
         (row,) = self.query(text, *parameters)
         return next(iter(row.values()))
 
     def call(self, function: str, **arguments: Any) -> list[Row]:
-        """Call a function by argument names."""
+        """Call a function with named arguments."""
         named = ", ".join(f"{name} := %s::{CASTS[name]}" for name in arguments)
         return self.query(f"select * from {{schema}}.{function}({named})", *map(adapted, arguments.items()))
 
@@ -67,7 +67,7 @@ class WorkerSql:
         return self.query(f"select * from {{schema}}.add_jobs({array}{flag})", *values)
 
     def jobs(self) -> list[Row]:
-        """Every job, oldest first."""
+        """Return all jobs, oldest first."""
         return self.query("select * from {schema}._private_jobs order by id")
 
     def job(self, job_id: int) -> Row:
@@ -87,6 +87,6 @@ class WorkerSql:
 
 
 def adapted(item: tuple[str, Any]) -> Any:
-    """A payload as JSON text, unless it is a string already; the rest as it is."""
+    """Convert a payload to JSON text unless it is a string, and leave other values as they are."""
     name, value = item
     return json.dumps(value) if name == "payload" and value is not None and not isinstance(value, str) else value

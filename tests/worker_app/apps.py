@@ -6,7 +6,7 @@ from django.apps import AppConfig
 
 
 class WorkerAppConfig(AppConfig):
-    """The tasks that the fault tests run; and, when asked for, a deliberate mistake in the product."""
+    """The tasks of the fault tests. FAULT_MUTANT names a deliberate mistake to make in the package."""
 
     name = "tests.worker_app"
 
@@ -16,7 +16,7 @@ class WorkerAppConfig(AppConfig):
             from tests.faults import mutants
 
             mutants.apply(mutant)
-        if "FAULT_PATIENCE" in os.environ:
+        if "FAULT_WAITING_TIMEOUT" in os.environ:
             from django_graphile_worker.worker.fetching import fetcher
 
-            fetcher.WAITING_TIMEOUT = float(os.environ["FAULT_PATIENCE"])
+            fetcher.WAITING_TIMEOUT = float(os.environ["FAULT_WAITING_TIMEOUT"])

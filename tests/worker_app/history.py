@@ -1,7 +1,7 @@
-"""What happened, as the jobs themselves tell it: one row per event, in a table outside the queue.
+"""The history that jobs record: a row for each event, in a table outside the queue.
 
-Written on connections of its own, in autocommit, straight to the server (never through a proxy), with the
-server's clock. So it says the truth whatever happens to the worker's own connections.
+It is written on connections of its own, in autocommit, directly to the server and never through a proxy, with the
+clock of the server. So it is correct whatever happens to the connections of the worker.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ create table if not exists fault_history.event (
     token uuid unique
 )"""
 
-# A server may die after the commit and before its answer: what is written again is the same event.
+# A server may die after the commit and before its answer. The event is then written again, with the same token.
 INSERT = """insert into fault_history.event (kind, job_id, attempt, worker_id, pid, note, token)
 values (%s, %s, %s, %s, %s, %s, %s) on conflict (token) do nothing"""
 
 _here = threading.local()
 
 
-def tell(kind: str, job: Any = None, note: str | None = None) -> None:
-    """Write an event down; a server that is away is waited for, as the history has to be complete."""
+def record(kind: str, job: Any = None, note: str | None = None) -> None:
+    """Store an event. Wait for a server that is unreachable, because the history has to be complete."""
     about_the_job = (getattr(job, name, None) for name in ("id", "attempts", "locked_by"))
     values = (kind, *about_the_job, os.getpid(), note, uuid4())
     while True:
@@ -50,19 +50,19 @@ def tell(kind: str, job: Any = None, note: str | None = None) -> None:
 
 
 @contextmanager
-def told(job: Any) -> Iterator[None]:
-    """Tell when a run of a job starts and how it ends: ``end``, or ``failed`` when the block raises anything."""
-    tell("start", job, job.queue_name)
+def recording(job: Any) -> Iterator[None]:
+    """Record the start of a run and its end: ``end``, or ``failed`` if the block raises an exception."""
+    record("start", job, job.queue_name)
     try:
         yield
     except BaseException:
-        tell("failed", job)
+        record("failed", job)
         raise
-    tell("end", job)
+    record("end", job)
 
 
-def is_there(kind: str, note: str | None = None) -> bool:
-    """Has this been told, by anybody?"""
+def is_recorded(kind: str, note: str | None = None) -> bool:
+    """Return whether a process has recorded this event."""
     try:
         found = _connection().execute(
             "select from fault_history.event where kind = %s and note is not distinct from %s limit 1", (kind, note)

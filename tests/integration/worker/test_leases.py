@@ -13,7 +13,7 @@ from django_graphile_worker import add_job, remove_job
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.work_units import to_work_units
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, stepped_workers
 
@@ -35,7 +35,7 @@ class Gates:
         may_end, fate = threading.Event(), list[str]()
         self.runs.append((may_end, fate))
         self.begun.release()
-        assert may_end.wait(PATIENCE)
+        assert may_end.wait(WAIT_TIMEOUT)
         if fate:
             raise ValueError(fate[0])
 
@@ -91,12 +91,12 @@ class TestALostLease:
         job_id = make_job("gated", queue_name=queue_name)
         worker, other = runner(concurrency=2), runner(tasks=["collect"])
         worker.fetcher.step()
-        assert gates.begun.acquire(timeout=PATIENCE)
+        assert gates.begun.acquire(timeout=WAIT_TIMEOUT)
         recover_from(worker, other, raw_connection(), worker_schema)
         assert Job.objects.get().locked_by is None
         worker.heartbeat.step()
         worker.fetcher.step()
-        assert gates.begun.acquire(timeout=PATIENCE)
+        assert gates.begun.acquire(timeout=WAIT_TIMEOUT)
         (before,) = Job.objects.values()
         assert (before["attempts"], before["locked_by"]) == (1, worker.worker_id)
         gates.end(0, fails=fails)
@@ -129,7 +129,7 @@ class TestALostLease:
         worker = runner(concurrency=1)
         worker.fetcher._prefetch._seconds = 0.001
         worker.fetcher.step()
-        assert gates.begun.acquire(timeout=PATIENCE)
+        assert gates.begun.acquire(timeout=WAIT_TIMEOUT)
         raw_connection().execute(f"update \"{worker_schema}\"._private_jobs set locked_by = 'worker-node'".encode())
         raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
         worker.heartbeat.step()
@@ -179,7 +179,7 @@ class TestCancelledJobs:
         worker = stepped.parts
         worker.releaser.start()
         worker.fetcher.step()
-        assert gates.begun.acquire(timeout=PATIENCE)
+        assert gates.begun.acquire(timeout=WAIT_TIMEOUT)
         remove_job("k")
         stepped.shutdown("test")
         assert not Job.objects.exists()
@@ -190,7 +190,7 @@ class TestCancelledJobs:
         worker = stepped.parts
         worker.releaser.start()
         worker.fetcher.step()
-        assert gates.begun.acquire(timeout=PATIENCE)
+        assert gates.begun.acquire(timeout=WAIT_TIMEOUT)
         add_job("gated", {}, job_key="k", job_key_mode="unsafe_dedupe", max_attempts=1)
         stepped.shutdown("test")
         (job,) = Job.objects.all()

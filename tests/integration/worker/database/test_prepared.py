@@ -13,7 +13,7 @@ import pytest
 from django_graphile_worker import conf
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.prepared import PreparedStatement
-from tests.conftest import PATIENCE, RawConnection
+from tests.conftest import WAIT_TIMEOUT, RawConnection
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -96,7 +96,7 @@ def test_what_is_announced_meanwhile_is_heard(
     wait_until(lambda: other.execute(waits).fetchone() == (1,))
     other.execute("notify news, 'hot'")
     other.execute("select pg_advisory_unlock(4711)")
-    thread.join(PATIENCE)
+    thread.join(WAIT_TIMEOUT)
     # The server sends it with its next answer, if not with this one.
     statement([b"4712"])
     assert heard == ["hot"]

@@ -13,7 +13,7 @@ from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_path import FastPath
 from django_graphile_worker.worker.fetching.fetcher import NoFastPath
 from django_graphile_worker.worker.outcomes import Outcome
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, minutes_ago
 from tests.support.stepped_worker import Build, run_all
 
@@ -78,7 +78,7 @@ def test_the_thread_that_claimed_a_lone_job_runs_it(
     worker.fetcher.wake()
     wait_until(lambda: len(ran_by) == 2)
     worker.fetcher.stop()
-    assert worker.fetcher.join(PATIENCE)
+    assert worker.fetcher.join(WAIT_TIMEOUT)
 
 
 def test_without_it__jobs_run_by_the_claim_statement(runner: Build, wait_until: Wait, ran: list[Any]) -> None:

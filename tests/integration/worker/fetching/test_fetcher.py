@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker.fetching import fetcher
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, minutes_ago
 from tests.support.stepped_worker import Build, Gate, run_all
 
@@ -47,7 +47,7 @@ def test_gives_back_what_waits_too_long_for_a_slot(runner: Build, wait_until: Wa
     worker.slots._totals.finished[0], worker.slots._totals.busy_seconds[0] = 0, 0.0
     worker.fetcher._prefetch._seconds = 0.001
     worker.fetcher.step()
-    assert gate.has_begun.acquire(timeout=PATIENCE)
+    assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert Job.objects.filter(locked_by=worker.worker_id).count() == 4
     wait_until(lambda: worker.slots._line[-1].submitted_at < time.monotonic() - fetcher.WAITING_TIMEOUT)
     worker.fetcher.step()

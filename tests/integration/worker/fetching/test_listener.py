@@ -13,7 +13,7 @@ from django_graphile_worker import add_job
 from django_graphile_worker.worker.fetching.listener import Listener, announces_jobs
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.runner import never
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.stepped_worker import Build
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,7 +33,7 @@ def listener(stepped: Parts) -> Listener:
 
 
 def test_looks_once_for_what_came_before_it_listened(listener: Listener) -> None:
-    assert listener.wait(PATIENCE, unless=never)
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
     assert not listener.wait(0, unless=never)
 
 
@@ -44,7 +44,7 @@ def test_hears_of_jobs_and_proves_itself(stepped: Parts, listener: Listener) -> 
     assert not listener.is_healthy
     stepped.heartbeat.step()
     add_job("quick")
-    assert listener.wait(PATIENCE, unless=never)
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
     assert listener.is_healthy
 
 
@@ -64,17 +64,17 @@ def test_what_arrives_during_a_claim_is_not_lost(stepped: Parts, listener: Liste
     listener.wait(0, unless=never)
     add_job("quick", run_at=timedelta(seconds=9))
     assert not stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
-    assert listener.wait(PATIENCE, unless=never)
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
 
 
 def test_a_call_ends_the_wait(listener: Listener, wait_until: Wait) -> None:
     listener.wait(0, unless=never)
     has_news = []
-    waiting = threading.Thread(target=lambda: has_news.append(listener.wait(PATIENCE, unless=never)))
+    waiting = threading.Thread(target=lambda: has_news.append(listener.wait(WAIT_TIMEOUT, unless=never)))
     waiting.start()
     wait_until(lambda: listener._wakeup._is_waiting)
     listener.interrupt()
-    waiting.join(PATIENCE)
+    waiting.join(WAIT_TIMEOUT)
     assert has_news == [False]
 
 
@@ -88,7 +88,7 @@ def test_a_connection_that_was_replaced_listens_again(stepped: Parts, listener: 
     stepped.claimer.close()
     assert listener.wait(0, unless=never)
     add_job("quick")
-    assert listener.wait(PATIENCE, unless=never)
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
 
 
 def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: Parts, listener: Listener) -> None:
@@ -100,7 +100,7 @@ def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: Parts, liste
     assert listener._connection is not before
     stepped.heartbeat.step()
     add_job("quick")
-    assert listener.wait(PATIENCE, unless=never)
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
     assert listener.is_healthy
 
 

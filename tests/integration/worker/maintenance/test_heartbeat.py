@@ -10,7 +10,7 @@ import pytest
 
 from django_graphile_worker.sql import workers
 from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, Gate, stepped_workers
 
@@ -104,7 +104,7 @@ def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
     worker = runner(concurrency=1)
     worker.fetcher._prefetch._seconds = 0.001
     worker.fetcher.step()
-    assert gate.has_begun.acquire(timeout=PATIENCE)
+    assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert worker.slots.backlog > 0
     raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
     # Whatever the fetcher does meanwhile.
@@ -172,4 +172,4 @@ def test_a_full_queue_of_notifications_costs_no_beat(runner: Build, monkeypatch:
     before = worker.heartbeat._last_beat
     worker.heartbeat.step()
     assert worker.heartbeat._last_beat > before
-    assert worker.heartbeat.in_contact_since < before + PATIENCE
+    assert worker.heartbeat.in_contact_since < before + WAIT_TIMEOUT

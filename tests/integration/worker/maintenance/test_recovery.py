@@ -14,7 +14,7 @@ from django_graphile_worker.exceptions import WorkerDiedError
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import recovery, workers
 from django_graphile_worker.sql.install import indexes
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, make_queue, minutes_ago
 from tests.support.stepped_worker import Build, stepped_workers
 
@@ -47,7 +47,7 @@ def test_frees_what_a_dead_worker_held_and_wakes_the_others(
     worker.recovery.step()
     job = Job.objects.get()
     assert (job.locked_by, job.attempts, JobQueue.objects.get().locked_by) == (None, 0, None)
-    assert [notice.channel for notice in listener.notifies(timeout=PATIENCE, stop_after=1)] == ["jobs:insert"]
+    assert [notice.channel for notice in listener.notifies(timeout=WAIT_TIMEOUT, stop_after=1)] == ["jobs:insert"]
 
 
 def test_reports_a_job_that_killed_its_last_worker(

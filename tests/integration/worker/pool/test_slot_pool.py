@@ -12,7 +12,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted
 from django_graphile_worker.worker.parts import Parts
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, Gate, stepped_workers
 
@@ -74,7 +74,7 @@ def test_queue__is_not_released_while_the_rest_of_its_work_unit_is_on_its_way_ba
     worker.releaser.start()
     worker.fetcher._prefetch._seconds = 0.033
     worker.fetcher.step()
-    assert gate.has_begun.acquire(timeout=PATIENCE)
+    assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     return_jobs, seen = worker.releaser.return_jobs, []
 
     def return_late(outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from django_graphile_worker import signals
 from django_graphile_worker.models import Job, JobQueue
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, run_all, stepped_workers
 
@@ -166,5 +166,5 @@ def test_a_job_that_is_added_while_a_queue_is_being_released_is_seen(
     wait_until(lambda: observer.execute(blocked, [site.info.backend_pid]).fetchone() == (1,))
     make_job("quick", {}, queue_name="q")
     site.rollback()
-    release.join(PATIENCE)
+    release.join(WAIT_TIMEOUT)
     assert len(freed) == 1

@@ -12,7 +12,7 @@ from django_graphile_worker.worker.fetching.shared_loop import SharedLoop
 from django_graphile_worker.worker.outcomes import Outcome, Succeeded
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import WorkUnit
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.slot import make_claim
 from tests.unit.worker.pool.test_slot_pool import Calls
 
@@ -68,7 +68,7 @@ def pool(ran: Ran) -> Iterator[SlotPool]:
     pool = SlotPool(3, ran)
     yield pool
     pool.stop()
-    assert pool.join(PATIENCE)
+    assert pool.join(WAIT_TIMEOUT)
 
 
 def test_goes_on_while_the_threads_run_what_they_kept(pool: SlotPool, ran: Ran, wait_until: Wait) -> None:
@@ -80,7 +80,7 @@ def test_goes_on_while_the_threads_run_what_they_kept(pool: SlotPool, ran: Ran, 
     assert not loop.join(0)
     assert not loop.has_died
     loop.stop()
-    assert loop.join(PATIENCE)
+    assert loop.join(WAIT_TIMEOUT)
     assert loop.closings == 1
     assert not loop.has_died
 
@@ -89,7 +89,7 @@ def test_that_was_stopped_before__never_starts(pool: SlotPool) -> None:
     loop = Keeping(pool, 1)
     loop.stop()
     loop.start()
-    assert loop.join(PATIENCE)
+    assert loop.join(WAIT_TIMEOUT)
     assert (loop.steps, loop.has_died) == (0, False)
 
 
@@ -98,6 +98,6 @@ def test_whose_turn_raises__has_died(pool: SlotPool) -> None:
     """Errors of a step are tried again; what raises here is the wait."""
     loop = Keeping(pool, 0, error=ValueError)
     loop.start()
-    assert loop.join(PATIENCE)
+    assert loop.join(WAIT_TIMEOUT)
     assert loop.has_died
     assert loop.closings == 1

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from django_graphile_worker.worker.fetching.wakeup import Wakeup
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 
 Wait = Callable[..., None]
 
@@ -28,19 +28,19 @@ def wakeup() -> Iterator[Wakeup]:
 
 def test_a_wake_up_before_the_wait__counts_if_the_condition_says_so(wakeup: Wakeup) -> None:
     wakeup.wake()
-    assert wakeup.wait(PATIENCE, unless=lambda: True)
+    assert wakeup.wait(WAIT_TIMEOUT, unless=lambda: True)
     # Without a condition it is not remembered: the caller does that.
     assert not wakeup.wait(0, unless=never)
 
 
 def test_wake__ends_the_wait_and_only_that(wakeup: Wakeup, wait_until: Wait) -> None:
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(wakeup.wait(PATIENCE, unless=never)))
+    thread = threading.Thread(target=lambda: answers.append(wakeup.wait(WAIT_TIMEOUT, unless=never)))
     thread.start()
     wait_until(lambda: wakeup._is_waiting)
     wakeup.wake()
     wakeup.wake()
-    thread.join(PATIENCE)
+    thread.join(WAIT_TIMEOUT)
     assert answers == [True]
     assert not wakeup.wait(0, unless=never)
 
@@ -50,7 +50,7 @@ def test_input_on_the_socket__ends_the_wait(wakeup: Wakeup) -> None:
     with ours, theirs:
         wakeup.watch(SimpleNamespace(pgconn=SimpleNamespace(socket=ours.fileno())))
         theirs.send(b"!")
-        assert not wakeup.wait(PATIENCE, unless=never)
+        assert not wakeup.wait(WAIT_TIMEOUT, unless=never)
         wakeup.watch(None)
 
 

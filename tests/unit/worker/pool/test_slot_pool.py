@@ -14,7 +14,7 @@ from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import WorkUnit
-from tests.conftest import PATIENCE
+from tests.conftest import WAIT_TIMEOUT
 
 Wait = Callable[..., None]
 
@@ -63,7 +63,7 @@ class Site(Calls):
 
     def run(self, claim: Claim) -> Outcome:
         self.began[claim.id] = threading.get_ident()
-        assert self.may_end.wait(PATIENCE)
+        assert self.may_end.wait(WAIT_TIMEOUT)
         return Succeeded(claim, 0.0)
 
     def on_thread_end(self) -> None:
@@ -73,7 +73,7 @@ class Site(Calls):
         """Take a turn: carry out orders until one of them ends it."""
         self.fetchers.append(threading.get_ident())
         while True:
-            assert self.has_orders.acquire(timeout=PATIENCE)
+            assert self.has_orders.acquire(timeout=WAIT_TIMEOUT)
             if not self.orders.pop(0)():
                 return self.slots.has_kept
 
@@ -106,7 +106,7 @@ def site() -> Iterator[Callable[..., Site]]:
         # Nothing kept: the last turn.
         each.order(lambda: False)
         each.slots.stop()
-        assert each.slots.join(PATIENCE)
+        assert each.slots.join(WAIT_TIMEOUT)
 
 
 def test_the_thread_that_fetched_a_job_runs_it_while_another_fetches(
@@ -148,7 +148,7 @@ class SlowQueue:
 
     def get(self) -> bool:
         item = self._queue.get()
-        assert self.gate.wait(PATIENCE)
+        assert self.gate.wait(WAIT_TIMEOUT)
         return item
 
 
@@ -291,7 +291,7 @@ def test_work_unit__is_returned_from_the_job_on_that_may_not_begin() -> None:
     slots = SlotPool(1, LosesLease())
     claims = [claim(number) for number in (3, 2, 1)]
     slots.submit([WorkUnit(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
-    assert has_ended.wait(PATIENCE)
+    assert has_ended.wait(WAIT_TIMEOUT)
     slots.stop()
     assert [(type(outcome), outcome.claim.id) for outcome in outcomes] == [
         (Succeeded, 1),
