@@ -1,4 +1,4 @@
-"""A real browser on a real site, under a strict content security policy."""
+"""A real browser and a real site with a strict content security policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.test import Client
 from tests.browser import showcase
 from tests.support import prerequisites
 
-# Nothing inline, nothing from elsewhere.
+# No inline code, and nothing from other sites.
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"  # noqa: E501
 ARGUMENTS = [
     "--no-sandbox",
@@ -42,11 +42,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/browser" in str(item.path):
             item.add_marker(pytest.mark.browser)
-            # One browser for all of them.
+            # All browser tests run in one process, so that they share a browser.
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
-# Not longer than a module: while Playwright is open, an event loop runs in this thread, and other tests want none.
+# Module scope: while Playwright is open, an event loop runs in this thread, which other tests must not see.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Launch Chromium, or skip the test with the reason."""
@@ -65,7 +65,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def site(live_server: Any, settings: Any, worker_schema: str) -> Any:
-    """The demo site with jobs in it, served under the policy."""
+    """The demo site with jobs, served with the policy."""
     settings.MIDDLEWARE = ["tests.browser.conftest.StrictPolicy", *settings.MIDDLEWARE]
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": showcase.CRONTAB}
     showcase.make_user()

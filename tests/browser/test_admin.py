@@ -19,7 +19,7 @@ from tests.support.factories import make_failed_job, make_job, minutes_ago
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OpenPage = Callable[..., Any]
-# With SCREENSHOTS=docs/_static the pages are kept as the documentation shows them.
+# SCREENSHOTS=docs/_static stores the screenshots for the documentation.
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
 DESKTOP = {"width": 1360, "height": 880}
 
@@ -215,7 +215,7 @@ def test_texts__have_enough_contrast_in_both_themes(open_page: OpenPage, scheme:
     assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) is (scheme == "dark")
 
 
-# The texts of a page whose contrast with what is behind them is below the 4.5 of WCAG AA.
+# The texts of a page whose contrast with their background is below 4.5, the limit of WCAG AA.
 CONTRAST = r"""
 () => {
   const channel = value => (value /= 255) <= .03928 ? value / 12.92 : ((value + .055) / 1.055) ** 2.4;
@@ -302,7 +302,7 @@ def test_long_names__leave_room_for_other_columns(open_page: OpenPage, viewport:
 
 
 def test_text_from_right_to_left__does_not_move_the_text_beside_it(open_page: OpenPage) -> None:
-    """Beside an Arabic name, a number or the value of a payload's key must not change sides."""
+    """Beside an Arabic name, a number or a value of the payload must not change sides."""
     job_id = make_failed_job("إرسال", payload={"اسم": "محمد"}, error="ValueError: لا")
     page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
     key, value = (page.locator(one).bounding_box() for one in (".gw-json-key", ".gw-json-string"))

@@ -1,4 +1,4 @@
-"""Clocks that tell another time: for a server, or for a worker, while it runs."""
+"""A clock that a test shifts for a running server or worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IS_POSSIBLE = sys.platform == "linux" and COMPILER is not None
 
 
 class ShiftedClock:
-    """The time of day for whoever is started with this environment."""
+    """The clock of the processes that are started with its environment."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "shift"
@@ -32,7 +32,7 @@ class ShiftedClock:
     @classmethod
     @contextmanager
     def create(cls) -> Iterator[ShiftedClock]:
-        # Another account runs the server, and reads both files.
+        # The account that runs the server must be able to read both files.
         directory = Path(tempfile.mkdtemp(prefix="dgw-clock-"))
         directory.chmod(0o755)
         try:
@@ -49,17 +49,17 @@ class ShiftedClock:
         return {"LD_PRELOAD": str(self._library), "FAULT_CLOCK": str(self._file)}
 
     def set(self, *, hours: float) -> None:
-        """From now on the time of day is so much later, or earlier, than it was."""
+        """Set the time of day ahead, or back with a negative number."""
         self._shift += int(hours * 3600)
         self._write()
 
-    def sleep_through(self, *, seconds: int) -> None:
-        """From now on the clock of durations stands so much behind, as if the machine had been suspended."""
+    def suspend(self, *, seconds: int) -> None:
+        """Set the monotonic clock back, as if it had stopped while the machine was suspended."""
         self._monotonic_shift -= seconds
         self._write()
 
     def _write(self) -> None:
-        """In place: whoever has it open sees it change."""
+        """Write the file in place, so that processes that have it open see the change."""
         handle = os.open(self._file, os.O_WRONLY | os.O_CREAT, 0o644)
         os.pwrite(handle, struct.pack("=qq", self._shift, self._monotonic_shift), 0)
         os.close(handle)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own: to be stopped in any way, and started again."""
+"""A PostgreSQL server for a test, which can be stopped in any way and started again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testproject import embedded, embedded_account
 
 SETTINGS = {
     "listen_addresses": "",
-    # Committed means committed also when the server is stopped at once.
+    # A commit is durable even if the server is stopped at once.
     "fsync": "off",
     "full_page_writes": "off",
     "max_connections": "100",
@@ -38,7 +38,7 @@ class Cluster:
         programs: Path | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """``programs``: the directory of a version's programs; None means those of the embedded server."""
+        """``programs`` is the directory with the programs of a version; None means the embedded server."""
         self.directory = directory
         self._programs = programs
         self._environment = os.environ | dict(environment or {})
@@ -55,8 +55,8 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         prepare: Callable[[Path], None] = lambda directory: None,
     ) -> Iterator[Cluster]:
-        """``prepare`` may change the data directory before the server starts."""
-        # A short path: that of a socket may not be long.
+        """Create and start a server. ``prepare`` may change the data directory before the start."""
+        # A short path, because the length of the path of a socket is limited.
         directory = Path(tempfile.mkdtemp(prefix="dgw-faults-"))
         cluster = cls(directory / "data", environment, programs=programs, settings=settings)
         try:
@@ -70,11 +70,11 @@ class Cluster:
 
     @contextmanager
     def standby(self) -> Iterator[Cluster]:
-        """A server that follows this one by streaming; made now, and gone before this one."""
+        """Start a standby that follows this server by streaming replication, and stop it at the end."""
         standby = type(self)(self.directory.parent / "standby", programs=self._programs, settings=self._own_settings)
         embedded_account.make_private_directory(standby.directory)
         self._run("pg_basebackup", f"--dbname={self.url()}", f"--pgdata={standby.directory}", *BACKUP)
-        # Copied along: the lock on this one's socket, which lies in its data directory.
+        # The copy contains the lock file of the primary's socket, which is in the data directory.
         (standby.directory / ".s.PGSQL.5432.lock").unlink()
         try:
             standby.start()
@@ -83,7 +83,7 @@ class Cluster:
             standby.stop()
 
     def promote(self) -> None:
-        """From now on this one is the primary."""
+        """Promote this standby to the primary."""
         self._pg_ctl("promote")
 
     def url(self, database: str = "postgres") -> str:
@@ -100,11 +100,11 @@ class Cluster:
             self.end(mode)
 
     def end(self, mode: str = "immediate") -> None:
-        """Stop the server on the directory, also one that another process started."""
+        """Stop the server of the data directory, even if another process started it."""
         self._pg_ctl("stop", f"--mode={mode}")
 
     def restart(self, mode: str = "immediate") -> None:
-        """``immediate`` is what a crash looks like: no goodbye, recovery at the next start."""
+        """Restart the server. ``immediate`` is like a crash: without a clean stop, with recovery at the next start."""
         self.stop(mode)
         self.start()
 
@@ -113,7 +113,7 @@ class Cluster:
             self.start()
 
     def set(self, name: str, value: str) -> None:
-        """Change a setting for sessions to come, and those that are."""
+        """Change a setting for new and existing sessions."""
         with psycopg.connect(self.url(), autocommit=True, options="-c default_transaction_read_only=off") as connection:
             connection.execute(f"alter system set {name} = '{value}'".encode())
             connection.execute("select pg_reload_conf()")
@@ -127,7 +127,7 @@ class Cluster:
         return SETTINGS | self._own_settings | {"unix_socket_directories": str(self.directory)}
 
     def initialise(self) -> None:
-        """Make the data directory."""
+        """Create the data directory."""
         embedded_account.open_path_to(self.directory.parent)
         embedded_account.make_private_directory(self.directory)
         self._run(
@@ -142,7 +142,7 @@ class Cluster:
         )
 
     def _pg_ctl(self, verb: str, *arguments: str) -> None:
-        # One that is gone already need not be stopped.
+        # A server that has already ended needs no stop.
         forgiven = (embedded.EmbeddedPostgresError,) if verb == "stop" else ()
         with suppress(*forgiven):
             self._run("pg_ctl", verb, "--wait", "--silent", "--timeout=60", f"--pgdata={self.directory}", *arguments)

@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: a database of their own, real worker processes, and faults to hurt them with."""
+"""Fixtures of the fault tests: databases, real worker processes, and proxies and servers that fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ mutants.apply(os.environ.get("FAULT_MUTANT", ""), is_in_tests=True)
 
 
 def environment_for(url: str, history_url: str | None = None) -> dict[str, str]:
-    """What a worker's process needs to know; the history may take another way than the worker."""
+    """Return the environment of a worker process. Its history may use another address than its worker."""
     return os.environ | {
         "DATABASE_URL": url,
         "FAULT_HISTORY_URL": history_url or url,
@@ -45,7 +45,7 @@ def zygote() -> Iterator[Zygote]:
 
 @pytest.fixture(scope="session")
 def fault_database(database_server: DatabaseServer) -> Iterator[str]:
-    """The address of a migrated database, one for each session: workers, unlike tests, see only commits."""
+    """The address of a migrated database, which the tests of a session share."""
     name = database_server.create_database()
     url = database_server.url(name)
     migrate(url)
@@ -55,29 +55,29 @@ def fault_database(database_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture
 def world(fault_database: str, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    """The database of the session, clean."""
-    with World.opened(fault_database, worker_schema, wait_until) as world:
+    """The database of the session, emptied before the test."""
+    with World.open(fault_database, worker_schema, wait_until) as world:
         mutants.apply_to_database(os.environ.get("FAULT_MUTANT", ""), world)
         yield world
 
 
 @pytest.fixture
 def fleet(world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
-    """Starts workers on the world's database."""
+    """A fleet that starts workers on the database of the world."""
     with closing(Fleet(zygote, tmp_path, environment_for(world.url), wait_until)) as fleet:
         yield fleet
 
 
 @pytest.fixture
 def proxy(world: World) -> Iterator[Proxy]:
-    """A way to the database on which anything may happen."""
+    """A proxy to the database, which can break connections."""
     with Proxy(world.url) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def proxied_fleet(world: World, proxy: Proxy, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
-    """Starts workers that reach the database through the proxy; their history goes straight."""
+    """A fleet whose workers use the proxy; their history uses the database directly."""
     directory = tmp_path / "proxied"
     directory.mkdir()
     with closing(Fleet(zygote, directory, environment_for(proxy.url, world.url), wait_until)) as fleet:
@@ -86,7 +86,7 @@ def proxied_fleet(world: World, proxy: Proxy, zygote: Zygote, tmp_path: Path, wa
 
 @pytest.fixture(scope="session")
 def scratch_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A PostgreSQL server of the test's own, to be stopped and started at will; migrated."""
+    """A server with a migrated database, which tests may stop and start."""
     with Cluster.create() as cluster:
         migrate(cluster.url())
         yield cluster
@@ -94,7 +94,7 @@ def scratch_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture
 def cluster(scratch_cluster: Cluster) -> Iterator[Cluster]:
-    """The same, running at the start of each test."""
+    """The scratch cluster, running at the start of each test."""
     scratch_cluster.ensure_running()
     yield scratch_cluster
     scratch_cluster.ensure_running()
@@ -103,7 +103,7 @@ def cluster(scratch_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster_world(cluster: Cluster, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    with World.opened(cluster.url(), worker_schema, wait_until) as world:
+    with World.open(cluster.url(), worker_schema, wait_until) as world:
         yield world
 
 
@@ -117,7 +117,7 @@ def cluster_fleet(cluster_world: World, zygote: Zygote, tmp_path: Path, wait_unt
 
 @pytest.fixture
 def start_proxy() -> Iterator[Callable[[str], Proxy]]:
-    """Proxies to any server."""
+    """A factory of proxies to any server."""
     started: list[Proxy] = []
 
     def start(url: str) -> Proxy:

@@ -1,4 +1,4 @@
-"""Deliberate mistakes in the product. Each must make a named test fail; see test_mutants.py."""
+"""Deliberate mistakes in the package ("mutants"). Each must make a test fail, which test_mutants.py names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tests.faults.world import World
 
 _IN_PROCESS: dict[str, Callable[[], None]] = {}
-# A function of the schema, what to look for in its text, and what to put there.
+# A function of the schema, a part of its text, and the text that replaces this part.
 _IN_DATABASE: dict[str, tuple[str, str, str]] = {
     "completion that does not check the claim": (
         "_private_complete_claims_v2",
@@ -27,7 +27,7 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "coalesce(returning_job.attempts, job.attempts)",
     ),
     "recovery that looks only at registered workers": (
-        # A claim that commits after its worker was removed is nobody's: what looking once, at the death, comes to.
+        # A claim that commits after its worker was removed belongs to no registered worker.
         "_private_orphans_v2",
         "where starts_with(holder.worker_id, 'django-worker-')",
         "where false",
@@ -87,7 +87,7 @@ def apply_to_database(name: str, world: World) -> None:
         function,
         f'"{world.schema}"',
     )
-    # Already there when an earlier test of the same session made it.
+    # The text is already replaced if an earlier test of the same session did it.
     assert right in text or wrong in text, f"{function} no longer contains the text of the mutant {name!r}"
     if right in text:
         world.query(text.replace(right, wrong))
@@ -109,7 +109,7 @@ def _replace_sql(module: Any, constant: str, right: str, wrong: str) -> None:
 
 
 @mistake("heartbeat that stops before the drain")
-def _heartbeat_first() -> None:
+def _stop_heartbeat_first() -> None:
     from django_graphile_worker.worker.runner import Runner
 
     original = Runner.shutdown
@@ -122,7 +122,7 @@ def _heartbeat_first() -> None:
 
 
 @mistake("releaser that drops results when the connection breaks")
-def _forgetful() -> None:
+def _drop_results() -> None:
     import psycopg
 
     from django_graphile_worker.worker.release.pending import PendingReleases
@@ -141,7 +141,7 @@ def _forgetful() -> None:
 
 
 @mistake("shutdown that does not wait for results")
-def _impatient() -> None:
+def _do_not_wait_for_results() -> None:
     from django_graphile_worker.worker.shutdown import Shutdown
 
     def no_wait(self: Shutdown) -> bool:
@@ -152,13 +152,13 @@ def _impatient() -> None:
 
 
 @mistake("listener that trusts LISTEN without a proof")
-def _credulous() -> None:
+def _trust_listen() -> None:
     from django_graphile_worker.worker.fetching.listener import Listener
 
-    def believe(self: Listener) -> None:
+    def prove(self: Listener) -> None:
         self._prove()
 
-    Listener._insist_on_proof = believe  # type: ignore[method-assign]
+    Listener._insist_on_proof = prove  # type: ignore[method-assign]
 
 
 @mistake("statements without a deadline")
@@ -169,7 +169,7 @@ def _no_deadline() -> None:
 
 
 @mistake("lost claims that are not searched for")
-def _lost_claims() -> None:
+def _do_not_search_lost_claims() -> None:
     from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 
     HeldClaims.return_lost = lambda self: None  # type: ignore[method-assign]
@@ -186,14 +186,14 @@ def _raising_handler() -> None:
 
 
 @mistake("poison jobs without a limit of deaths")
-def _endless_poison() -> None:
+def _no_poison_limit() -> None:
     from django_graphile_worker.sql import recovery
 
     recovery.POISON_LIMIT = 1000
 
 
 @mistake("releases of queues without a notification")
-def _silent_queues() -> None:
+def _release_queues_without_notification() -> None:
     from django_graphile_worker.worker.callbacks import ReleaserCallbacks
     from django_graphile_worker.worker.release.statements import ReleaseStatements
 
@@ -207,7 +207,7 @@ def _silent_queues() -> None:
 
 
 @mistake("releases of queues that do not count as pending")
-def _uncounted_queues() -> None:
+def _do_not_count_queues() -> None:
     from django_graphile_worker.worker.release.releaser import Releaser
 
     def pending_count(self: Releaser) -> int:
@@ -217,7 +217,7 @@ def _uncounted_queues() -> None:
 
 
 @mistake("workers declared dead right after an outage")
-def _hasty_detector() -> None:
+def _declare_dead_at_once() -> None:
     from django_graphile_worker.worker.maintenance.dead_workers import DeadWorkerDetector
 
     def find_dead(self: DeadWorkerDetector, late: Any, **contact: float) -> list[Any]:
@@ -227,7 +227,7 @@ def _hasty_detector() -> None:
 
 
 @mistake("fetcher that sleeps until the next poll")
-def _sleepy() -> None:
+def _sleep_until_the_next_poll() -> None:
     from django_graphile_worker.worker.fetching.fetcher import Fetcher
 
     original = Fetcher._delay_after
@@ -240,28 +240,28 @@ def _sleepy() -> None:
 
 
 @mistake("connections to read-only servers that are kept")
-def _keeps_read_only() -> None:
+def _keep_read_only_connections() -> None:
     from django_graphile_worker.worker.database import connection as database
 
     database.WRONG_SERVER = ()  # type: ignore[assignment]
 
 
 @mistake("children that outlive their supervisor")
-def _orphans() -> None:
+def _let_children_outlive() -> None:
     from django_graphile_worker.worker.process import child
 
     child._stop_with_parent = lambda request: None
 
 
 @mistake("deaths that all count as failed starts")
-def _gives_up() -> None:
+def _count_every_death_as_failed_start() -> None:
     from django_graphile_worker.worker.process.child import Child
 
     Child.has_begun = lambda self: False  # type: ignore[method-assign]
 
 
 @mistake("connections that are not checked between jobs")
-def _no_hygiene() -> None:
+def _do_not_check_connections() -> None:
     from django_graphile_worker.worker.connections import lifecycle
 
     lifecycle.begin = lambda: None
@@ -269,14 +269,14 @@ def _no_hygiene() -> None:
 
 
 @mistake("interrupted jobs that are not returned")
-def _keeps_abandoned() -> None:
+def _keep_interrupted_jobs() -> None:
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
 
     SlotPool.interrupt_running = lambda self, claims: []  # type: ignore[method-assign]
 
 
 @mistake("coroutines that are never cancelled")
-def _no_cancel() -> None:
+def _do_not_cancel() -> None:
     from django_graphile_worker.worker.execution.event_loop import EventLoop
 
     EventLoop.cancel = lambda self: None  # type: ignore[method-assign]
@@ -284,21 +284,21 @@ def _no_cancel() -> None:
 
 
 @mistake("helpers.abort that is never set")
-def _no_abort() -> None:
+def _do_not_set_abort() -> None:
     from django_graphile_worker.worker.execution.executor import Executor
 
     Executor.abort = lambda self: None  # type: ignore[method-assign]
 
 
 @mistake("callables that keep their broken connections")
-def _keeps_broken() -> None:
+def _keep_broken_connections() -> None:
     from django_graphile_worker.worker.fetching import forbidden_flags
 
-    setattr(forbidden_flags, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
+    setattr(forbidden_flags, "close_old_connections", lambda: None)  # noqa: B010 - a name that the module only imports
 
 
 @mistake("limited claims that report no more jobs")
-def _hasty_claims() -> None:
+def _report_no_more_jobs() -> None:
     from dataclasses import replace
 
     from django_graphile_worker.sql import claims
@@ -312,14 +312,14 @@ def _hasty_claims() -> None:
 
 
 @mistake("jobs that start after the lease has expired")
-def _begins_without_a_lease() -> None:
+def _start_without_lease() -> None:
     from django_graphile_worker.worker.parts import Parts
 
     Parts.may_begin = lambda self, claim: True  # type: ignore[method-assign]
 
 
 @mistake("leases that do not expire while the machine is suspended")
-def _sleeping_clock() -> None:
+def _clock_that_stops() -> None:
     from django_graphile_worker.worker.maintenance import lease_clock
 
     lease_clock._BOOTTIME = None

@@ -1,4 +1,4 @@
-"""Drives real worker processes: starts them, sends them signals, waits for what they do."""
+"""Starts real worker processes, sends them signals, and waits for their output and their end."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Wait(Protocol):
     def __call__(self, condition: Callable[[], object], timeout: float = ...) -> None: ...
 
 
-# How long to wait for what must happen, on the slowest of machines; see tests/conftest.py.
+# Seconds to wait for an event that must happen, on a slow machine; see tests/conftest.py.
 WAIT_TIMEOUT = 60.0
 
 
 class Zygote:
-    """The process that forks workers; one per test session."""
+    """The process that forks workers, one for each test session."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -62,7 +62,7 @@ class Zygote:
 
 
 class WorkerProcess:
-    """One ``manage.py runworker``."""
+    """A process of ``manage.py runworker``."""
 
     def __init__(self, pid: int, log: Path, exit_code: Callable[[], int | None], wait_until: Wait) -> None:
         self.pid = pid
@@ -74,19 +74,19 @@ class WorkerProcess:
         os.kill(self.pid, number)
 
     def stop(self, timeout: float = WAIT_TIMEOUT) -> int:
-        """Ask it to stop, and wait for that; the exit code."""
+        """Send SIGTERM, wait for the end, and return the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout)
 
     def kill(self) -> None:
-        """The end that nobody is asked about."""
+        """Send SIGKILL, and wait for the end."""
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
         self.wait()
 
     @property
     def exit_code(self) -> int | None:
-        """None as long as it lives; minus the signal that killed it, as subprocess says it."""
+        """None while the process runs. Negative if a signal killed it, as in subprocess."""
         return self._exit_code()
 
     @property
@@ -113,22 +113,22 @@ class WorkerProcess:
         return len(re.findall(pattern, self.output()))
 
     def wait_for(self, pattern: str, timeout: float = WAIT_TIMEOUT) -> None:
-        """Wait until it has said something."""
+        """Wait until the output contains the pattern."""
         try:
             self._wait_until(lambda: self.has_written(pattern) or not self.is_alive, timeout=timeout)
         finally:
             if not self.has_written(pattern):
                 print(self.output())  # noqa: T201
-        assert self.has_written(pattern), f"ended with {self.exit_code} before it said {pattern!r}:\n{self.output()}"
+        assert self.has_written(pattern), f"ended with {self.exit_code} before it wrote {pattern!r}:\n{self.output()}"
 
     def worker_ids(self) -> list[str]:
-        """The ids it went by, in order."""
+        """Return the worker ids that this process has had, in order."""
         return re.findall(r"worker (django-worker-\w+) started", self.output()) + re.findall(
             r"continues as (django-worker-\w+)", self.output()
         )
 
     def children(self) -> list[psutil.Process]:
-        """The worker processes under a supervisor; multiprocessing's own helper is none."""
+        """Return the worker processes of a supervisor, without the helper process of multiprocessing."""
         return [
             child
             for child in psutil.Process(self.pid).children()
@@ -137,7 +137,7 @@ class WorkerProcess:
 
 
 class Fleet:
-    """The workers of one test; whatever is left of them is killed at its end."""
+    """The workers of a test. Workers that still run at its end are killed."""
 
     def __init__(
         self,
@@ -148,12 +148,12 @@ class Fleet:
         *,
         checkout: Path = CHECKOUT,
     ) -> None:
-        """``checkout``: the code of workers that are not forked."""
+        """``checkout`` has the code of workers that are not forked."""
         self._checkout = checkout
         self._zygote = zygote
         self._directory = directory
         self.environment = dict(environment)
-        # A command that runs the worker's, somewhere else for example.
+        # A command that runs the command of the worker, for example in another network namespace.
         self.prefix: tuple[str, ...] = ()
         self._wait_until = wait_until
         self._numbers = itertools.count(1)
@@ -169,7 +169,7 @@ class Fleet:
         is_forked: bool = True,
         is_ready: bool = True,
     ) -> WorkerProcess:
-        """Start a worker; by default wait until it says that it has started."""
+        """Start a worker, and by default wait until its output says that it has started."""
         variables = self.environment | dict(environment or {})
         if settings:
             variables["FAULT_WORKER_SETTINGS"] = json.dumps(
@@ -185,7 +185,7 @@ class Fleet:
     def close(self) -> None:
         for worker in self.workers:
             if worker.is_alive:
-                end_tree(worker.pid)
+                kill_tree(worker.pid)
                 worker.wait()
         for process in self._popen:
             process.wait()
@@ -221,22 +221,22 @@ class Fleet:
 
 
 def restore_signals() -> None:
-    """A shell starts what runs in the background with these ignored, and its children inherit that."""
+    """Reset signals that a shell ignores for background jobs: child processes inherit that."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
 
 
-def end_tree(pid: int) -> None:
-    """Kill a process that we started, and those that it started."""
+def kill_tree(pid: int) -> None:
+    """Kill a process and the processes that it started."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        for one in [*process.children(recursive=True), process]:
+        for each in [*process.children(recursive=True), process]:
             with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
+                each.kill()
 
 
 def pause(seconds: float) -> None:
-    """Let time pass where the passing of time is itself the fault, as between two kills."""
+    """Let time pass where the time itself is part of the fault, as between two kills."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         select.select([], [], [], left)

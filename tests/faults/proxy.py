@@ -1,9 +1,9 @@
-"""A proxy that speaks enough PostgreSQL to cut a connection exactly where it hurts.
+"""A proxy that knows enough of the protocol of PostgreSQL to cut a connection at a chosen statement.
 
-It knows where messages begin and end, which part of the worker a connection belongs to (by its application name),
-and which statement is on its way (by its tag comment, or by the name it was prepared under). A statement that is
-prepared once is met as often as it is run. The driver's own are prepared and run in one go, the first time: run
-workers with ``--no-prepared-statements`` behind it, unless it is about a statement of ours.
+It recognises where messages begin and end, which part of the worker a connection belongs to (by the application name),
+and which statement is sent (by its tag comment, or by the name of a prepared statement). A statement that the worker
+prepares itself is recognised each time it runs. Statements that the driver prepares are not, so workers behind a proxy
+run with ``--no-prepared-statements``, unless the test is about a statement that the worker prepares.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ NOTIFICATION = b"A"
 
 @dataclass
 class Rule:
-    """What happens to the next statements with this tag.
+    """What happens to the next statements with a tag.
 
-    ``cut before``: they never reach the server. ``cut after``: the server has done them, the client never hears.
-    ``blackhole`` and ``blackhole after``: the same two, but nobody tells the client that the connection is dead.
-    ``hold``: they wait until ``release()``. ``deliver late``: the client is told that the connection is dead, and the
-    server gets the statement all the same, at ``release()``; ``delivered`` says that it has been run.
+    ``cut before``: the connection is cut, and the statement does not reach the server. ``cut after``: the server has
+    executed the statement, and the connection is cut before the answer. ``blackhole`` and ``blackhole after``: the
+    same, but the connection stays open, so the client gets no error. ``hold``: the statement waits until
+    ``release()``. ``deliver late``: the client loses the connection, and the server gets the statement nevertheless,
+    at ``release()``; then ``delivered`` is set.
     """
 
     tag: str
@@ -47,17 +48,17 @@ class Rule:
     part: str | None = None
     fired: threading.Event = field(default_factory=threading.Event)
     delivered: threading.Event = field(default_factory=threading.Event)
-    _let_go: threading.Event = field(default_factory=threading.Event)
+    _is_released: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
-        self._let_go.set()
+        self._is_released.set()
 
     async def wait(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self._let_go.wait, 60)
+        await asyncio.get_running_loop().run_in_executor(None, self._is_released.wait, 60)
 
 
 class Link:
-    """One client's connection, and the one to the server that belongs to it."""
+    """A connection of a client, with its connection to the server."""
 
     def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.proxy = proxy
@@ -65,14 +66,14 @@ class Link:
         self.server: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.part = ""
         self.prepared: dict[bytes, bytes] = {}
-        # Set while a statement is on its way whose answer the client shall never see.
+        # Set while the server executes a statement whose answer the client must not get.
         self.is_swallowing = False
         self.is_blackholed = False
         self.is_delivering_for: Rule | None = None
 
     async def serve(self) -> None:
         try:
-            if await self._greet() and self.server is not None:
+            if await self._start_session() and self.server is not None:
                 await self._forward()
         except (OSError, EOFError, asyncio.CancelledError):
             pass
@@ -80,7 +81,7 @@ class Link:
             self.cut()
 
     async def _forward(self) -> None:
-        """Both ways, until one of them ends."""
+        """Forward in both directions until one direction ends."""
         ways = [asyncio.ensure_future(way) for way in (self._forward_requests(), self._forward_answers())]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -95,8 +96,8 @@ class Link:
             if pair is not None:
                 pair[1].transport.abort()
 
-    async def _greet(self) -> bool:
-        """Answer what comes before the first real message; False when that is all."""
+    async def _start_session(self) -> bool:
+        """Answer the messages before the start message. Return False if the connection ends with them."""
         reader, writer = self.client
         while True:
             (length,) = struct.unpack("!i", await reader.readexactly(4))
@@ -124,14 +125,14 @@ class Link:
             if rule is not None and rule.mode == "deliver late":
                 await self._deliver_late(rule, kind, message)
                 return
-            if not await self._treat(rule):
+            if not await self._apply(rule):
                 return
             if not self.is_blackholed:
                 writer.write(kind + message)
                 await writer.drain()
 
     def _text_of(self, kind: bytes, message: bytes) -> bytes:
-        """The text of the statement that this message sends to be run."""
+        """Return the text of the statement that this message executes."""
         if kind == b"B":
             _portal, name, _values = message[4:].split(b"\0", 2)
             return self.prepared.get(name, b"")
@@ -149,10 +150,10 @@ class Link:
         return self.proxy.rule_for(tag, self.part)
 
     async def _deliver_late(self, rule: Rule, kind: bytes, message: bytes) -> None:
-        """Take the whole statement, tell the client that it is lost, and give it to the server at ``release()``."""
+        """Read the whole statement, cut the client's connection, and send it to the server at ``release()``."""
         assert self.server is not None
         statement = kind + message
-        # A simple query is one message; any other ends with a Sync.
+        # A simple query is a single message; any other statement ends with a Sync.
         while kind not in (b"Q", b"S"):
             kind, message = await _message(self.client[0])
             statement += kind + message
@@ -164,8 +165,8 @@ class Link:
         await self.server[1].drain()
         await asyncio.get_running_loop().run_in_executor(None, rule.delivered.wait, 60)
 
-    async def _treat(self, rule: Rule | None) -> bool:
-        """Do what the rule says about a statement; False when the connection is to be cut."""
+    async def _apply(self, rule: Rule | None) -> bool:
+        """Apply a rule to a statement. Return False if the connection has to be cut."""
         if rule is None:
             return True
         if rule.mode == "cut before":
@@ -198,14 +199,14 @@ class Link:
                         return
                     self.is_swallowing, self.is_blackholed = False, True
                 continue
-            if self.is_blackholed or (kind == NOTIFICATION and self.proxy.is_deaf):
+            if self.is_blackholed or (kind == NOTIFICATION and self.proxy.drops_notifications):
                 continue
             writer.write(kind + message)
             await writer.drain()
 
 
 class Proxy:
-    """Listens on a port of its own, in a thread of its own."""
+    """A proxy that listens on a free port, in a thread of its own."""
 
     def __init__(self, server_url: str) -> None:
         parts: dict[str, Any] = {**conninfo_to_dict(server_url)}
@@ -220,8 +221,8 @@ class Proxy:
         self.seen: Counter[str] = Counter()
         self.blackholed_parts: set[str] = set()
         self.refused_parts: set[str] = set()
-        # Notifications are dropped, everything else passes: what a transaction pooler does.
-        self.is_deaf = False
+        # Drop notifications and forward everything else, like a pooler in transaction mode.
+        self.drops_notifications = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -238,8 +239,8 @@ class Proxy:
         self._thread.join()
         self._loop.close()
 
-    def lead_to(self, server_url: str) -> None:
-        """The address belongs to another server now; whoever is connected stays so."""
+    def redirect_to(self, server_url: str) -> None:
+        """Forward new connections to another server. Existing connections stay where they are."""
         self._address = _address(server_url)
 
     def on(self, tag: str, mode: str, *, times: int = 1, part: str | None = None) -> Rule:
@@ -248,18 +249,18 @@ class Proxy:
         return rule
 
     def blackhole(self, part: str) -> None:
-        """From now on this part sends and hears nothing, and nobody tells it."""
+        """Drop everything that this part of the worker sends and receives, without an error."""
         self.blackholed_parts.add(part)
         for link in list(self.links):
             if part in ("*", link.part):
                 link.is_blackholed = True
 
     def lift_blackhole(self) -> None:
-        """New connections get through again; those that were swallowed stay so."""
+        """Forward new connections again. The dropped connections stay dropped."""
         self.blackholed_parts.clear()
 
     def refuse(self, part: str = "*") -> None:
-        """Cut what this part has, and let it have nothing new."""
+        """Cut the connections of this part of the worker, and refuse new connections."""
         self.refused_parts.add(part)
         self._do(self._cut(part))
 
@@ -310,7 +311,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """A message's type, and the rest of it with its length in front."""
+    """Read a message: its type, and the rest of it with its length in front."""
     head = await reader.readexactly(5)
     (length,) = struct.unpack("!i", head[1:])
     return head[:1], head[1:] + await reader.readexactly(length - 4)

@@ -1,9 +1,9 @@
-"""A seeded simulation: the worker's real parts and real SQL, on a clock and a network that the seed decides.
+"""A simulation from a seed: real parts of the worker and real SQL, with a simulated clock and network.
 
-Each step of a part is one unit of work, so a whole fleet can be played on one thread. Statements are lost before
-they are sent, lost after they are done, or done some time after their client gave up, after newer claims perhaps.
-Leases run out by the simulation's own time, which also judges: whatever a worker does while the lease of another
-holds that is in its way is a fault.
+Each step of a part is one unit of work, so a thread can run a whole fleet. Statements are lost before they are sent,
+lost after they were executed, or executed some time after their client gave up, perhaps after newer claims. Leases
+expire by the time of the simulation, which also checks the invariants: while the lease of a worker holds, no other
+worker may run its jobs.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from tests.support.slot import make_task
 
 TASK = "a_task"
 BEAT, TIMEOUT = 10.0, 60.0
-# Settings of a fleet in the middle of a change: seconds between beats, and of silence until a worker is dead.
-PROMISES = [(BEAT, TIMEOUT), (3.0, 20.0), (30.0, 240.0)]
-# How many jobs and queues, of which some are used by many.
+# Settings of a fleet whose settings are being changed: the heartbeat interval and the worker timeout, in seconds.
+HEARTBEAT_SETTINGS = [(BEAT, TIMEOUT), (3.0, 20.0), (30.0, 240.0)]
+# The number of jobs, and of queues, which several jobs share.
 JOBS, QUEUES = 14, 3
-# The database's times are whole microseconds; a lease of exactly its length is over.
+# The database stores whole microseconds, and a lease that is exactly as old as its timeout has expired.
 ROUNDING = 1e-3
-# The parameters by which a statement is told the time of the jobs, and the database's own.
+# The parameters with the time for jobs and with the time of the database.
 TIMES = ("now", "moment")
-# The statements that begin a lease or make it longer.
+# The statements that begin or renew a lease.
 BEATS = re.compile(r"/\* gw:(beat|register-worker) \*/")
 
 
 class LostAnswerError(psycopg.OperationalError):
-    """What the client sees when the connection breaks."""
+    """The error that the client gets when the connection breaks."""
 
 
 class FaultyCursor:
-    """Passes statements on with the simulation's time, unless the seed says otherwise."""
+    """A cursor that executes, delays or loses statements, as the seed decides, with the time of the simulation."""
 
     def __init__(self, simulation: Simulation, cursor: psycopg.Cursor[Any]) -> None:
         self._simulation = simulation
@@ -74,7 +74,7 @@ class FaultyCursor:
 
 
 class FaultyDatabase:
-    """Stands in for the connection of a part."""
+    """The replacement for the connection of a part."""
 
     alias = "default"
 
@@ -93,13 +93,13 @@ class FaultyDatabase:
 
 @dataclass(eq=False)
 class Running:
-    """A job under way on a simulated worker."""
+    """A job that runs on a simulated worker."""
 
     claim: Claim
 
 
 class SimulatedCallbacks:
-    """What the parts of a simulated worker call; most of what they report is not looked at."""
+    """The callbacks of the parts of a simulated worker. Most of them do nothing."""
 
     def __init__(self, worker: SimulatedWorker) -> None:
         self._worker = worker
@@ -108,7 +108,7 @@ class SimulatedCallbacks:
         return self._worker.worker_id()
 
     def now(self) -> None:
-        """The database's clock, which the simulation owns."""
+        """Return None: FaultyCursor sets the time of each statement."""
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
         self._worker.held.forget([outcome.claim for outcome in outcomes])
@@ -140,22 +140,22 @@ class SimulatedCallbacks:
 
 
 class SimulatedRecovery(Recovery):
-    """Recovery that leaves the indexes alone: they have no part in the simulation."""
+    """Recovery without the check of the indexes, which the simulation does not need."""
 
     def _check_indexes(self) -> None: ...
 
 
 class SimulatedWorker:
-    """The parts of a worker, moved step by step."""
+    """The parts of a worker, which the simulation steps."""
 
     def __init__(self, simulation: Simulation, number: int) -> None:
         self.simulation = simulation
         self.number = number
         self.generation = 0
         self.is_paused = False
-        self.beat_interval, self.timeout = simulation.promise_of(number)
+        self.beat_interval, self.timeout = simulation.heartbeat_settings_of(number)
         self.next_beat = 0.0
-        # A machine that sleeps takes its clock along; a process that is only stopped finds that time has passed.
+        # The clock of a suspended machine stops; for a process that is only stopped, time passes.
         self.is_asleep = False
         self.seconds_asleep = 0.0
         self.waiting: list[tuple[HeldQueue | None, list[Claim]]] = []
@@ -203,11 +203,11 @@ class SimulatedWorker:
         self.heartbeat.register()
 
     def claim(self) -> None:
-        """What the fetcher does, with the rules of the runner."""
+        """Claim jobs as the fetcher does."""
         if not self.heartbeat.holds_lease or len(self.running) > 2:
             return
         chance = self.simulation.chance
-        # A real worker looks for lost claims every second; simulated seconds pass faster.
+        # A real worker searches for lost claims every second; simulated seconds pass faster.
         self.held._search_at = 0.0
         claimed = self.claimer.claim(max_jobs=chance.randint(1, 4), max_queues=2, max_per_queue=chance.randint(1, 3))
         for unit in to_work_units(claimed.claims):
@@ -219,13 +219,13 @@ class SimulatedWorker:
             self._begin_or_return(queue, claims)
 
     def end(self) -> None:
-        """One job ends, well or not; the next of its work unit begins."""
+        """End a job, with any outcome, and start the next job of its work unit."""
         if not self.running:
             return
         chance = self.simulation.chance
         queue, rest, running = self.running.pop(chance.randrange(len(self.running)))
         is_well = chance.random() < 0.8
-        self.simulation.note_end(running, is_well=is_well)
+        self.simulation.record_end(running, is_well=is_well)
         outcome: Outcome = (
             Succeeded(running.claim, 0.0) if is_well else Failed(running.claim, 0.0, "no luck", delay=1.0)
         )
@@ -233,7 +233,7 @@ class SimulatedWorker:
         self._begin_or_return(queue, rest)
 
     def return_jobs(self) -> None:
-        """What has not begun goes back: waiting work units whole, of running ones the rest."""
+        """Return the jobs that have not started: waiting work units, and the rest of running work units."""
         returned = [Interrupted(claim, 0.0) for _, claims in self.waiting for claim in claims]
         queues = [queue for queue, _ in self.waiting if queue is not None]
         self.waiting = []
@@ -253,19 +253,19 @@ class SimulatedWorker:
 
     @property
     def is_beat_due(self) -> bool:
-        """A worker that is not stopped beats as often as it promises; a beat that failed is tried again soon."""
+        """Return whether a heartbeat is due: after the interval, or soon after a heartbeat that failed."""
         return not self.is_paused and self.clock() >= self.next_beat
 
-    def sweep(self) -> None:
+    def recover(self) -> None:
         self.recovery.step()
 
     def die(self) -> None:
         for _, _, running in self.running:
-            self.simulation.note_end(running, is_well=None)
+            self.simulation.record_end(running, is_well=None)
         self.running, self.waiting = [], []
 
     def _begin_or_return(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
-        """What the slot does: the next job of the work unit, or none of them when the lease is over."""
+        """Start the next job of the work unit as a slot does, or return the work unit if the lease has expired."""
         if claims and self.heartbeat.holds_lease and claims[-1].worker_id == self.worker_id():
             self._begin(queue, claims)
             return
@@ -275,9 +275,9 @@ class SimulatedWorker:
             self.releaser.put(queue)
 
     def _begin(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
-        # The next one is the last of the list.
+        # The next job is the last of the list.
         running = Running(claims.pop())
-        self.simulation.note_start(running)
+        self.simulation.check_start(running)
         self.running.append((queue, claims, running))
 
     def lose_lease(self) -> None:
@@ -287,7 +287,7 @@ class SimulatedWorker:
 
 @dataclass
 class Simulation:
-    """A fleet, a database, a clock, and a seed that decides everything else."""
+    """A fleet, a database, a clock, and a seed that decides what happens."""
 
     connection: psycopg.Connection[Any]
     schema: str
@@ -295,16 +295,16 @@ class Simulation:
     start: datetime = field(default_factory=lambda: datetime.now(UTC))
     seconds: float = 0.0
     late: list[tuple[Any, Any]] = field(default_factory=list)
-    under_way: list[Running] = field(default_factory=list)
-    ended_well: dict[int, Running] = field(default_factory=dict)
-    # When the database took the last beat of each worker.
+    running_jobs: list[Running] = field(default_factory=list)
+    succeeded_jobs: dict[int, Running] = field(default_factory=dict)
+    # When the database stored the last heartbeat of each worker.
     beats: dict[str, float] = field(default_factory=dict)
     is_calm: bool = False
-    # Machines that fall asleep: their clocks stop, and by them their leases hold.
-    falls_asleep: bool = False
-    # Workers whose settings differ.
-    mixes_promises: bool = False
-    # How far the database's clock has been set from the one by which everything else goes on.
+    # Suspend machines: their clocks stop, so their leases still hold by their own clocks.
+    suspends_machines: bool = False
+    # Give the workers different settings.
+    mixes_settings: bool = False
+    # The difference between the clock of the database and the clock of the simulation.
     offset: float = 0.0
     sets_clock: bool = False
 
@@ -321,12 +321,12 @@ class Simulation:
     def run(self, steps: int) -> None:
         for _ in range(steps):
             self.step()
-        self._calm_down()
+        self._finish_all_jobs()
 
     def step(self) -> None:
         self._pass(self.chance.choice([0.0, 0.1, 1.0, 5.0]))
         if self.late and self.chance.random() < 0.3:
-            self._do_late()
+            self._execute_late_statement()
         if self.sets_clock and self.chance.random() < 0.1:
             self.offset += self.chance.choice([-1, 1]) * self.chance.choice([20.0, 90.0, 3_600.0, 86_400.0])
         for each in self.workers:
@@ -345,7 +345,7 @@ class Simulation:
 
     def _pause_or_wake(self, worker: SimulatedWorker) -> None:
         worker.is_paused = not worker.is_paused
-        worker.is_asleep = worker.is_paused and self.falls_asleep and self.chance.random() < 0.5
+        worker.is_asleep = worker.is_paused and self.suspends_machines and self.chance.random() < 0.5
         self._pass(self.chance.choice([0.0, 30.0, 90.0]))
 
     def _pass(self, seconds: float) -> None:
@@ -358,53 +358,53 @@ class Simulation:
         return "lost before" if luck < 0.03 else "lost after" if luck < 0.06 else "late" if luck < 0.07 else "done"
 
     def execute(self, cursor: psycopg.Cursor[Any], text: Any, parameters: Any) -> None:
-        """Run a statement now, by the time that it is now; and look at what it did to leases."""
+        """Execute a statement with the current time of the simulation, and record renewed leases."""
         if isinstance(parameters, dict):
             parameters = parameters | {name: self.now for name in TIMES if name in parameters}
         cursor.execute(text, parameters)
         if BEATS.search(str(text)) and cursor.rowcount == 1:
             self.beats[parameters["worker_id"]] = self.seconds
 
-    def promise_of(self, number: int) -> tuple[float, float]:
-        """How often the worker with this number beats, and how long it may be silent."""
-        return PROMISES[number % len(PROMISES)] if self.mixes_promises else PROMISES[0]
+    def heartbeat_settings_of(self, number: int) -> tuple[float, float]:
+        """Return the heartbeat interval and the timeout of the worker with this number."""
+        return HEARTBEAT_SETTINGS[number % len(HEARTBEAT_SETTINGS)] if self.mixes_settings else HEARTBEAT_SETTINGS[0]
 
     def holds_lease(self, worker_id: str) -> bool:
-        """Whether the database has heard of the worker lately: until then nobody may take its claims.
+        """Return whether the lease of a worker holds, so that no other worker may recover its claims.
 
-        When the database's clock is set, nobody can tell how long a worker has been silent before. All who beat
-        as often as they promise keep their leases.
+        If the clock of the database is set, no worker can know how long another was silent before. Then only workers
+        that beat at their interval keep their leases.
         """
-        beat, timeout = self.promise_of(int(worker_id.split("-")[2]))
+        beat, timeout = self.heartbeat_settings_of(int(worker_id.split("-")[2]))
         return self.seconds - self.beats[worker_id] < (2 * beat if self.sets_clock else timeout) - ROUNDING
 
-    def note_start(self, running: Running) -> None:
-        """The invariants, at the moment at which they can break."""
+    def check_start(self, running: Running) -> None:
+        """Check the invariants when a job starts, which is when they can break."""
         claim = running.claim
-        for other in self.under_way:
-            if self.holds_lease(other.claim.worker_id) and not self._may_be_unaware(running):
+        for other in self.running_jobs:
+            if self.holds_lease(other.claim.worker_id) and not self._may_not_know_of_lost_lease(running):
                 assert other.claim.id != claim.id, f"seed {self.seed}: job {claim.id} runs twice at once"
                 is_same_queue = claim.queue_id is not None and other.claim.queue_id == claim.queue_id
                 assert not is_same_queue, f"seed {self.seed}: queue {claim.queue_id} runs twice at once"
-        assert self._may_repeat(claim) or self._may_be_unaware(running), (
-            f"seed {self.seed}: job {claim.id} was done already"
+        assert self._may_repeat(claim) or self._may_not_know_of_lost_lease(running), (
+            f"seed {self.seed}: job {claim.id} had already succeeded"
         )
         assert claim.attempts <= claim.max_attempts, f"seed {self.seed}: job {claim.id} has an attempt too many"
-        self.under_way.append(running)
+        self.running_jobs.append(running)
 
-    def note_end(self, running: Running, *, is_well: bool | None) -> None:
-        self.under_way.remove(running)
+    def record_end(self, running: Running, *, is_well: bool | None) -> None:
+        self.running_jobs.remove(running)
         if is_well:
-            self.ended_well[running.claim.id] = running
+            self.succeeded_jobs[running.claim.id] = running
 
-    def check_register(self) -> None:
-        """Nobody is taken out of the register before its lease is over."""
+    def check_registered_workers(self) -> None:
+        """Check that no worker was removed before its lease expired."""
         registered = {row[0] for row in self.query("select id from {schema}._private_workers")}
         gone = self.beats.keys() - registered
         early = [worker_id for worker_id in gone if self.holds_lease(worker_id)]
         assert early == [], f"seed {self.seed}: {early} lost their leases early"
         for worker_id in gone:
-            # For ever: a beat that arrives late finds no row.
+            # The lease is lost for ever: a heartbeat that arrives late finds no row.
             self.beats[worker_id] = -math.inf
 
     def query(self, text: str, *parameters: Any) -> list[Any]:
@@ -412,36 +412,36 @@ class Simulation:
         return cursor.fetchall() if cursor.description else []
 
     def _may_repeat(self, claim: Claim) -> bool:
-        """At least once: a job that was done by a worker that then lost its lease or life is done again."""
-        done = self.ended_well.get(claim.id)
+        """Return whether a job may run again: if it has not succeeded, or its worker then died or lost its lease."""
+        done = self.succeeded_jobs.get(claim.id)
         return done is None or not self.holds_lease(done.claim.worker_id)
 
-    def _may_be_unaware(self, running: Running) -> bool:
-        """A machine that slept past its lease does not know it before it asks: its jobs may begin once more."""
+    def _may_not_know_of_lost_lease(self, running: Running) -> bool:
+        """Return whether the machine was suspended past its lease: it cannot know that before its next statement."""
         worker_id = running.claim.worker_id
-        return self.falls_asleep and not self.holds_lease(worker_id)
+        return self.suspends_machines and not self.holds_lease(worker_id)
 
     def _actions(self, worker: SimulatedWorker) -> list[Callable[[], None]]:
         often = [worker.claim, worker.begin, worker.end, worker.release]
-        return [*often, *often, worker.begin, worker.end, worker.beat, worker.sweep, worker.return_jobs]
+        return [*often, *often, worker.begin, worker.end, worker.beat, worker.recover, worker.return_jobs]
 
     def _attempt(self, action: Callable[[], None]) -> None:
         with suppress(psycopg.OperationalError):
             action()
-        self.check_register()
+        self.check_registered_workers()
 
-    def _do_late(self) -> None:
+    def _execute_late_statement(self) -> None:
         text, parameters = self.late.pop(self.chance.randrange(len(self.late)))
         with self.connection.cursor() as cursor:
             self.execute(cursor, text, parameters)
-        self.check_register()
+        self.check_registered_workers()
 
-    def _calm_down(self) -> None:
-        """The last fault is over: everything must come to its end."""
+    def _finish_all_jobs(self) -> None:
+        """Run without faults until all jobs have ended."""
         self.is_calm = True
         while self.late:
-            self._do_late()
-        # Jobs are due by the clock by which they were added: it has caught up.
+            self._execute_late_statement()
+        # Jobs were added with the clock of the database: let the clock catch up.
         self.offset = max(self.offset, 0.0) + (1e6 if self.sets_clock else 0.0)
         for worker in self.workers:
             worker.is_paused = worker.is_asleep = False
@@ -449,19 +449,19 @@ class Simulation:
             self.seconds += BEAT
             for worker in self.workers:
                 worker.beat()
-                worker.sweep()
+                worker.recover()
                 worker.claim()
                 while worker.waiting or worker.running:
                     worker.begin()
                     worker.end()
                 worker.release()
-            if not self._left() and not self._held_queues():
+            if not self._unfinished_jobs() and not self._held_queues():
                 break
-        assert self._left() == [], f"seed {self.seed}: jobs that nobody will ever run"
+        assert self._unfinished_jobs() == [], f"seed {self.seed}: jobs that will never run"
         self._check_the_end()
 
-    def _left(self) -> list[Any]:
-        """Jobs that are not over: neither gone nor permanently failed."""
+    def _unfinished_jobs(self) -> list[Any]:
+        """Return the jobs that are neither deleted nor permanently failed."""
         return self.query(
             "select id, attempts, locked_by from {schema}._private_jobs"
             " where attempts < max_attempts or locked_at is not null"
@@ -469,12 +469,12 @@ class Simulation:
 
     def _check_the_end(self) -> None:
         present = {row[0] for row in self.query("select id from {schema}._private_jobs")}
-        lost = set(self.job_ids) - present - self.ended_well.keys()
+        lost = set(self.job_ids) - present - self.succeeded_jobs.keys()
         assert lost == set(), f"seed {self.seed}: jobs {lost} are gone and were never done"
-        assert self._held_queues() == [], f"seed {self.seed}: queues that nobody will ever free"
+        assert self._held_queues() == [], f"seed {self.seed}: queues that will never be released"
 
     def _held_queues(self) -> list[Any]:
-        """Also those of workers that have died a moment ago, with no job left in their hands."""
+        """Return all locked queues, also those of workers that died without a claimed job."""
         return self.query("select id from {schema}._private_job_queues where locked_at is not null")
 
     def _new_worker(self) -> SimulatedWorker:

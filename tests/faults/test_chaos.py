@@ -1,4 +1,4 @@
-"""Everything at once, from one seed: for `make chaos`."""
+"""All faults in random order, from a seed, for `make chaos`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KILLED_AT = ["claim", "complete", "fail", "release-queues", "complete-atomic", "
 def test_kill_during_a_statement__loses_nothing(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str
 ) -> None:
-    """SIGKILL while a statement is on its way, and when it is done but its client does not know."""
+    """Send SIGKILL before a statement reaches the server, and after it was executed and before its answer."""
     rule = proxy.on(tag, mode)
     world.add_many(5)
     world.add("failing", {"delay": 0.0})
@@ -40,7 +40,7 @@ def test_kill_during_a_statement__loses_nothing(
 
 
 class RandomFaults:
-    """Does what the seed tells it, while jobs flow."""
+    """Random faults that a seed chooses, while jobs run."""
 
     def __init__(self, seed: int, world: World, fleet: Fleet, cluster: Cluster) -> None:
         self.chance = random.Random(seed)
@@ -65,7 +65,7 @@ class RandomFaults:
     def freeze(self) -> None:
         worker = self.chance.choice(self.workers)
         worker.signal(signal.SIGSTOP)
-        # The last one is longer than the lease.
+        # The longest pause is longer than the lease.
         pause(self.chance.choice([0.2, 1.0, 6.0]))
         worker.signal(signal.SIGCONT)
 
@@ -108,7 +108,7 @@ def test_random_faults__lose_nothing(cluster: Cluster, cluster_world: World, clu
 
 @pytest.mark.parametrize("seed", range(3))
 def test_long_kill_loop__loses_nothing(world: World, fleet: Fleet, seed: int) -> None:
-    """Four workers, one killed every moment, while two thousand jobs drain."""
+    """Kill one of four workers again and again while they run two thousand jobs."""
     chance = random.Random(seed)
     world.add_many(1500, payload={"seconds": 0.005}, max_attempts=1000)
     for number in range(10):

@@ -1,7 +1,7 @@
-"""Clocks that are wrong, and clocks that are put right while jobs run.
+"""Clocks that are wrong, and clocks that are set while jobs run.
 
-The time of day of the server, or of a worker, is shifted under it, in the C library; the server's clock decides what
-is due, and no clock decides who lives.
+A preloaded library shifts the time of day of the server or of a worker. The clock of the server decides which jobs are
+due; no time of day decides which workers are dead.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def clock() -> Iterator[ShiftedClock]:
 
 @pytest.fixture
 def shifted_world(clock: ShiftedClock, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    """On a server whose clock can be set."""
+    """A world on a server whose clock the test can set."""
     with Cluster.create(clock.environment) as cluster:
         migrate(cluster.url())
-        with World.opened(cluster.url(), worker_schema, wait_until) as world:
+        with World.open(cluster.url(), worker_schema, wait_until) as world:
             yield world
 
 
@@ -52,12 +52,12 @@ def shifted_fleet(shifted_world: World, zygote: Zygote, tmp_path: Path, wait_unt
         yield fleet
 
 
-def wait_for_beats(world: World, beats: int, workers: int) -> None:
-    """Wait until each worker has beaten so often; the number of a row's versions tells, whatever the clock does."""
-    sight = "select array_agg(xmin::text) from {schema}._private_workers"
+def wait_for_heartbeats(world: World, beats: int, workers: int) -> None:
+    """Wait for a number of heartbeats of each worker, by the versions of their rows and not by a clock."""
+    versions = "select array_agg(xmin::text) from {schema}._private_workers"
     for _ in range(beats):
-        seen = set(world.value(sight))
-        world.wait_until(lambda: not seen & set(world.value(sight)))  # noqa: B023
+        seen = set(world.value(versions))
+        world.wait_until(lambda: not seen & set(world.value(versions)))  # noqa: B023
         assert len(world.workers()) == workers
 
 
@@ -69,15 +69,15 @@ def starts_of(world: World, job_id: int) -> list[Any]:
 def test_server_clock_that_is_set__ends_no_lease_and_loses_no_job(
     clock: ShiftedClock, shifted_world: World, shifted_fleet: Fleet, hours: int
 ) -> None:
-    """While jobs run on three workers; and who dies at that very moment is found dead by the new clock."""
+    """The clock is set while jobs run on three workers. A worker that dies at that moment is declared dead later."""
     world = shifted_world
     workers = [shifted_fleet.start("-j", "2", "--poll-interval", "0.2", settings=LEASES) for _ in range(3)]
     world.add_many(6, "until", {"word": "go"})
     world.wait_for("start", 6)
-    # Everybody has looked at the clock for a whole timeout: they know it from now on.
-    wait_for_beats(world, 8, 3)
+    # Each worker has now compared the clock of the server with its own for a whole timeout.
+    wait_for_heartbeats(world, 8, 3)
     clock.set(hours=hours)
-    wait_for_beats(world, 10, 3)
+    wait_for_heartbeats(world, 10, 3)
     world.continue_jobs("go")
     world.wait_for("end", 6)
     world.wait_until_empty()
@@ -101,13 +101,13 @@ def test_server_clock_that_was_just_set__makes_sweep_declare_no_living_worker_de
     workers = [shifted_fleet.start("-j", "2", settings=leases) for _ in range(3)]
     world.add_many(6, "until", {"word": "go"})
     world.wait_for("start", 6)
-    # The workers themselves have looked at the clock before.
-    wait_for_beats(world, 3, 3)
+    # The workers have seen the clock of the server before; the process of the command has not.
+    wait_for_heartbeats(world, 3, 3)
     clock.set(hours=24)
     environment = shifted_fleet.environment | {"FAULT_WORKER_SETTINGS": json.dumps(leases)}
     command = [sys.executable, MANAGE, "graphile_worker", "sweep"]
-    said = subprocess.run(command, cwd=CHECKOUT, env=environment, check=True, timeout=100, capture_output=True)
-    assert b"Nothing to free" in said.stdout
+    finished = subprocess.run(command, cwd=CHECKOUT, env=environment, check=True, timeout=100, capture_output=True)
+    assert b"Nothing to free" in finished.stdout
     world.continue_jobs("go")
     world.wait_until_empty()
     assert len(world.executions()) == 6, "each of them started once"
@@ -118,14 +118,14 @@ def test_server_clock_that_was_just_set__makes_sweep_declare_no_living_worker_de
 def test_worker_clock_that_is_wrong__changes_nothing(
     clock: ShiftedClock, world: World, fleet: Fleet, hours: int
 ) -> None:
-    """Beside one whose clock is right: neither takes the other for dead, and jobs are due by the server's clock."""
+    """Two workers with different clocks do not declare each other dead; jobs are due by the clock of the server."""
     clock.set(hours=hours)
     wrong = fleet.start("-j", "2", is_forked=False, environment=clock.environment, settings=LEASES)
     right = fleet.start("-j", "2", settings=LEASES)
     world.add_many(4, "until", {"word": "go"})
     world.wait_for("start", 4)
     assert {event.pid for event in world.events("start")} == {wrong.pid, right.pid}
-    wait_for_beats(world, 10, 2)
+    wait_for_heartbeats(world, 10, 2)
     world.continue_jobs("go")
     world.wait_until_empty()
     right.stop()
@@ -133,7 +133,7 @@ def test_worker_clock_that_is_wrong__changes_nothing(
     soon = world.add("quick", run_at=due)
     world.wait_until_empty()
     (run,) = [run for run in world.executions() if run.job_id == soon]
-    # Neither early by the hours that its clock is ahead, nor late by those that it is behind.
+    # The worker does not start the job early although its clock is ahead.
     assert run.started_at >= due
     world.check()
     assert wrong.stop() == 0

@@ -1,4 +1,4 @@
-"""Every statement of the machinery, cut before it is sent and after it is done: no job is lost, none runs twice."""
+"""Each statement of the worker, cut before it is sent and after it was executed: no job is lost or runs twice."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ RUNNING_TAGS = [
     "claims-of",
     "set-up-session",
 ]
-# Part of the first sweep, and then of every twentieth.
-TIDYING_TAGS = ["stale-jobs", "stale-queues", "forget-ended", "prune-statistics"]
+# Statements of the first recovery, and then of every twentieth.
+CLEANUP_TAGS = ["stale-jobs", "stale-queues", "forget-ended", "prune-statistics"]
 STARTING_TAGS = ["worker_tables", "register-tasks", "register-worker"]
 STOPPING_TAGS = ["return", "deregister-worker"]
 
@@ -39,7 +39,7 @@ STOPPING_TAGS = ["return", "deregister-worker"]
 def test_running_worker__survives_a_cut_before_and_after_each_statement(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
-    """One worker through all of it: each statement in turn, then everything that happened is judged at once."""
+    """Cut each statement of one worker in turn, then check the whole history."""
     options = ("--no-prepared-statements", "--poll-interval", "0.2", "-j", "4")
     worker = proxied_fleet.start(*options, settings={"WORKER_TIMEOUT": 4.0})
     for tag in RUNNING_TAGS:
@@ -51,7 +51,7 @@ def test_running_worker__survives_a_cut_before_and_after_each_statement(
     world.check()
     assert worker.stop() == 0
     world.check_nothing_is_held()
-    # Of all faults here only the dead worker's costs anybody a second start.
+    # Of these faults, only a dead worker makes a job start a second time.
     runs = world.executions()
     assert max(run.attempt for run in runs) <= 2
     effects = [row.job_id for row in world.query("select job_id from fault_history.effect")]
@@ -62,7 +62,7 @@ def test_running_worker__survives_a_cut_before_and_after_each_statement(
 def test_fast_claim__survives_a_cut_before_and_after(
     world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str
 ) -> None:
-    """The claim of a lone job goes its own way to the server."""
+    """An idle worker claims a single job with the fast claim, a statement of its own."""
     worker = proxied_fleet.start()
     world.add("quick")
     world.wait_until_empty()
@@ -78,9 +78,9 @@ def test_fast_claim__survives_a_cut_before_and_after(
 
 
 def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
-    """Do things until the statement was met."""
+    """Add jobs until the worker sends the statement."""
     if tag == "claims-of":
-        # Only after the answer to a claim was lost.
+        # The statement is sent only after the answer to a claim was lost.
         proxy.on("claim", "cut after")
     rule = proxy.on(tag, mode)
     if tag in {"listen", "set-up-session"}:
@@ -90,7 +90,7 @@ def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
 
 
 def _busy(world: World) -> bool:
-    """A bit of everything: queues, failures, transactions, a dead worker, a row that is just being changed."""
+    """Add jobs with queues, failures and transactions, a dead worker, and a row that another session locks."""
     if world.count() > 20:
         return True
     world.add("quick")
@@ -104,7 +104,7 @@ def _busy(world: World) -> bool:
 
 
 def _add_dead_worker(world: World) -> None:
-    """A worker that died some time ago with a job and a queue in its hands."""
+    """Insert a worker that died some time ago, with claims on a job and a queue."""
     job_id = world.add("quick", queue_name="of the dead", run_at="2999-01-01")
     worker_id = f"django-worker-dead-{job_id}"
     world.query(
@@ -125,7 +125,7 @@ def _add_dead_worker(world: World) -> None:
 
 
 def _hold_a_row_for_a_moment(world: World) -> None:
-    """So that its end has to be looked for a second time."""
+    """Lock the row of a job until it has ended, so that the releaser has to try again."""
     job_id = world.add("quick", {"seconds": 0.05})
     world.wait_until(
         lambda: world.query("select 1 from fault_history.event where kind = 'start' and job_id = %s", job_id)
@@ -137,7 +137,7 @@ def _hold_a_row_for_a_moment(world: World) -> None:
         )
 
 
-@pytest.mark.parametrize("tag", TIDYING_TAGS)
+@pytest.mark.parametrize("tag", CLEANUP_TAGS)
 def test_cleanup_that_is_cut__is_repeated(world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str) -> None:
     rules = [proxy.on(tag, mode) for mode in MODES]
     worker = proxied_fleet.start("--no-prepared-statements")
@@ -153,9 +153,9 @@ def test_cleanup_that_is_cut__is_repeated(world: World, proxied_fleet: Fleet, pr
 def test_cut_while_starting__ends_the_process_and_leaves_nothing(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str
 ) -> None:
-    """The next start finds its way."""
+    """The next worker starts without help."""
     world.add("quick")
-    # What is rehearsed is met twice, and the first time nobody is told.
+    # The worker sends this statement twice. The first time, while it connects ahead of its start, it ignores errors.
     rule = proxy.on(tag, mode, times=2 if tag == "worker_tables" else 1)
     worker = proxied_fleet.start("--no-prepared-statements", "--no-wait", is_ready=False)
     assert worker.wait() == 1
@@ -171,7 +171,7 @@ def test_cut_while_starting__ends_the_process_and_leaves_nothing(
 def test_worker_that_waits_for_its_database__registers_once(
     world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str
 ) -> None:
-    """The answer is lost, the worker tries again, and finds the row that it has made."""
+    """After a lost answer the worker tries again, and finds the row that it has inserted."""
     rule = proxy.on("register-worker", mode)
     worker = proxied_fleet.start("--no-prepared-statements")
     assert rule.fired.is_set()

@@ -1,4 +1,4 @@
-"""Connections that break, hang or lie: the worker goes on, comes back, and says so."""
+"""Connections that break, hang or drop notifications: the worker reconnects and logs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAIN = "--no-prepared-statements"
 
 
 def test_terminated_backends__lose_no_job(world: World, fleet: Fleet) -> None:
-    """Any of the worker's connections, at random, while jobs of all kinds drain."""
+    """Terminate connections of the worker at random while it runs jobs of all kinds."""
     fates = random.Random(11)
     worker = fleet.start("-j", "4", "--poll-interval", "0.2")
     world.add_many(150, payload={"seconds": 0.01})
@@ -48,7 +48,7 @@ def test_terminated_backends__lose_no_job(world: World, fleet: Fleet) -> None:
 def test_listener_that_lost_its_connection__looks_for_jobs_when_it_has_reconnected(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
-    """What was added while nobody listened is found without a poll."""
+    """Jobs that were added while the worker did not listen are found without a poll."""
     worker = proxied_fleet.start(PLAIN, "--poll-interval", "600")
     worker.wait_for("is listening")
     proxy.refuse("fetcher")
@@ -61,16 +61,16 @@ def test_listener_that_lost_its_connection__looks_for_jobs_when_it_has_reconnect
 def test_listener_without_notifications__is_detected_and_logged(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
-    """LISTEN is accepted and nothing arrives, as through a pooler."""
+    """LISTEN succeeds and no notification arrives, as with a pooler."""
     worker = proxied_fleet.start(PLAIN, "--poll-interval", "0.3")
     worker.wait_for("is listening")
-    proxy.is_deaf = True
+    proxy.drops_notifications = True
     world.add("quick")
-    # By polling, meanwhile.
+    # The worker finds the job by polling.
     world.wait_until_empty()
     worker.wait_for("stopped listening, next try in .*Expected a notification within")
     listening_before = worker.output().count("is listening")
-    proxy.is_deaf = False
+    proxy.drops_notifications = False
     world.wait_until(lambda: worker.output().count("is listening") > listening_before)
     assert worker.stop() == 0
 
@@ -78,7 +78,7 @@ def test_listener_without_notifications__is_detected_and_logged(
 def test_connection_that_died_without_an_error__is_detected_by_its_silence(
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
-    """Nobody sends anything on it, so nothing but the missing sign of life tells."""
+    """An idle connection raises no error: only the missing proof notification shows that it is dead."""
     worker = proxied_fleet.start(PLAIN, "--poll-interval", "600")
     worker.wait_for("is listening")
     proxy.blackhole("fetcher")
@@ -93,7 +93,7 @@ def test_connection_that_died_without_an_error__is_detected_by_its_silence(
 def test_blackholed_statement__is_ended_at_its_deadline(
     world: World, proxied_fleet: Fleet, proxy: Proxy, part: str
 ) -> None:
-    """Nothing says that the connection is dead: only the clock does."""
+    """The connection raises no error, so only the deadline ends the statement."""
     tag = {"fetcher": "claim", "releaser": "complete", "heartbeat": "beat"}[part]
     settings = {"STATEMENT_TIMEOUT": 0.5, "WORKER_TIMEOUT": 20.0}
     worker = proxied_fleet.start(PLAIN, "--poll-interval", "0.5", settings=settings)
@@ -125,7 +125,7 @@ def test_row_that_another_session_changes__delays_no_other_job(world: World, fle
     world.query("begin")
     world.query("select from {schema}._private_jobs where id = %s for update", held)
     world.query("insert into fault_history.event (kind, pid, note) values ('noise', 0, null)")
-    # Told on another connection: this one is inside its transaction.
+    # On another connection, because this connection is inside a transaction.
     other = World(world.url, world.schema, world.wait_until)
     other.continue_jobs("go")
     wait_until(lambda: other.count_events("end") == 6)
@@ -147,7 +147,7 @@ def test_unreachable_database_at_the_start__is_reported_in_one_line(
     assert worker.has_written("CommandError|Expected the database")
 
 
-def test_unreachable_database_at_the_start__is_waited_for_if_the_option_says_so(
+def test_unreachable_database_at_the_start__is_waited_for_by_default(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tmp_path: Path
 ) -> None:
     proxy.refuse()

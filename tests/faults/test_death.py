@@ -1,4 +1,4 @@
-"""Workers that die: their jobs come back, soon, once, and without harm to others."""
+"""Workers that die: other workers run their jobs soon, and once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.processes import Fleet, Wait, WorkerProcess, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
-# A lease that runs out while the test waits, the sweeps that follow, and a slow machine. Nobody else's is hours.
+# A lease that expires while the test waits. RECOVERED_WITHIN allows for the recovery and for a slow machine.
 SHORT_LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
 RECOVERED_WITHIN = 40.0
 
@@ -20,7 +20,7 @@ def test_kill__makes_jobs_start_in_another_worker_within_the_timeout(world: Worl
     victim = fleet.start(settings=SHORT_LEASE)
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
-    heir = fleet.start(settings=SHORT_LEASE)
+    successor = fleet.start(settings=SHORT_LEASE)
     victim.kill()
     world.record("death", pid=victim.pid)
     world.wait_for("start", 2)
@@ -30,12 +30,12 @@ def test_kill__makes_jobs_start_in_another_worker_within_the_timeout(world: Worl
     assert (first.attempt, second.attempt) == (1, 1), "the death was not the job's fault"
     assert first.ended_at is not None
     assert (second.started_at - first.ended_at).total_seconds() < RECOVERED_WITHIN
-    assert heir.has_written(rf"recovered the jobs {job_id} of dead workers: {victim.worker_ids()[0]}")
+    assert successor.has_written(rf"recovered the jobs {job_id} of dead workers: {victim.worker_ids()[0]}")
     world.check()
 
 
 def test_kill__keeps_the_place_in_the_queue(world: World, fleet: Fleet) -> None:
-    """What was under way when its worker died comes first again."""
+    """The job that ran when its worker died is the first that runs again."""
     victim = fleet.start()
     first = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
@@ -51,7 +51,7 @@ def test_kill__keeps_the_place_in_the_queue(world: World, fleet: Fleet) -> None:
 
 
 def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, fleet: Fleet) -> None:
-    """Two workers; one or the other is killed, again and again, while jobs drain."""
+    """Kill one of two workers again and again while they run jobs."""
     fates = random.Random(7)
     world.add_many(120, payload={"seconds": 0.01}, max_attempts=1000)
     for number in range(40):
@@ -62,7 +62,7 @@ def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, f
         place = fates.randrange(2)
         world.kill(workers[place])
         workers[place] = fleet.start("-j", "4", is_ready=False)
-    # Those who held a job at two deaths wait a while, by design.
+    # Jobs that were claimed at two deaths wait for a while, by design.
     world.query("update {schema}._private_jobs set run_at = now() where locked_at is null")
     world.wait_until(world.is_drained)
     world.check()
@@ -70,16 +70,16 @@ def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, f
 
 
 def test_claim_that_commits_after_its_worker_died__is_recovered(world: World, fleet: Fleet, wait_until: Wait) -> None:
-    """The server goes on with a statement whose client is gone; who looks only once, at the death, misses it."""
+    """The server continues a statement whose client has died, so the claim appears after the death."""
     world.add("quick")
     world.query("begin")
     world.query("lock table {schema}._private_jobs in share mode")
     dead = fleet.start()
     blocked = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%gw:claim%%'"
-    # In a transaction the view would stand still.
+    # Inside a transaction the view does not change by itself.
     wait_until(lambda: world.query("select pg_stat_clear_snapshot()") and world.value(blocked) > 0)
     world.kill(dead)
-    # Its funeral comes first.
+    # The worker is removed before its claim commits.
     world.query("delete from {schema}._private_workers")
     world.query("commit")
     wait_until(lambda: world.locked() == 1)
@@ -116,7 +116,7 @@ def _wait_for_death(world: World, worker: WorkerProcess, poison: int) -> None:
 
 
 def _expedite(world: World, *job_ids: int) -> bool:
-    """Jobs that were recovered more than once wait longer than a test has time for."""
+    """Make postponed jobs due: jobs that were recovered more than once wait longer than a test has time for."""
     world.query(
         "update {schema}._private_jobs set run_at = now() where run_at > now() and locked_at is null"
         " and (id = any (%s) or cardinality(%s::bigint[]) = 0)",
@@ -127,7 +127,7 @@ def _expedite(world: World, *job_ids: int) -> bool:
 
 
 def test_suspension_within_the_lease__lets_the_worker_continue_to_listen(world: World, fleet: Fleet) -> None:
-    """It heard nothing for longer than its heartbeats are apart: its heart had stopped too."""
+    """The worker got no notification for longer than its heartbeat interval, because it was suspended itself."""
     suspended = fleet.start("--poll-interval", "600", settings={"HEARTBEAT_INTERVAL": 0.5})
     suspended.wait_for("is listening")
     suspended.signal(signal.SIGSTOP)
@@ -144,36 +144,36 @@ def test_suspension_within_the_lease__lets_the_worker_continue_to_listen(world: 
 def test_suspension_past_the_lease__lets_another_worker_run_the_job_and_rejects_the_late_result(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
-    """SIGSTOP is how a paused machine, or a swapped one, looks from outside."""
+    """SIGSTOP is like a machine that is paused or that swaps."""
     suspended = fleet.start("-j", "2", settings=SHORT_LEASE)
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
     suspended.signal(signal.SIGSTOP)
-    heir = fleet.start("-j", "2", settings=SHORT_LEASE)
+    successor = fleet.start("-j", "2", settings=SHORT_LEASE)
     world.wait_for("start", 2)
-    assert world.worker_id_of(job_id) in heir.worker_ids()
+    assert world.worker_id_of(job_id) in successor.worker_ids()
     suspended.signal(signal.SIGCONT)
     suspended.wait_for("lost its lease and continues as")
-    assert world.worker_id_of(job_id) in heir.worker_ids()
+    assert world.worker_id_of(job_id) in successor.worker_ids()
     world.continue_jobs(f"go {suspended.pid}")
     suspended.wait_for(rf"until #{job_id} was no longer claimed by this worker when it ended")
-    assert world.worker_id_of(job_id) in heir.worker_ids(), "the late end changed nothing"
+    assert world.worker_id_of(job_id) in successor.worker_ids(), "the late end changed nothing"
     world.continue_jobs("go")
     world.wait_until_empty()
     assert len(set(suspended.worker_ids())) == 2
     wait_until(lambda: suspended.worker_ids()[-1] in world.workers())
     runs = world.executions()
     assert [run.outcome for run in runs] == ["end", "end"]
-    assert len(suspended.output().split("was no longer claimed by this worker")) == 2, "told once"
-    # And it goes on working under its new name.
-    world.kill(heir)
+    assert len(suspended.output().split("was no longer claimed by this worker")) == 2, "logged once"
+    # The worker continues with its new worker id.
+    world.kill(successor)
     world.add("quick")
     world.wait_until_empty()
     assert suspended.stop() == 0
 
 
 def test_suspension_past_the_lease__starts_no_prefetched_job(world: World, fleet: Fleet, wait_until: Wait) -> None:
-    # What it has claimed ahead must not go back by itself before it is frozen.
+    # The worker must not return its prefetched jobs before it is suspended.
     suspended = fleet.start("-j", "1", environment={"FAULT_WAITING_TIMEOUT": "600"}, settings=SHORT_LEASE)
     with world.in_one_transaction():
         world.add_many(1500, "quiet")
@@ -182,18 +182,18 @@ def test_suspension_past_the_lease__starts_no_prefetched_job(world: World, fleet
     world.wait_for("start")
     assert world.locked() > 1
     suspended.signal(signal.SIGSTOP)
-    heir = fleet.start("-j", "4", settings=SHORT_LEASE)
+    successor = fleet.start("-j", "4", settings=SHORT_LEASE)
     wait_until(lambda: {run.job_id for run in world.executions() if run.outcome == "end"} >= set(rest))
     suspended.signal(signal.SIGCONT)
     suspended.wait_for("lost its lease and continues as")
     world.continue_jobs("go")
     world.wait_until_empty()
     assert [run.job_id for run in world.executions() if run.pid == suspended.pid] == [first]
-    assert heir.is_alive
+    assert successor.is_alive
 
 
 def test_tasks_that_keep_the_interpreter_busy__end_no_lease(world: World, fleet: Fleet) -> None:
-    """The loop is blocked and every slot computes, for longer than the lease."""
+    """The event loop is blocked and every slot computes, for longer than the lease."""
     worker = fleet.start("-j", "4", settings=SHORT_LEASE)
     world.add("blocks_the_loop", {"seconds": 4})
     world.add_many(3, "computes", {"seconds": 4})
@@ -222,7 +222,7 @@ def test_atomic_task__has_its_effects_once_although_workers_are_killed(world: Wo
 def test_atomic_task_with_a_lost_claim__is_rolled_back(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
-    """The worker is cut off while the task runs; another does the job; the first may not commit."""
+    """The worker loses its connections while the task runs. Another worker runs the job; the first cannot commit."""
     slow = proxied_fleet.start("--no-prepared-statements", settings=SHORT_LEASE)
     job_id = world.add("exactly_once", {"word": "go"})
     world.wait_for("start")

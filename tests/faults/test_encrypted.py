@@ -1,4 +1,4 @@
-"""Jobs that make processes, over encrypted connections: a child that wrote to its parent's would break them."""
+"""Jobs that start processes, with encrypted connections: a child that used those of its parent would break them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOST = "127.0.0.1"
 
 
 def find_programs() -> Path | None:
-    """A server that was built with TLS; those of the wheel are not."""
+    """Return the programs of a server with TLS. The servers of the wheel have none."""
     found = (postgres_versions.programs(version) for version in postgres_versions.SUPPORTED)
     return next((programs for programs in found if programs is not None and _has_tls(programs)), None)
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def make_certificate(directory: Path) -> None:
-    """A key and a certificate that it signed itself, which belong to the server's account."""
+    """Create a key and a self-signed certificate, owned by the account of the server."""
     key, certificate = directory / "server.key", directory / "server.crt"
     assert OPENSSL is not None
     command = [OPENSSL, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
@@ -62,7 +62,7 @@ def encrypted_world(worker_schema: str, wait_until: Wait) -> Iterator[World]:
     with Cluster.create(programs=PROGRAMS, settings=settings, prepare=make_certificate) as cluster:
         url = make_conninfo(cluster.url(), host=HOST, port=port, sslmode="require")
         migrate(url)
-        with World.opened(url, worker_schema, wait_until) as world:
+        with World.open(url, worker_schema, wait_until) as world:
             yield world
         log = (cluster.directory / "log").read_text(errors="replace")
     broken = [line for line in log.splitlines() if "SSL error" in line or "invalid message" in line]

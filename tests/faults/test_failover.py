@@ -18,7 +18,7 @@ from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
 READS_ONLY = "failed, next try in .*(read-only transaction|recovery)"
-# Committed means that the standby has it, too.
+# A commit waits until the standby has it.
 REPLICATED = {"synchronous_standby_names": "*", "synchronous_commit": "remote_apply"}
 
 
@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Both addresses: whoever connects finds the one that writes."""
+        """Return both addresses: clients connect to the server that accepts writes."""
         hosts = f"{self.primary.directory},{self.standby.directory}"
         return f"{self.primary.url().split('?')[0]}?host={hosts}&target_session_attrs=read-write"
 
@@ -58,7 +58,7 @@ def pair_world(pair: Pair, worker_schema: str, wait_until: Wait) -> Iterator[Wor
 
 @pytest.fixture
 def start_fleet(zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Callable[..., Fleet]]:
-    """Workers that are given one address, and write their history to another."""
+    """Return a factory of fleets whose workers use one address and write their history to another."""
     started: list[Fleet] = []
 
     def start(url: str, history_url: str) -> Fleet:
@@ -72,7 +72,7 @@ def start_fleet(zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Ca
 
 @contextmanager
 def adding(world: World) -> Iterator[list[int]]:
-    """Somebody who adds jobs all the time; the ids of those that were acknowledged."""
+    """Add jobs in a thread, and return the ids of the jobs whose commit was acknowledged."""
     acknowledged: list[int] = []
     is_over = threading.Event()
     statement = f'select id from "{world.schema}".add_job(%s, %s::json, queue_name := %s)'
@@ -98,7 +98,7 @@ def adding(world: World) -> Iterator[list[int]]:
 
 
 def check(world: World, acknowledged: list[int]) -> None:
-    """Of one whose commit was under way nobody knows: it may have come through, then it runs."""
+    """Check the world. A job whose commit was not acknowledged may exist; then it runs."""
     assert acknowledged
     world.job_ids += acknowledged
     ran = {run.job_id for run in world.executions()}
@@ -109,7 +109,7 @@ def check(world: World, acknowledged: list[int]) -> None:
 def test_failover__lets_workers_continue_on_the_standby_and_loses_nothing_committed(
     pair: Pair, pair_world: World, start_fleet: Callable[..., Fleet]
 ) -> None:
-    """Under load, with adders at work; nobody starts the workers again."""
+    """The primary dies while jobs are added and run. The workers are not restarted."""
     world = pair_world
     fleet = start_fleet(world.url, world.url)
     workers = [fleet.start("-j", "4", settings={"WORKER_TIMEOUT": 20.0}) for _ in range(2)]
@@ -133,26 +133,26 @@ def test_failover__lets_workers_continue_on_the_standby_and_loses_nothing_commit
 def test_address_that_leads_to_the_standby__is_disconnected_from_or_waited_for(
     pair: Pair, pair_world: World, start_fleet: Callable[..., Fleet], start_proxy: Callable[[str], Proxy]
 ) -> None:
-    """One address for whoever is the primary. Twice it leads to a server that only reads.
+    """The address of the primary leads to a read-only server, twice.
 
-    The first time the address is put right, and sessions that stayed where they are would read for ever. The
-    second time the primary is dead, and the standby promoted only later.
+    The first time the address is corrected, so the worker must not keep its sessions on the standby. The second time
+    the primary is dead, and the standby is promoted later.
     """
     world = pair_world
     proxy = start_proxy(pair.primary.url())
     worker = start_fleet(proxy.url, world.url).start(
         "-j", "4", "--no-prepared-statements", "--poll-interval", "0.2", settings={"WORKER_TIMEOUT": 20.0}
     )
-    proxy.lead_to(pair.standby.url())
+    proxy.redirect_to(pair.standby.url())
     proxy.cut()
     worker.wait_for(READS_ONLY)
-    proxy.lead_to(pair.primary.url())
+    proxy.redirect_to(pair.primary.url())
     jobs = world.add_many(4, "until", {"word": "go"})
     world.wait_for("start", 4)
     world.close()
     complaints = worker.count_in_output(READS_ONLY)
     pair.primary.stop("immediate")
-    proxy.lead_to(pair.standby.url())
+    proxy.redirect_to(pair.standby.url())
     proxy.cut()
     world.wait_until(lambda: worker.count_in_output(READS_ONLY) > complaints)
     pair.standby.promote()
@@ -160,7 +160,7 @@ def test_address_that_leads_to_the_standby__is_disconnected_from_or_waited_for(
     world.continue_jobs("go")
     world.add("quick")
     world.wait_until_empty()
-    # Those that ran when the primary died ended where they were: no attempt was lost.
+    # Jobs that ran when the primary died have ended in their workers: no attempt was lost.
     assert sorted(run.job_id for run in world.executions()) == sorted([*jobs, *world.job_ids[4:]])
     world.check()
     assert worker.stop() == 0

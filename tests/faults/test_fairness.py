@@ -1,4 +1,4 @@
-"""Whose turn it is under a long backlog: that of the job with the best priority, in a queue or not."""
+"""The job with the best priority starts first, however long the backlog, in a queue or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that jobs make with fork: they are no workers."""
+"""Processes that jobs fork do not become workers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_forked_process__is_ended_by_signals(world: World, fleet: Fleet, number:
     child = int(world.events("child")[0].note)
     os.kill(child, number)
     world.wait_for("child ended")
-    # Python's own handler turns SIGINT into an exception, with which multiprocessing ends the child by 1.
+    # Python raises an exception at SIGINT, and multiprocessing then ends the child with the exit code 1.
     expected = "1" if number == signal.SIGINT else str(-number)
     assert world.events("child ended")[0].note == expected
     assert not worker.has_written("is stopping"), "the worker got none of it"

@@ -1,4 +1,4 @@
-"""A disk without room: for the tables, or for the server's log, without which it stops. For root, on Linux."""
+"""A full disk: for the tables, or for the write-ahead log, without which the server stops. For root, on Linux."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ pytestmark = [
 ]
 
 LEASE = {"WORKER_TIMEOUT": 60.0}
-# Room for a database and some jobs; room for four segments of the log.
+# Space for a database and some jobs, and space for four segments of the log.
 DISK, LOG_DISK = "48M", "72M"
 
 
 class SmallDisk:
-    """A mounted file system in memory, which can be filled to the last byte."""
+    """A mounted file system in memory, which a test can fill."""
 
     def __init__(self, directory: Path, size: str) -> None:
         self.directory = directory
@@ -53,7 +53,7 @@ class SmallDisk:
         subprocess.run(["umount", "--lazy", self.directory], check=True)
 
     def folder(self, name: str) -> Path:
-        """A directory on it that belongs to the server's account."""
+        """Create a directory on the disk, owned by the account of the server."""
         embedded_account.make_private_directory(self.directory / name)
         return self.directory / name
 
@@ -90,7 +90,7 @@ def open_world(url: str, schema: str, wait_until: Wait, fleet: Fleet) -> World:
 def test_full_disk__raises_errors_and_loses_nothing(
     cluster: Cluster, fleet_on: Fleet, mount_point: Path, worker_schema: str, wait_until: Wait
 ) -> None:
-    """Tables cannot grow: adding fails where it is tried, results are kept in hand, and nothing is lost."""
+    """Tables cannot grow: adding a job raises an error, the worker keeps results, and nothing is lost."""
     with SmallDisk(mount_point, DISK) as disk:
         with psycopg.connect(cluster.url(), autocommit=True) as connection:
             connection.execute(f"create tablespace small location '{disk.folder('tables')}'".encode())
@@ -118,7 +118,7 @@ def test_full_disk__raises_errors_and_loses_nothing(
 def test_full_wal_disk__stops_the_server_and_loses_nothing(
     fleet_on: Fleet, mount_point: Path, worker_schema: str, wait_until: Wait
 ) -> None:
-    """Without room for its log PostgreSQL ends itself; what it had committed is there after the next start."""
+    """Without space for its log PostgreSQL stops. Committed jobs are there after the next start."""
     with SmallDisk(mount_point, LOG_DISK) as disk:
 
         def move_log(directory: Path) -> None:
@@ -136,7 +136,7 @@ def test_full_wal_disk__stops_the_server_and_loses_nothing(
             worker = fleet_on.start("-j", "2", settings=LEASE)
             world.add_many(2, "until", {"word": "go"})
             world.wait_for("start", 2)
-            # Somebody still wants the whole log: no part of it is used again, and there is no room for a new one.
+            # A replication slot needs the whole log: no segment is reused, and there is no space for a new segment.
             world.query("select pg_create_physical_replication_slot('reader', true)")
             disk.fill()
             with pytest.raises(psycopg.OperationalError):

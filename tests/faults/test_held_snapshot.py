@@ -1,4 +1,4 @@
-"""A transaction that holds a snapshot for long: nothing can be vacuumed, so claims walk over what is gone."""
+"""A transaction that holds a snapshot for long: vacuum removes nothing, so claims read dead index entries."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from django_graphile_worker.sql import claims, releases, tasks
 
 JOBS = 3000
 BATCH = 100
-# What differs by where rows happen to lie on their pages.
+# The difference that the positions of rows on their pages can make.
 NOISE = 100
-# A page holds a hundred and more entries of an index, and a claim looks at a few indexes.
+# A page holds more than a hundred entries of an index, and a claim reads a few indexes.
 PAGES_FOR_EACH_JOB = 0.1
 
 
 class CountingCursor:
-    """Runs statements under EXPLAIN, and adds up the pages that they read."""
+    """A cursor that runs statements with EXPLAIN, and counts the pages that they read."""
 
     def __init__(self, cursor: psycopg.Cursor[Any]) -> None:
         self._cursor = cursor
@@ -32,12 +32,12 @@ class CountingCursor:
         self.pages += plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
 
     def fetchall(self) -> list[Any]:
-        """As if nothing was claimed: no job, and the summary."""
+        """Return the rows of a claim without jobs: only its summary."""
         return [({"seconds_until_next": None, "has_more": False},)]
 
 
-class Queue:
-    """One task, through the statements of the worker."""
+class JobsOfOneTask:
+    """The jobs of a single task, with the statements of the worker."""
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
         self.connection = connection
@@ -50,7 +50,7 @@ class Queue:
         return claims.claim_jobs(cursor, schema=self.schema, task_ids=self.task_ids, max_jobs=max_jobs, **options)
 
     def drain(self, count: int) -> None:
-        """Let so many jobs come and go."""
+        """Add, claim and complete a number of jobs."""
         spec = f"row('a_task', '{{}}', null, null, null, null, null, null)::\"{self.schema}\".job_spec"
         for _ in range(count // BATCH):
             with self.connection.cursor() as cursor:
@@ -63,7 +63,7 @@ class Queue:
                 releases.complete_jobs(cursor, claimed.claims, schema=self.schema)
 
     def cost(self) -> int:
-        """The pages that a claim of the only job reads."""
+        """Return the pages that a claim of the only job reads."""
         with self.connection.cursor() as cursor:
             cursor.execute(f"select id from \"{self.schema}\".add_job('a_task')".encode())
             counting = CountingCursor(cursor)
@@ -75,7 +75,7 @@ class Queue:
 def test_held_snapshot__raises_the_cost_of_claims_in_proportion_until_it_ends(
     versioned_database: str, versioned_connection: psycopg.Connection[Any], worker_schema: str
 ) -> None:
-    queue = Queue(versioned_connection, worker_schema)
+    queue = JobsOfOneTask(versioned_connection, worker_schema)
     queue.drain(BATCH)
     versioned_connection.execute("vacuum")
     at_rest = queue.cost()
@@ -98,7 +98,7 @@ def test_held_snapshot__raises_the_cost_of_claims_in_proportion_until_it_ends(
 def test_tables_of_the_queue__are_vacuumed_by_the_settings_of_the_server(
     versioned_connection: psycopg.Connection[Any], worker_schema: str
 ) -> None:
-    """Nothing of ours switches autovacuum off."""
+    """The package does not switch autovacuum off."""
     options = versioned_connection.execute(
         "select relname, reloptions from pg_class where relnamespace = %s::regnamespace and relkind = 'r'",
         [f'"{worker_schema}"'],

@@ -1,4 +1,4 @@
-"""Real workers on installations that the settings name."""
+"""Real workers for several installations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Statements that a network holds back, and delivers after newer claims of the same jobs.
+"""Statements that a network delivers late, after newer claims of the same jobs.
 
-The client was told that its connection is dead, and has acted on that long before.
+The client has lost its connection before, and has continued on another.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_release_of_a_queue_that_arrives_late__does_not_change_the_next_claim(
     late.release()
     world.wait_until(late.delivered.is_set)
     assert world.value("select locked_by from {schema}._private_job_queues") is not None
-    # Looks often, and would take the second job at its first look.
+    # This worker polls often, and would claim the second job at once.
     other = fleet.start("--poll-interval", "0.05", "--no-listen")
     world.add("quick")
     world.wait_for("end", 2)
@@ -69,16 +69,16 @@ def test_release_of_a_queue_that_arrives_late__does_not_change_the_next_claim(
 def test_result_that_arrives_after_its_worker_died__does_not_change_the_next_run(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet, tag: str
 ) -> None:
-    """The lease runs out by itself, another worker runs the job, and then the network delivers."""
+    """The lease expires, another worker runs the job, and then the network delivers the result."""
     victim = proxied_fleet.start("--no-prepared-statements", settings=SHORT_LEASE)
     late = proxy.on(tag, "deliver late")
-    # The worker tries again until it is killed, and nothing of that arrives at all.
+    # The worker tries again until it is killed, and none of these statements arrives.
     proxy.on(tag, "blackhole", times=100)
     job_id = world.add("failing", {"failures": 1 if tag == "fail" else 0, "delay": 0.0}, queue_name="q")
     world.wait_until(late.fired.is_set)
     victim.kill()
     world.record("death", pid=victim.pid)
-    # The next run waits for a word.
+    # The next run waits until the test continues it.
     world.query(
         'update {schema}._private_jobs set payload = \'{"word": "go"}\','
         " task_id = (select id from {schema}._private_tasks where identifier = 'until')"

@@ -1,4 +1,4 @@
-"""Each deliberate mistake is caught by the test that is there for it. A test that no mistake fails proves nothing."""
+"""Each deliberate mistake makes a test fail. A test that no mistake makes fail proves nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.faults import mutants
 from tests.faults.processes import CHECKOUT
 
 # fmt: off
-# ruff: noqa: E501 - a line for each
+# ruff: noqa: E501 - a line for each mutant
 CAUGHT_BY = {
     "completion that does not check the claim": "test_death.py::test_suspension_past_the_lease__lets_another_worker_run_the_job_and_rejects_the_late_result",
     "queues that two claims can lock": "test_queues.py::test_queue_that_another_claim_has_just_locked__is_not_claimed",
@@ -61,8 +61,8 @@ def test_promises_page__names_tests_that_exist_and_every_mutant() -> None:
     tests = "".join(path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests").rglob("test_*.py"))
     named = set(re.findall(r"`(test_\w+)`", page))
     assert {name for name in named if f"def {name}(" not in tests} == set()
-    told = dict(re.findall(r"^\| (.+) \| `(test_\w+)` \|$", page, flags=re.MULTILINE))
-    assert told == {mutant: test.split("::")[1] for mutant, test in CAUGHT_BY.items()}
+    listed = dict(re.findall(r"^\| (.+) \| `(test_\w+)` \|$", page, flags=re.MULTILINE))
+    assert listed == {mutant: test.split("::")[1] for mutant, test in CAUGHT_BY.items()}
 
 
 @pytest.mark.chaos

@@ -1,4 +1,4 @@
-"""A newer graphile-worker changes the schema while workers run: what they do about it."""
+"""A newer graphile-worker changes the schema while workers run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _ledger_as_it_was(world: World) -> Iterator[None]:
 
 
 def migrate(world: World, *, breaking: bool, notify: bool = True) -> None:
-    """As graphile-worker does it: the row and the notification in one transaction."""
+    """Insert the row and send the notification in one transaction, as graphile-worker does."""
     world.query("insert into {schema}.migrations (id, breaking) values (21, %s)", breaking)
     if notify:
         say(world, breaking=breaking)
@@ -65,7 +65,7 @@ def test_worker__continues_after_a_migration_that_breaks_nothing(world: World, f
 
 
 def test_worker__ignores_a_notification_that_the_ledger_does_not_confirm(world: World, fleet: Fleet) -> None:
-    """Every role that can connect may notify."""
+    """Any role that can connect may send the notification."""
     worker = fleet.start()
     say(world, breaking=True)
     world.add("quick")

@@ -1,4 +1,4 @@
-"""The server's queue of notifications is full: somebody listens, anywhere, and sits in a transaction."""
+"""The notification queue of the server is full, because a session listens and keeps a transaction open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.faults.world import World
 from tests.support import postgres_versions
 
 LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
-# The shortest queue that there can be, since PostgreSQL 17: half a megabyte.
+# The smallest queue that PostgreSQL 17 and later allow: half a megabyte.
 SETTINGS = {"max_notify_queue_pages": "64"}
 VERSION = next((version for version in (18, 17) if postgres_versions.programs(version)), None)
 
@@ -39,7 +39,7 @@ def cluster_with_a_short_queue() -> Iterator[Cluster]:
 
 @pytest.fixture
 def full_world(cluster_with_a_short_queue: Cluster, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    with World.opened(cluster_with_a_short_queue.url(), worker_schema, wait_until) as world:
+    with World.open(cluster_with_a_short_queue.url(), worker_schema, wait_until) as world:
         yield world
 
 
@@ -51,7 +51,7 @@ def full_fleet(full_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wa
 
 @pytest.fixture
 def foreign_listener(full_world: World) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    """A session that has nothing to do with the queue, on a channel of its own."""
+    """A session of another program, which listens on another channel inside a transaction."""
     with psycopg.connect(full_world.url) as connection:
         connection.execute("listen something_else")
         connection.commit()
@@ -65,8 +65,8 @@ def fill(world: World) -> None:
             world.query("select pg_notify('something_else', repeat('x', 7000) || random())")
 
 
-def add_quietly(world: World) -> subprocess.CompletedProcess[str]:
-    """As a site does that has switched notifications off."""
+def add_without_notification(world: World) -> subprocess.CompletedProcess[str]:
+    """Add a job with the setting NOTIFY switched off."""
     settings = {"FAULT_WORKER_SETTINGS": json.dumps({"NOTIFY": False})}
     return subprocess.run(
         [sys.executable, MANAGE, "graphile_worker", "add", "quick", "{}"],
@@ -81,15 +81,15 @@ def add_quietly(world: World) -> subprocess.CompletedProcess[str]:
 def test_full_notify_queue__ends_no_lease_and_loses_no_result(
     full_world: World, full_fleet: Fleet, foreign_listener: psycopg.Connection[tuple[object, ...]]
 ) -> None:
-    """Whatever a worker notifies others of: its beats come first, and so do its results."""
+    """A notification that fails must not keep the worker from storing heartbeats and results."""
     world = full_world
     workers = [full_fleet.start("-j", "2", "--poll-interval", "0.5", settings=LEASE) for _ in range(2)]
-    long_ones = world.add_many(2, "until", {"word": "go"})
+    long_jobs = world.add_many(2, "until", {"word": "go"})
     queued = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start", 3)
     fill(world)
     began = world.value("select max(last_heartbeat_at) from {schema}._private_workers")
-    # Twice the lease, in which nobody may be taken for dead.
+    # Twice the lease, in which no worker may be declared dead.
     world.wait_until(
         lambda: (
             world.value("select min(last_heartbeat_at) - %s > interval '6 s' from {schema}._private_workers", began)
@@ -98,7 +98,7 @@ def test_full_notify_queue__ends_no_lease_and_loses_no_result(
     )
     assert not any(worker.has_written("lost its lease") for worker in workers)
     world.continue_jobs("go")
-    world.wait_until(lambda: all(world.job(job_id) is None for job_id in [*long_ones, queued]))
+    world.wait_until(lambda: all(world.job(job_id) is None for job_id in [*long_jobs, queued]))
     foreign_listener.rollback()
     world.wait_until_empty()
     world.check()
@@ -111,7 +111,7 @@ def test_full_notify_queue__lets_jobs_be_added_and_run_without_notifications(
     world = full_world
     worker = full_fleet.start("--poll-interval", "0.5", settings={"NOTIFY": False})
     fill(world)
-    added = add_quietly(world)
+    added = add_without_notification(world)
     assert added.returncode == 0, added.stderr
     world.wait_for("end")
     world.wait_until(lambda: world.count() == 0)
@@ -142,7 +142,7 @@ def test_full_notify_queue__is_reported_by_status(
 
 
 def test_notifications__are_sent_by_functions_and_never_by_triggers(full_world: World) -> None:
-    """A trigger that notifies would do it for every row of every statement."""
+    """A trigger would notify for every row of every statement."""
     triggers = full_world.query(
         "select tgname from pg_trigger join pg_class on pg_class.oid = tgrelid"
         " where relnamespace = %s::regnamespace and not tgisinternal and tgname <> 'note_lost_lease'",
@@ -154,9 +154,9 @@ def test_notifications__are_sent_by_functions_and_never_by_triggers(full_world: 
 @pytest.mark.chaos
 @pytest.mark.parametrize("clients", [1, 16, 64])
 def test_notifications_that_are_switched_off__do_not_slow_down_adding(world: World, clients: int) -> None:
-    """NOTIFY takes a lock of the whole database until the commit is done: many adders wait for each other."""
+    """NOTIFY locks the database until the commit has ended, so sessions that add jobs wait for each other."""
     rates = {switch: adds_per_second(world, clients, switch) for switch in ("on", "off")}
-    # Switched on they cost more, the more adders there are; how much is for benchmarks on a quiet machine.
+    # Switched on, notifications cost more with more sessions. How much is measured by the benchmarks.
     assert rates["off"] > 0.7 * rates["on"], f"adds per second: {rates}"
 
 

@@ -1,4 +1,4 @@
-"""``--once``: everything that is runnable, and then exit 0."""
+"""``--once``: run all runnable jobs, then exit with 0."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_once__runs_what_jobs_add_and_whole_queues_then_exits(world: World, flee
 
 
 def test_once__waits_for_a_queue_that_is_being_released(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
-    """Between the last job of a work unit and the release of its queue nothing runs, and nothing is done."""
+    """Between the last job of a work unit and the release of its queue, no job runs, but jobs may be left."""
     holds = [proxy.on("release-queues", "hold") for _ in range(3)]
     world.add_many(6, queue_name="q")
     worker = proxied_fleet.start("--no-prepared-statements", "--once", "-j", "1", "--local-queue-size", "1")
@@ -52,7 +52,7 @@ def test_once__stops_at_a_signal(world: World, fleet: Fleet) -> None:
 
 
 def test_once__recovers_the_jobs_of_an_earlier_run_that_was_killed(world: World, fleet: Fleet) -> None:
-    """Where only system cron starts workers, nobody else would."""
+    """If only cron of the system starts workers, no other worker recovers the jobs."""
     world.add("until", {"word": "go"})
     worker = fleet.start("--once")
     world.wait_for("start")
@@ -70,7 +70,7 @@ def test_no_log_success__keeps_successes_out_of_the_output_and_failures_in(
 ) -> None:
     world.add("quick")
     world.add("failing")
-    # Spawned children start from a command line of their own.
+    # Spawned children start with a command line of their own.
     worker = fleet.start("--once", "--no-log-success", "--processes", str(processes), is_forked=processes == 1)
     assert worker.wait() == 0
     assert worker.has_written(r"failing #\d+ failed after")

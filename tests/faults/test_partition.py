@@ -1,4 +1,4 @@
-"""A network that is really cut: two network namespaces, and a link that goes down between them. For root, on Linux."""
+"""A network that is cut: the link between two network namespaces goes down. For root, on Linux."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ pytestmark = [
 
 
 class Link:
-    """A cable between here and a namespace; workers in the namespace reach the server through it."""
+    """A link between this network namespace and another, from which workers reach the server."""
 
     def __init__(self) -> None:
         number = os.getpid() % 250
@@ -84,7 +84,7 @@ def link() -> Iterator[Link]:
 
 @pytest.fixture
 def linked_world(link: Link, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    """On a server that listens at this end of the link."""
+    """A world on a server that listens at this end of the link."""
 
     def allow(directory: Path) -> None:
         with (directory / "pg_hba.conf").open("a") as file:
@@ -92,7 +92,7 @@ def linked_world(link: Link, worker_schema: str, wait_until: Wait) -> Iterator[W
 
     with Cluster.create(settings={"listen_addresses": link.here, "port": PORT}, prepare=allow) as cluster:
         migrate(cluster.url())
-        with World.opened(cluster.url(), worker_schema, wait_until) as world:
+        with World.open(cluster.url(), worker_schema, wait_until) as world:
             yield world
 
 
@@ -104,7 +104,7 @@ def near_fleet(linked_world: World, zygote: Zygote, tmp_path: Path, wait_until: 
 
 @pytest.fixture
 def far_fleet(linked_world: World, link: Link, zygote: Zygote, tmp_path: Path, wait_until: Wait) -> Iterator[Fleet]:
-    """Workers at the other end. What their jobs tell takes a unix socket: that needs no network."""
+    """Workers at the other end. Their history uses a unix socket, which needs no network."""
     directory = tmp_path / "far"
     directory.mkdir()
     url = make_conninfo(linked_world.url, host=link.here, port=PORT)
@@ -117,7 +117,7 @@ def far_fleet(linked_world: World, link: Link, zygote: Zygote, tmp_path: Path, w
 def test_partition_past_the_lease__lets_another_worker_run_the_job_and_the_first_reconnect(
     linked_world: World, near_fleet: Fleet, far_fleet: Fleet, link: Link, is_known: bool
 ) -> None:
-    """No packet comes through, and no error either; the sockets stay open until somebody gives up on them."""
+    """No packet arrives and no error occurs; the sockets stay open until a timeout ends them."""
     world = linked_world
     cut_off = far_fleet.start("-j", "2", settings=LEASE, is_forked=False)
     job_id = world.add("until", {"word": "go"}, queue_name="q")
@@ -128,7 +128,7 @@ def test_partition_past_the_lease__lets_another_worker_run_the_job_and_the_first
     near.wait_for("recovered the jobs")
     world.wait_for("start", 2)
     held = world.job(job_id).locked_by
-    # Ends behind the partition; what it has to say waits.
+    # The job ends behind the partition, and its result waits.
     world.continue_jobs(f"go {cut_off.pid}")
     world.wait_for("end")
     if is_known:

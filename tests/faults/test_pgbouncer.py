@@ -1,4 +1,4 @@
-"""Through a pooler in transaction mode: everything works, by polling, and the worker says so."""
+"""Workers behind PgBouncer. In transaction mode they poll, and log it."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ pidfile = {directory}/pgbouncer.pid
 def pooled_fleet(
     request: pytest.FixtureRequest, world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait
 ) -> Iterator[Fleet]:
-    """Workers that reach the database through PgBouncer, in the mode that the test names."""
-    # A short path that another account may use.
+    """Workers that reach the database through PgBouncer, in the mode of the parameter."""
+    # A short path that the account of PgBouncer can read.
     directory = Path(tempfile.mkdtemp(prefix="dgw-pgbouncer-"))
     directory.chmod(0o777)
     url, process = start_pgbouncer(world.url, directory, mode=request.param)
@@ -79,7 +79,7 @@ def start_pgbouncer(url: str, directory: Path, *, mode: str) -> tuple[str, subpr
             directory=directory,
         )
     )
-    # It refuses to run as root, and the server's socket may be its account's own.
+    # PgBouncer refuses to run as root, and the socket of the server may belong to its account.
     process = subprocess.Popen(
         [BINARY, "--quiet", str(configuration)],
         stdout=subprocess.DEVNULL,
@@ -99,7 +99,7 @@ def _answers(url: str) -> bool:
 
 @pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
 def test_transaction_mode__runs_jobs_by_polling_and_logs_it(world: World, pooled_fleet: Fleet) -> None:
-    """With prepared statements and LISTEN left on, as somebody who does not know better has them."""
+    """Prepared statements and LISTEN are left on, as by default."""
     worker = pooled_fleet.start("--poll-interval", "0.3", "-j", "4")
     worker.wait_for("stopped listening.*pooler in transaction mode")
     assert not worker.has_written("is listening")
@@ -118,7 +118,7 @@ def test_transaction_mode__runs_jobs_by_polling_and_logs_it(world: World, pooled
 def test_transaction_mode__neither_obeys_nor_changes_a_time_limit_of_the_database(
     world: World, pooled_fleet: Fleet
 ) -> None:
-    """The sessions belong to all_workers: the worker may not change them, only its own transactions."""
+    """All clients share the sessions, so the worker may change only its own transactions."""
     name = conninfo_to_dict(world.url)["dbname"]
     world.query(
         """create function fault_history.be_slow() returns trigger language plpgsql as
@@ -128,7 +128,7 @@ def test_transaction_mode__neither_obeys_nor_changes_a_time_limit_of_the_databas
         "create trigger be_slow before delete on {schema}._private_jobs execute function fault_history.be_slow()"
     )
     world.query(f'alter database "{name}" set statement_timeout = 150')
-    # What the pool has already is older than the limit.
+    # The sessions that the pool already has do not know the limit.
     world.query(
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()", name
     )
@@ -139,7 +139,7 @@ def test_transaction_mode__neither_obeys_nor_changes_a_time_limit_of_the_databas
         world.check()
         pooled_url = pooled_fleet.environment["DATABASE_URL"]
         with ExitStack() as stack:
-            # As many as the pool has: every session of it is looked at.
+            # As many clients as the pool has sessions, so that every session is checked.
             clients = [stack.enter_context(psycopg.connect(pooled_url)) for _ in range(4)]
             limits = {client.execute("show statement_timeout").fetchone() for client in clients}
         assert limits == {("150ms",)}

@@ -1,4 +1,4 @@
-"""Named queues: one at a time in the whole fleet, in order, at speed."""
+"""Named queues: one job at a time in the whole fleet, in order, without waiting for polls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.faults.world import World
 def test_queues__never_overlap_and_run_in_order_across_three_workers(world: World, fleet: Fleet) -> None:
     for _ in range(3):
         fleet.start("-j", "4")
-    # Until more than one of them has had a share.
+    # Until more than one worker has run jobs.
     while len({run.pid for run in world.executions() if run.queue_name}) < 2:
         with world.in_one_transaction():
             world.add_many(300, "quiet")
@@ -35,7 +35,7 @@ def test_queues__never_overlap_and_run_in_order_across_three_workers(world: Worl
 
 
 def test_one_queue__is_not_limited_by_the_poll_interval(world: World, fleet: Fleet) -> None:
-    """The original runs one job of a queue per poll interval."""
+    """The Node.js worker runs one job of a queue per poll interval."""
     fleet.start("--poll-interval", "2")
     world.add_many(200, queue_name="q")
     world.wait_until_empty()
@@ -53,8 +53,8 @@ def test_one_queue__moves_between_two_workers_without_polling(world: World, flee
     world.wait_until_empty()
     started = [run.started_at for run in world.executions()]
     longest = max((later - earlier).total_seconds() for earlier, later in pairwise(started))
-    # Who listens polls every ten seconds all the same.
-    assert longest < 7, "nobody heard that the queue was free"
+    # A worker that listens also polls, every ten seconds.
+    assert longest < 7, "no worker was notified that the queue was free"
     world.check()
 
 
@@ -63,7 +63,7 @@ def test_long_job__returns_the_rest_of_its_work_unit_and_keeps_its_queue(
 ) -> None:
     with world.in_one_transaction():
         world.add_many(50, queue_name="q")
-        long_one = world.add("until", {"word": "go"}, queue_name="q")
+        long_job = world.add("until", {"word": "go"}, queue_name="q")
         rest = world.add_many(5, queue_name="q")
     first = fleet.start("-j", "1", "--poll-interval", "600", "--no-listen")
     world.wait_for("start", 51)
@@ -74,7 +74,7 @@ def test_long_job__returns_the_rest_of_its_work_unit_and_keeps_its_queue(
     world.continue_jobs("go")
     world.wait_until_empty()
     ended = [run.job_id for run in world.executions()]
-    assert ended[-6:] == [long_one, *rest]
+    assert ended[-6:] == [long_job, *rest]
     world.check()
 
 
@@ -90,7 +90,7 @@ def test_failure__releases_the_queue(world: World, fleet: Fleet) -> None:
 def test_queue_whose_release_got_no_answer__is_not_released_again_after_its_next_claim(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
-    """The answer to the release is lost; the worker has the queue again when it tries once more."""
+    """The answer to the release is lost, and the worker has claimed the queue again when it repeats the release."""
     proxied_fleet.start("--no-prepared-statements").wait_for("is listening")
     rule, again = proxy.on("release-queues", "cut after"), proxy.on("release-queues", "hold")
     with world.in_one_transaction():
@@ -102,7 +102,7 @@ def test_queue_whose_release_got_no_answer__is_not_released_again_after_its_next
     again.release()
     fleet.start("--poll-interval", "0.05")
     world.wait_until(lambda: world.locked() <= 1 or world.count_events("start") > 2)
-    # The rest of the work unit is returned, and the other worker looks often.
+    # The rest of the work unit is returned, and the other worker polls often.
     pause(0.3)
     assert world.count_events("start") == 2
     world.continue_jobs("go")
@@ -113,7 +113,7 @@ def test_queue_whose_release_got_no_answer__is_not_released_again_after_its_next
 def test_jobs_whose_return_got_no_answer__are_not_returned_again_after_their_next_claim(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
-    """The answer to giving jobs back is lost, and the worker gives them back again after it has claimed them anew."""
+    """The answer to the return is lost, and the worker has claimed the jobs again when it repeats the return."""
     proxied_fleet.start("--no-prepared-statements", "-j", "2", settings={"STATEMENT_TIMEOUT": 2.0})
     rule = proxy.on("return", "blackhole after", part="releaser")
     with world.in_one_transaction():
@@ -123,7 +123,7 @@ def test_jobs_whose_return_got_no_answer__are_not_returned_again_after_their_nex
     world.wait_until(rule.fired.is_set)
     # The slots are free, the jobs are free, and the releaser waits for an answer that never comes.
     world.continue_jobs("first")
-    # The same worker claims some of them again before it knows that they were given back.
+    # The same worker claims some of them again before it knows that they were returned.
     world.wait_for("start", 4)
     fleet.start("-j", "10", "--poll-interval", "0.05")
     world.wait_for("start", 12)
@@ -135,9 +135,9 @@ def test_jobs_whose_return_got_no_answer__are_not_returned_again_after_their_nex
 
 
 def test_list_that_was_replaced_while_it_was_prefetched__runs_after_it_was_returned(world: World, fleet: Fleet) -> None:
-    """It counted as running, so its key went to the new job; but it never began, and its items are nowhere else.
+    """The claimed job kept its items when its key went to the new job, so it has to run.
 
-    One that was removed meanwhile does not run.
+    A job that was removed meanwhile does not run.
     """
     worker = fleet.start("-j", "1", environment={"FAULT_WAITING_TIMEOUT": "600"})
     with world.in_one_transaction():
@@ -162,7 +162,7 @@ def test_list_that_was_replaced_while_it_was_prefetched__runs_after_it_was_retur
 
 
 def test_recovery_in_parts__releases_a_queue_with_its_last_job(world: World) -> None:
-    """Were the queue free before, a later job of it could start first."""
+    """If the queue were released before, a later job of it could start first."""
     jobs = world.add_many(30, queue_name="q")
     with psycopg.connect(world.url, autocommit=True) as connection:
         held = claim(world, connection, "django-worker-dead/1", max_per_queue=30)
@@ -175,7 +175,7 @@ def test_recovery_in_parts__releases_a_queue_with_its_last_job(world: World) -> 
 
 
 def test_free_queue_behind_a_thousand_locked_queues__is_found_without_a_poll(world: World, fleet: Fleet) -> None:
-    """One claim does not come so far; it says so, and the next one goes on where it ended."""
+    """A claim examines a limited number of queues and reports that; the next claim continues behind them."""
     free = world.add("quick", queue_name="free")
     world.query(
         "insert into {schema}._private_job_queues (queue_name, locked_at, locked_by)"
@@ -209,8 +209,8 @@ def test_shutdown_with_queued_jobs__releases_the_queue(world: World, fleet: Flee
 
 
 @pytest.fixture
-def slow_pick(world: World) -> Iterator[Any]:
-    """A claim that has seen which queues are free waits for this lock before it takes one, unless it hurries."""
+def slow_choice_of_queues(world: World) -> Iterator[Any]:
+    """Make claims wait between choosing a queue and locking it, unless faults.no_wait is set."""
     name, parameters = "_private_look_at_queued_v2", "(int[], int, timestamptz, text[], timestamptz, bigint, int)"
     world.query("alter function {schema}." + name + parameters + " rename to at_once")
     world.query(
@@ -222,7 +222,7 @@ def slow_pick(world: World) -> Iterator[Any]:
         begin
             select found.* into queue_ids, run_ats, ids, end_run_at, end_id, is_cut
             from {schema}.in_one_transaction($1, $2, $3, $4, $5, $6, $7) as found;
-            if current_setting('faults.hurry', true) is distinct from 'on' then
+            if current_setting('faults.no_wait', true) is distinct from 'on' then
                 perform pg_advisory_xact_lock_shared(4711);
             end if;
         end $$"""
@@ -234,19 +234,19 @@ def slow_pick(world: World) -> Iterator[Any]:
     world.query("alter function {schema}.at_once" + parameters + " rename to " + name)
 
 
-def test_queue_that_another_claim_has_just_locked__is_not_claimed(world: World, slow_pick: Any) -> None:
-    """It was free when the claim looked, and is not when the claim takes it."""
+def test_queue_that_another_claim_has_just_locked__is_not_claimed(world: World, slow_choice_of_queues: Any) -> None:
+    """The queue is free when the claim chooses it, and locked when the claim locks it."""
     first, second = world.add_many(2, queue_name="q")
     with (
         psycopg.connect(world.url, autocommit=True) as slow,
         psycopg.connect(world.url, autocommit=True) as quick,
         ThreadPoolExecutor() as threads,
     ):
-        quick.execute("set faults.hurry = on")
+        quick.execute("set faults.no_wait = on")
         late = threads.submit(claim, world, slow, "slow")
         world.wait_until(lambda: world.value("select exists (select from pg_locks where objid = 4711 and not granted)"))
         assert claim(world, quick, "quick") == [first]
-        slow_pick.execute("select pg_advisory_unlock(4711)")
+        slow_choice_of_queues.execute("select pg_advisory_unlock(4711)")
         assert late.result() == []
     assert world.job(second).locked_by is None
 

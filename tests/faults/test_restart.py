@@ -1,4 +1,4 @@
-"""The server itself goes away: restarted, gone for long, or back as one that only reads."""
+"""The server restarts, is stopped for long, or comes back as a read-only server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.world import World
 def test_immediate_restart__under_load_loses_nothing(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
 ) -> None:
-    """A crash of the server, twice, while jobs of all kinds run; no worker is started again."""
+    """The server crashes twice while jobs of all kinds run. The workers are not restarted."""
     world = cluster_world
     workers = [cluster_fleet.start("-j", "4", settings={"WORKER_TIMEOUT": 20.0}) for _ in range(2)]
     world.add_many(150, payload={"seconds": 0.02})
@@ -34,7 +34,7 @@ def test_immediate_restart__under_load_loses_nothing(
 def test_immediate_restart__runs_a_task_that_raised_again_after_it_ended(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
 ) -> None:
-    """Its statement fails with the server: that run is over, and the next one overlaps nothing."""
+    """The statement of the task fails, so the run ends, and the next run does not overlap it."""
     world = cluster_world
     worker = cluster_fleet.start("-j", "2", settings={"WORKER_TIMEOUT": 20.0})
     job_id = world.add("waits_in_the_database", {"seconds": 600})
@@ -55,7 +55,7 @@ def test_immediate_restart__runs_a_task_that_raised_again_after_it_ended(
 def test_long_outage__lets_workers_reconnect_and_keep_their_jobs(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
 ) -> None:
-    """Longer than the lease: whoever is back first must not take the others for dead."""
+    """The outage is longer than the lease. The first worker that reconnects must not declare the others dead."""
     world = cluster_world
     settings = {"HEARTBEAT_INTERVAL": 1.0, "WORKER_TIMEOUT": 4.0}
     workers = [cluster_fleet.start("-j", "2", settings=settings) for _ in range(3)]
@@ -67,7 +67,7 @@ def test_long_outage__lets_workers_reconnect_and_keep_their_jobs(
     cluster.start()
     world.wait_until(lambda: all(worker.has_written("failed, next try in") for worker in workers))
     added = world.add("quick")
-    # Well over another lease, in which the others would have been swept.
+    # More than another lease, in which the other workers would have been declared dead.
     beats = world.value("select max(last_heartbeat_at) from {schema}._private_workers")
     world.wait_until(
         lambda: (
@@ -82,14 +82,14 @@ def test_long_outage__lets_workers_reconnect_and_keep_their_jobs(
     assert not any(worker.has_written("lost its lease") for worker in workers)
     for worker in workers:
         worker.wait_for("the database answers again after ")
-    # Bounded talk: a few lines for each part, not one for each try of a tight loop.
+    # A few lines for each part, and not a line for each try.
     assert all(worker.output().count("failed, next try in") < 60 for worker in workers)
 
 
 def test_read_only_server__is_disconnected_from(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet, wait_until: Wait
 ) -> None:
-    """After a fail-over the old address may lead to a standby. Sessions there stay read-only for ever."""
+    """After a fail-over the old address may lead to a standby. Its sessions stay read-only."""
     world = cluster_world
     worker = cluster_fleet.start("--poll-interval", "0.2", settings={"WORKER_TIMEOUT": 30.0})
     world.query("select pg_backend_pid()")
@@ -110,7 +110,7 @@ def test_read_only_server__is_disconnected_from(
 def test_role_with_tight_limits__does_not_stop_a_worker(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
 ) -> None:
-    """A DBA's defaults for a role: the machinery's sessions idle longer than that, and come back."""
+    """Time limits of a role end the idle sessions of the worker, which reconnects."""
     world = cluster_world
     limits = {
         "statement_timeout": "1s",
@@ -139,7 +139,7 @@ def test_role_with_tight_limits__does_not_stop_a_worker(
 def test_django_connections__work_again_after_a_restart(
     cluster: Cluster, cluster_world: World, cluster_fleet: Fleet
 ) -> None:
-    """CONN_MAX_AGE=None keeps a thread's connection for ever; the next job finds a good one all the same."""
+    """CONN_MAX_AGE=None keeps the connection of a thread, but the next job gets a working connection."""
     world = cluster_world
     options = {"FAULT_DATABASE_OPTIONS": json.dumps({"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": False})}
     worker = cluster_fleet.start("-j", "1", environment=options, settings={"WORKER_TIMEOUT": 20.0})

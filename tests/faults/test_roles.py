@@ -1,4 +1,4 @@
-"""A worker and an adder with no more rights than ``manage.py graphile_worker grants`` gives them."""
+"""Roles with only the rights that ``manage.py graphile_worker grants`` gives them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def role(world: World) -> Iterator[str]:
 
 
 def as_role(role: str) -> dict[str, str]:
-    """Django's connections and the worker's own become this role right after they are made."""
+    """Return an environment in which all connections of Django and of the worker use this role."""
     return {"FAULT_DATABASE_OPTIONS": json.dumps({"OPTIONS": {"assume_role": role}})}
 
 
@@ -41,9 +41,9 @@ def operate(world: World, role: str, *arguments: str) -> subprocess.CompletedPro
 
 
 def test_worker_role__has_all_rights_that_a_worker_needs(world: World, fleet: Fleet, role: str) -> None:
-    """From its start to its end: tasks, queues, failures, keys, statistics, a dead colleague."""
+    """From the start to the end: tasks, queues, failures, keys, statistics, a dead worker."""
     world.query(grants.script("worker", role, schema=world.schema))
-    # Somebody to take over from.
+    # A dead worker, whose job is recovered.
     world.query(
         "insert into {schema}._private_workers (id, last_heartbeat_at) values ('django-worker-dead', '2020-01-01')"
     )

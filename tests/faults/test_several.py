@@ -24,7 +24,7 @@ def other_database(database_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture
 def other_world(other_database: str, worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    with World.opened(other_database, worker_schema, wait_until) as world:
+    with World.open(other_database, worker_schema, wait_until) as world:
         yield world
 
 
@@ -36,7 +36,7 @@ def test_several_databases__are_served_by_one_worker(world: World, other_world: 
     other_world.add_many(5)
     world.wait_until_empty()
     other_world.wait_until_empty()
-    # The history is one; each database's jobs have ids of their own.
+    # Both databases share the history; job ids are unique only within a database.
     world.wait_for("end", 10)
     assert worker.stop() == 0
     world.check_nothing_is_held()
@@ -61,7 +61,7 @@ def test_several_databases__are_served_while_one_of_them_is_unreachable(
 
 @pytest.fixture
 def other_proxy(other_world: World, start_proxy: Callable[[str], Proxy]) -> Proxy:
-    """The way to the other database."""
+    """A proxy to the other database."""
     return start_proxy(other_world.url)
 
 
@@ -92,7 +92,7 @@ def test_several_databases__are_served_when_one_becomes_reachable_after_the_star
 def test_several_databases__are_served_and_stopped_although_one_does_not_answer(
     world: World, other_world: World, fleet: Fleet, other_proxy: Proxy
 ) -> None:
-    """Neither the others from their start, nor the worker from its end."""
+    """Other databases are served at once, and the worker stops at once."""
     other_proxy.blackhole("*")
     worker = fleet.start(*BOTH, environment=through(other_proxy), is_ready=False)
     world.add("quick")
@@ -202,8 +202,8 @@ def test_forbidden_flags_as_a_callable__are_evaluated_at_every_claim_even_if_its
     world.add("quick", flags=["blue"])
     wait_until(lambda: world.count() == 1)
     assert world.job(red) is not None
-    # Django's connection on the claiming thread dies; nobody would ever replace it but the worker. A thread that has
-    # run a job checks it once more by itself: it dies again.
+    # Django's connection on the claiming thread dies, and only the worker can replace it. A thread that has
+    # run a job checks its connection by itself, so it is terminated again.
     others = "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
     for _ in range(3):
         wait_until(lambda: world.value(f"select count(*) {others} and query like '%%forbid%%'"))
@@ -219,7 +219,7 @@ def test_forbidden_flags_that_raise_system_exit__do_not_end_the_worker(world: Wo
     worker = fleet.start(settings=settings)
     worker.wait_for("fetcher failed, next try in .*SystemExit: a callable that wants to end the worker")
     worker.wait_for("(?s)(fetcher failed.*){2}")
-    assert world.job(job_id).attempts == 0, "who cannot tell what is forbidden claims nothing"
+    assert world.job(job_id).attempts == 0, "without the forbidden flags nothing is claimed"
     assert worker.stop() == 0
 
 

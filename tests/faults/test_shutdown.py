@@ -1,4 +1,4 @@
-"""How a worker stops: asked once, asked twice, and at bad moments."""
+"""How a worker stops: at the first signal, at the second, and during failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_first_signal__lets_running_jobs_finish_and_leaves_nothing_locked(
 
 
 def test_real_interpreter__ends_cleanly_under_load(world: World, fleet: Fleet) -> None:
-    """A process of its own, to the last line of Python's own shutdown."""
+    """A process that is not forked, up to the end of the interpreter."""
     worker = fleet.start("-j", "4", is_forked=False)
     world.add_many(300, payload={"seconds": 0.005})
     world.wait_for("end", 50)
@@ -48,7 +48,7 @@ def test_real_interpreter__ends_cleanly_under_load(world: World, fleet: Fleet) -
 
 
 def test_prefetched_jobs__are_returned_with_their_attempt(world: World, fleet: Fleet, wait_until: Wait) -> None:
-    """Short jobs make the worker claim ahead; then two long ones sit in both slots, and the rest waits."""
+    """Short jobs make the worker prefetch. Then two long jobs occupy both slots, and the other jobs wait."""
     worker = fleet.start("-j", "2")
     with world.in_one_transaction():
         world.add_many(2000, "quiet")
@@ -65,7 +65,7 @@ def test_prefetched_jobs__are_returned_with_their_attempt(world: World, fleet: F
 
 
 def test_heartbeat__continues_while_the_worker_drains(world: World, fleet: Fleet, wait_until: Wait) -> None:
-    """A job that outlives the lease during a graceful stop is not taken away by another worker."""
+    """No other worker recovers a job that runs longer than the lease during a graceful stop."""
     settings = {"HEARTBEAT_INTERVAL": 0.2, "WORKER_TIMEOUT": 20.0}
     stopping = fleet.start(settings=settings)
     job_id = world.add("until", {"word": "go"})
@@ -101,7 +101,7 @@ def test_second_signal__stops_at_once_with_its_own_exit_code(
     worker.signal(number)
     assert worker.wait() == 128 + number
     job = world.job(job_id)
-    assert (job.locked_by, job.attempts) == (None, 0), "it was given back, the stop cost it nothing"
+    assert (job.locked_by, job.attempts) == (None, 0), "it was returned without costing an attempt"
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -113,7 +113,7 @@ def test_sigquit__stops_at_once_and_returns_running_jobs(world: World, fleet: Fl
     assert worker.wait() == 128 + signal.SIGQUIT
     for job_id in jobs:
         job = world.job(job_id)
-        assert (job.locked_by, job.attempts) == (None, 0), "it was given back, the stop cost it nothing"
+        assert (job.locked_by, job.attempts) == (None, 0), "it was returned without costing an attempt"
     world.check_nothing_is_held()
 
 
@@ -135,7 +135,7 @@ def test_sigusr1__writes_the_stacks_of_all_threads_and_stops_nothing(
 
 
 def test_row_that_cannot_be_deleted__does_not_keep_the_process_from_ending(world: World, fleet: Fleet) -> None:
-    """A trigger of the site refuses the delete; the worker asks some more times, says so, and ends."""
+    """A trigger of the site refuses the delete. The worker tries again, logs it, and ends."""
     job_id = world.add("quick")
     world.query(
         """create function {schema}.refuse() returns trigger language plpgsql as
@@ -172,7 +172,7 @@ def test_helpers_abort__is_set_at_the_first_signal(world: World, fleet: Fleet) -
     worker = fleet.start("--grace-period", "600")
     world.add("until_aborted")
     world.wait_for("start")
-    # Long before the grace period is over.
+    # Long before the end of the grace period.
     assert worker.stop() == 0
     assert world.count_events("aborted") == 1
     assert world.count() == 0
@@ -244,12 +244,12 @@ def test_job_that_ignores_the_stop__starts_in_another_worker_only_after_its_proc
     world.wait_for("start", 2)
     first, second = world.executions()
     assert first.ended_at is not None
-    # Nobody can end a thread; but what was given back is the last thing the process did, not the first.
+    # A thread cannot be stopped, so the process returns the job immediately before it ends.
     assert (first.ended_at - second.started_at).total_seconds() < 2.5
 
 
 def test_job_that_finishes_during_shutdown__is_completed(world: World, fleet: Fleet) -> None:
-    """The original executes it, says so, and leaves the row locked for four hours."""
+    """The Node.js worker leaves the row of such a job locked for four hours."""
     worker = fleet.start("-j", "3")
     world.add_many(3, "until", {"word": "go"})
     world.wait_for("start", 3)
@@ -284,7 +284,7 @@ def test_signal_during_the_start__ends_the_worker_cleanly(
 ) -> None:
     world.add("quick")
     if tag == "worker_tables":
-        # The rehearsal comes first, before there is a worker that could be stopped.
+        # The first statement is sent before there is a worker that could be stopped.
         proxy.on(tag, "hold").release()
     rule = proxy.on(tag, "hold")
     worker = proxied_fleet.start("--no-prepared-statements", is_ready=False)
@@ -300,7 +300,7 @@ def test_signal_during_the_start__ends_the_worker_cleanly(
 def test_signal_during_a_statement__leaves_nothing_locked(
     world: World, proxied_fleet: Fleet, proxy: Proxy, wait_until: Wait, tag: str
 ) -> None:
-    """A signal may come between a statement and its answer: what it did is seen through."""
+    """A signal may arrive between a statement and its answer. The worker processes the answer nevertheless."""
     worker = proxied_fleet.start("--no-prepared-statements")
     rule = proxy.on(tag, "hold")
     world.add("quick", queue_name="q")
@@ -343,7 +343,7 @@ def test_signal_while_the_database_is_unreachable__keeps_results_until_it_is_rea
     assert (world.count(), world.count_events("start")) == (0, 1)
 
 
-# A process that waits for a thread of a pool does so for ever; one that does not is gone in a second or three.
+# A process that waits for the thread of a pool never ends; otherwise it ends within a few seconds.
 ENDS = 30.0
 
 
@@ -390,7 +390,7 @@ def test_thread_of_a_pool__does_not_keep_the_process_alive_after_its_job_has_end
 
 
 def test_exit_handlers__are_called_although_a_job_was_interrupted(world: World, fleet: Fleet) -> None:
-    """One that sends reports, say; its words are in a buffer, which is written."""
+    """For example a handler that sends reports. Its buffered output is written, too."""
     worker = fleet.start("--grace-period", "0.3", is_forked=False)
     world.add("waits_for_a_pool_thread", {"at_exit": ["write"]})
     world.wait_for("start")
@@ -400,7 +400,7 @@ def test_exit_handlers__are_called_although_a_job_was_interrupted(world: World, 
 
 def test_exit_handler_that_never_returns__does_not_keep_the_process_alive(world: World, fleet: Fleet) -> None:
     worker = fleet.start("--grace-period", "0.3", is_forked=False)
-    # Called in the reverse order.
+    # Exit handlers are called in reverse order.
     world.add("waits_for_a_pool_thread", {"at_exit": ["wait", "write"]})
     world.wait_for("start")
     assert worker.stop(timeout=ENDS) == 0

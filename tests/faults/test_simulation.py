@@ -1,4 +1,4 @@
-"""Many short histories, each decided by a seed."""
+"""Many short histories, each from a seed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.faults.world import World
 
 SEEDS = 60
 STEPS = 150
-# What else may go on beside lost and late statements, deaths and pauses.
-OTHER_FAULTS = [{}, {"sets_clock": True}, {"falls_asleep": True}, {"mixes_promises": True}]
+# Faults in addition to lost and late statements, deaths and pauses.
+OTHER_FAULTS = [{}, {"sets_clock": True}, {"suspends_machines": True}, {"mixes_settings": True}]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_simulation__loses_no_job_and_runs_none_twice_at_once(
 def test_outage__makes_the_first_worker_that_reconnects_declare_no_other_dead(
     connection: psycopg.Connection[object], world: World
 ) -> None:
-    """Nobody could beat for longer than the timeout: that says nothing about who lives."""
+    """No worker could send a heartbeat for longer than the timeout, so their silence proves nothing."""
     simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
     first, *others = simulation.workers
     simulation.seconds += 2 * BEAT
@@ -46,26 +46,26 @@ def test_outage__makes_the_first_worker_that_reconnects_declare_no_other_dead(
         worker.beat()
     simulation.seconds += 3 * TIMEOUT
     first.beat()
-    first.sweep()
+    first.recover()
     simulation.seconds += BEAT / 2
-    first.sweep()
+    first.recover()
     for worker in others:
         worker.beat()
     simulation.seconds += BEAT
-    first.sweep()
+    first.recover()
     assert [worker.generation for worker in simulation.workers] == [0, 0, 0]
-    # And when somebody is really dead, it is seen.
+    # A worker that is really dead is declared dead.
     for _ in range(8):
         simulation.seconds += BEAT
         first.beat()
-        first.sweep()
+        first.recover()
     assert simulation.query("select id from {schema}._private_workers") == [(first.worker_id(),)]
 
 
-def go_through_an_outage(
+def simulate_outage(
     simulation: Simulation, cut_off: list[SimulatedWorker], *, begins: float, seconds: float
 ) -> list[int]:
-    """Everybody beats as promised, tries again soon after a failure, and looks at the others all the time."""
+    """All workers beat at their interval, retry soon after a failure, and run the recovery all the time."""
     failing: list[SimulatedWorker] = []
     for number, worker in enumerate(simulation.workers):
         worker.next_beat = number * BEAT / len(simulation.workers)
@@ -77,7 +77,7 @@ def go_through_an_outage(
             if worker.is_beat_due:
                 simulation._attempt(worker.beat)
             if second % 3 == 0:
-                simulation._attempt(worker.sweep)
+                simulation._attempt(worker.recover)
     return [worker.generation for worker in simulation.workers]
 
 
@@ -85,22 +85,22 @@ def go_through_an_outage(
 def test_outage_shorter_than_the_lease_by_a_heartbeat__ends_no_lease(
     connection: psycopg.Connection[object], world: World, phase: int
 ) -> None:
-    """Whenever it begins between two beats: whoever is back first sees that the others are silent."""
+    """The outage begins at any time between two heartbeats. The first worker back sees that others are silent."""
     simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
     outage = TIMEOUT - BEAT
-    assert go_through_an_outage(simulation, simulation.workers, begins=30.0 + phase, seconds=outage) == [0, 0, 0]
+    assert simulate_outage(simulation, simulation.workers, begins=30.0 + phase, seconds=outage) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("phase", range(0, int(BEAT), 3))
 def test_outage_of_one_worker__leaves_it_time_to_reconnect(
     connection: psycopg.Connection[object], world: World, phase: int
 ) -> None:
-    """The others go on watching it; until its next try it is silent for a beat, the outage and a retry."""
+    """Other workers watch it. It is silent for a heartbeat interval, the outage and a retry delay."""
     simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
     outage = TIMEOUT - BEAT - BEAT / 5 - 1.0
-    assert go_through_an_outage(simulation, simulation.workers[:1], begins=30.0 + phase, seconds=outage) == [0, 0, 0]
-    # Longer than the lease is too long.
-    assert go_through_an_outage(simulation, simulation.workers[:1], begins=30.0, seconds=2 * TIMEOUT) == [1, 0, 0]
+    assert simulate_outage(simulation, simulation.workers[:1], begins=30.0 + phase, seconds=outage) == [0, 0, 0]
+    # An outage that is longer than the lease ends it.
+    assert simulate_outage(simulation, simulation.workers[:1], begins=30.0, seconds=2 * TIMEOUT) == [1, 0, 0]
 
 
 @pytest.mark.parametrize("fault", OTHER_FAULTS[1:], ids=lambda fault: " ".join(fault))
@@ -133,24 +133,24 @@ def test_simulation_of_a_thousand_seeds_with_another_fault__loses_no_job_and_run
 def test_database_clock_that_is_set__ends_the_leases_of_dead_workers_only(
     connection: psycopg.Connection[object], world: World, jump: float
 ) -> None:
-    """By the new clock nobody has beaten for long, or all_workers only in the future."""
+    """By the new clock, all heartbeats are old, or in the future."""
     simulation = Simulation(connection, world.schema, seed=1, is_calm=True)
     first, second, third = simulation.workers
 
-    def go_on(*alive: SimulatedWorker, beats: int) -> set[str]:
+    def continue_simulation(*alive: SimulatedWorker, beats: int) -> set[str]:
         for _ in range(beats):
             simulation.seconds += BEAT
-            # Whoever sweeps does so before the others had a chance to beat.
-            first.sweep()
+            # The recovery runs before the other workers could send a heartbeat.
+            first.recover()
             for worker in alive:
                 worker.beat()
         return {row[0] for row in simulation.query("select id from {schema}._private_workers")}
 
     all_workers = {worker.worker_id() for worker in simulation.workers}
-    assert go_on(first, second, third, beats=8) == all_workers
+    assert continue_simulation(first, second, third, beats=8) == all_workers
     simulation.offset += jump
-    assert go_on(first, second, third, beats=8) == all_workers
-    # The next time somebody dies with the old clock.
+    assert continue_simulation(first, second, third, beats=8) == all_workers
+    # The third worker dies when the clock is set again.
     simulation.offset += jump
-    assert go_on(first, second, beats=18) == {first.worker_id(), second.worker_id()}
+    assert continue_simulation(first, second, beats=18) == {first.worker_id(), second.worker_id()}
     assert [worker.generation for worker in simulation.workers] == [0, 0, 0]

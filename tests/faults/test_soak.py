@@ -1,4 +1,4 @@
-"""Load and faults for long: what a worker holds on to must not grow. SOAK_SECONDS makes it longer."""
+"""Load and faults for long: the resources of a worker must not grow. SOAK_SECONDS makes the test longer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.world import World
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "60"))
 JOBS_PER_ROUND = 200
-# What an allocator keeps for itself, and what statistics of a new minute need.
+# Allow for memory that the allocator keeps, and for the statistics of a new minute.
 GROWTH_ALLOWED = 12 * 2**20
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(SECONDS * 2 + 240)]
@@ -32,7 +32,7 @@ def resources_of(worker: WorkerProcess) -> Resources:
 
 
 def play_round(world: World, number: int) -> None:
-    """Jobs of every kind, a broken connection now and then, and a transaction that holds a snapshot."""
+    """Run jobs of every kind, break some connections, and hold a snapshot in a transaction."""
     with world.in_one_transaction():
         world.query("set transaction isolation level repeatable read")
         world.add_many(JOBS_PER_ROUND, "quiet")

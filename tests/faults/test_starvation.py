@@ -1,4 +1,4 @@
-"""Connections that nobody can have: of a role, of Django's own pool."""
+"""No free connections: of a role, or of Django's connection pool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults.world import World
 
 @pytest.fixture
 def limited_role(world: World) -> Iterator[str]:
-    """A role that may log in, and run a worker; superusers have no limits."""
+    """A role that may run a worker and has a connection limit; a limit does not apply to superusers."""
     name = f"gw_limited_{world.value('select pg_backend_pid()')}"
     world.query(f"create role {name} login")
     world.query(grants.script("worker", name, schema=world.schema))
@@ -36,7 +36,7 @@ def lose_all_connections(world: World, role: str) -> None:
 def test_role_without_free_connections__runs_jobs_again_when_connections_are_free(
     world: World, fleet: Fleet, limited_role: str
 ) -> None:
-    """A job runs meanwhile: its result is written and its lease is held, whatever the machinery had to do without."""
+    """A job runs meanwhile. Its result is stored and the lease holds, although the worker gets no new connections."""
     environment = environment_for(make_conninfo(world.url, user=limited_role), world.url)
     worker = fleet.start("-j", "2", environment=environment, settings={"WORKER_TIMEOUT": 60.0})
     running = world.add("until", {"word": "go"})
@@ -56,7 +56,7 @@ def test_role_without_free_connections__runs_jobs_again_when_connections_are_fre
 
 
 def test_django_pool_without_free_connections__fails_only_jobs_that_need_one(world: World, fleet: Fleet) -> None:
-    """A task keeps the only connection of the pool. The worker's own are apart: claims, results and leases go on."""
+    """A task keeps the only connection of the pool. The worker's own connections are not in the pool."""
     pool = {"OPTIONS": {"pool": {"min_size": 0, "max_size": 1, "timeout": 1.0}}}
     options = {"FAULT_DATABASE_OPTIONS": json.dumps(pool)}
     worker = fleet.start("-j", "4", environment=options)

@@ -1,4 +1,4 @@
-"""Several processes under one: replaced, told, stopped."""
+"""A supervisor and its worker processes: replaced, signalled, stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.faults.world import World
 
 
 def start(fleet: Fleet, world: World, *options: str, processes: int = 2) -> WorkerProcess:
-    """A real process: its children are spawned anew from the command line."""
+    """Start a process that is not forked: its children are spawned from the command line."""
     supervisor = fleet.start("--processes", str(processes), *options, is_forked=False, is_ready=False)
     world.wait_until(lambda: len(world.workers()) == processes)
     return supervisor
@@ -31,14 +31,14 @@ def test_supervisor__replaces_a_child_that_was_killed_and_passes_signals_on(
     world: World, fleet: Fleet, wait_until: Wait
 ) -> None:
     supervisor = start(fleet, world)
-    # The children have told their parent that they work.
+    # The children have reported to the supervisor that they have started.
     supervisor.wait_for("started.*\n(.*\n)*.*started")
     victim = supervisor.children()[0].pid
     psutil.Process(victim).kill()
     supervisor.wait_for(rf"Worker process {victim} ended with exit code -9; replacing it")
     wait_until(lambda: len(supervisor.children()) == 2)
     assert victim not in [child.pid for child in supervisor.children()]
-    # The dead one's row goes by the sweep, the new one's comes by its start.
+    # Recovery deletes the row of the dead child, and the new child inserts its row.
     wait_until(lambda: len(world.workers()) == 2 and "started" in supervisor.output())
     world.add_many(4, "until", {"word": "go"})
     world.wait_for("start", 4)
@@ -82,7 +82,7 @@ def test_supervisor__does_not_wait_for_the_pool_thread_of_a_returned_job(world: 
 
 @pytest.mark.parametrize(("had_started", "failed_starts"), [(True, 0), (False, 7)])
 def test_child_that_died_after_its_start__is_not_a_failed_start(had_started: bool, failed_starts: int) -> None:
-    """Jobs that kill one process after the other are no reason to give up on the rest."""
+    """The supervisor must not give up when jobs kill one process after the other."""
     child = Child(0)
     for _ in range(7):
         child.has_started, tells_start = multiprocessing.Pipe(duplex=False)
@@ -96,7 +96,7 @@ def test_child_that_died_after_its_start__is_not_a_failed_start(had_started: boo
 
 
 class DyingProcess:
-    """A process that is not quite dead when it is first looked at: its end is a matter of moments."""
+    """A process that still counts as alive when it is checked first, and ends soon."""
 
     pid = None
     exitcode = 3
@@ -134,11 +134,11 @@ def test_supervisor_that_replaces_no_child__notices_every_death(
 
 
 def test_supervisor__gives_up_on_children_that_cannot_start(fleet: Fleet, world: World) -> None:
-    """Not at the first try, and not after a thousand in a second."""
+    """The supervisor tries several times, with pauses, before it gives up."""
     broken = {"FAULT_BROKEN_CHILDREN": "1"}
     supervisor = fleet.start("--processes", "2", environment=broken, is_forked=False, is_ready=False)
     assert supervisor.wait() == 70
-    # The last of them is not said to be replaced.
+    # The last child is not replaced.
     assert 4 <= supervisor.output().count("replacing it") <= 9
     assert supervisor.has_written(
         r"\d\d:\d\d:\d\d Worker process \d+ ended with exit code 1; one could not start 5 times in a row: giving up"
@@ -182,10 +182,10 @@ def test_read_only_database_at_the_start__is_reported_in_one_sentence(
 
 
 def test_child_whose_supervisor_has_ended__ignores_the_closed_pipe() -> None:
-    hears, tells = multiprocessing.Pipe(duplex=False)
-    hears.close()
-    _send(tells, "started")
-    tells.close()
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    reader.close()
+    _send(writer, "started")
+    writer.close()
 
 
 def test_child_that_fails_after_its_start__is_replaced_and_logs_the_reason(

@@ -1,4 +1,4 @@
-"""Workers that are suspended past their leases, which run out by themselves; and machines whose clocks stand still."""
+"""Workers that are suspended until their leases expire, and machines whose clocks stop meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
 LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
-# What a worker has claimed ahead stays with it.
+# The worker keeps its prefetched jobs.
 KEEPS_PREFETCHED = {"FAULT_WAITING_TIMEOUT": "600"}
 OPTIONS = ("-j", "1", "--no-prepared-statements")
 
@@ -26,7 +26,7 @@ def clock() -> Iterator[ShiftedClock]:
 
 
 def fill(world: World) -> tuple[int, list[int]]:
-    """A job that runs for a while, and twenty more that the same claim brings."""
+    """Add a job that runs for a while, and twenty jobs that the same claim locks."""
     with world.in_one_transaction():
         world.add_many(1500, "quiet")
         first = world.add("quick", {"seconds": 1.0})
@@ -36,8 +36,8 @@ def fill(world: World) -> tuple[int, list[int]]:
     return first, rest
 
 
-def wait_until_others_ran(world: World, suspended: WorkerProcess, job_ids: list[int]) -> None:
-    """The lease runs out while we wait."""
+def wait_until_another_worker_ran(world: World, suspended: WorkerProcess, job_ids: list[int]) -> None:
+    """Wait until the lease has expired and another worker has run the jobs."""
     world.wait_until(
         lambda: (
             {run.job_id for run in world.executions() if run.outcome == "end" and run.pid != suspended.pid}
@@ -49,33 +49,33 @@ def wait_until_others_ran(world: World, suspended: WorkerProcess, job_ids: list[
 def test_prefetched_jobs__do_not_start_after_the_lease_has_expired(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
-    """The first job ends when the process runs again, before the database can tell the worker."""
+    """The first job ends when the process continues, before a statement shows that the lease is lost."""
     suspended = proxied_fleet.start(*OPTIONS, environment=KEEPS_PREFETCHED, settings=LEASE)
     first, rest = fill(world)
     suspended.signal(signal.SIGSTOP)
     fleet.start("-j", "4", settings=LEASE)
-    wait_until_others_ran(world, suspended, [first, *rest])
-    check_awakening(world, proxy, suspended, rest)
+    wait_until_another_worker_ran(world, suspended, [first, *rest])
+    check_continuation(world, proxy, suspended, rest)
 
 
 @pytest.mark.skipif(not IS_POSSIBLE, reason="needs Linux and a C compiler")
 def test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet, clock: ShiftedClock
 ) -> None:
-    """A machine that is suspended to memory: by the clock of durations no time has passed."""
+    """A machine is suspended to memory: by its monotonic clock no time has passed."""
     environment = KEEPS_PREFETCHED | clock.environment
     suspended = proxied_fleet.start(*OPTIONS, environment=environment, settings=LEASE, is_forked=False)
     first, rest = fill(world)
     stopped_at = time.monotonic()
     suspended.signal(signal.SIGSTOP)
     fleet.start("-j", "4", settings=LEASE)
-    wait_until_others_ran(world, suspended, [first, *rest])
-    clock.sleep_through(seconds=int(time.monotonic() - stopped_at))
-    check_awakening(world, proxy, suspended, rest)
+    wait_until_another_worker_ran(world, suspended, [first, *rest])
+    clock.suspend(seconds=int(time.monotonic() - stopped_at))
+    check_continuation(world, proxy, suspended, rest)
 
 
-def check_awakening(world: World, proxy: Proxy, suspended: WorkerProcess, job_ids: list[int]) -> None:
-    """What was claimed ahead goes back unbegun, though no beat has told the worker that its lease is lost."""
+def check_continuation(world: World, proxy: Proxy, suspended: WorkerProcess, job_ids: list[int]) -> None:
+    """Check that prefetched jobs are returned unrun before a heartbeat shows that the lease is lost."""
     beat = proxy.on("beat", "hold")
     suspended.signal(signal.SIGCONT)
     world.wait_until(beat.fired.is_set)

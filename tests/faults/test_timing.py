@@ -1,4 +1,4 @@
-"""When jobs start: at their moment, not at the next poll."""
+"""Jobs start when they are due, not at the next poll."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from datetime import timedelta
 from tests.faults.processes import Fleet
 from tests.faults.world import World
 
-# Some 5 ms on an idle machine (the benchmarks look at that); who missed the moment finds the job
-# at the next poll, which is ten seconds for one who listens. Between the two any machine finds its place.
+# The delay is about 5 ms on an idle machine, which the benchmarks measure. A worker that is not woken finds the job at
+# the next poll, ten seconds later. The limit is between the two, also for slow machines.
 ON_TIME = 5.0
 NO_POLL = ("--poll-interval", "600")
 
 
 def late(world: World, job_id: int) -> float:
-    """Seconds from the moment a job fell due, as it was last planned, to its start."""
+    """Return the seconds from the time at which a job was due to its start."""
     starts = [run for run in world.executions() if run.job_id == job_id]
     (planned,) = world.query("select at from fault_history.event where kind = 'planned' and note = %s", str(job_id))
     return float((starts[-1].started_at - planned.at).total_seconds())
 
 
 def plan(world: World, seconds: float, **options: object) -> int:
-    """Add a job for so many seconds from now, and remember when that is."""
+    """Add a job that is due in some seconds, and record the time."""
     run_at = world.value("select clock_timestamp() + %s", timedelta(seconds=seconds))
     job_id = world.add("quick", run_at=run_at, **options)
     world.query(
@@ -40,7 +40,7 @@ def test_scheduled_job__starts_at_its_time(world: World, fleet: Fleet) -> None:
 
 def test_scheduled_job__starts_at_its_time_beside_a_due_job(world: World, fleet: Fleet) -> None:
     fleet.start(*NO_POLL).wait_for("is listening")
-    # The first look of a worker is another one than those that follow.
+    # The first claim of a worker differs from the following.
     world.add("quick")
     world.wait_until_empty()
     for _ in range(2):

@@ -1,6 +1,6 @@
-"""An upgrade while jobs flow: an earlier version, the new migrations, both versions, the new one alone; and back.
+"""An upgrade and a rollback while jobs run: the earlier version, the new migrations, both versions, the new version.
 
-The earlier version comes from the history of this repository, so the tests need a clone with it.
+The earlier version comes from the git history of this repository, so the tests need a clone with it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def new_fleet(old_world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait
 
 
 def feed(world: World) -> None:
-    """Jobs of every kind, short ones."""
+    """Add short jobs of every kind."""
     world.add_many(60, payload={"seconds": 0.01})
     for number in range(3):
         world.add_many(10, payload={"seconds": 0.01}, queue_name=f"q{number}")
@@ -104,12 +104,12 @@ def test_upgrade_and_rollback__lose_nothing_and_run_nothing_twice_at_once(
     old = [old_fleet.start("-j", "4", is_forked=False) for _ in range(2)]
     feed(world)
     world.wait_for_progress(10)
-    # The schema changes under workers that know nothing of it.
+    # The schema changes while workers of the earlier version run.
     migrate(world.url)
     world.query(LEASES)
     feed(world)
     world.wait_until_empty()
-    # Both at once; one of each dies.
+    # Workers of both versions run; a worker of each dies.
     new = [new_fleet.start("-j", "4") for _ in range(2)]
     feed(world)
     world.wait_for_progress(10)
@@ -122,7 +122,7 @@ def test_upgrade_and_rollback__lose_nothing_and_run_nothing_twice_at_once(
     assert old[1].stop() == 0
     world.wait_until(world.is_drained)
     world.check()
-    # And back: the earlier version finds its own schema.
+    # Migrate back: the earlier version finds its own schema.
     assert new[1].stop() == 0
     world.check_nothing_is_held()
     feed(world)

@@ -1,4 +1,4 @@
-"""A database for workers to live in: adds jobs, looks at rows, and judges the history by the invariants."""
+"""The database of a fault test: adds jobs, reads rows, and checks the history for the promised invariants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess
 from tests.worker_app import history
 
 EFFECTS = "create table if not exists fault_history.effect (id bigserial, job_id bigint)"
-# Whoever is taken out of the register: when, and when the database had last heard of it.
+# A trigger that records removed workers: when they were removed, and their last heartbeat.
 LEASES = """
 create table if not exists fault_history.lost_lease (
     worker_id text, last_heartbeat_at timestamptz, timeout_seconds float8, at timestamptz default clock_timestamp());
@@ -35,7 +35,7 @@ for each row execute function fault_history.note_lost_lease()"""
 
 
 class Execution(NamedTuple):
-    """One run of a job, from its start to its end or to the death of its process."""
+    """A run of a job, from its start to its end or to the death of its process."""
 
     job_id: int
     attempt: int
@@ -49,7 +49,7 @@ class Execution(NamedTuple):
 
 @dataclass
 class World:
-    """A migrated database, the address that workers are given, and what the test knows about it."""
+    """A migrated database, its address for workers, and the jobs that the test has added."""
 
     url: str
     schema: str
@@ -58,7 +58,7 @@ class World:
     _connection: psycopg.Connection[Any] | None = None
 
     def query(self, text: str, *parameters: Any) -> list[Any]:
-        """Run a statement on a connection of the test's own; {schema} is the worker schema."""
+        """Run a statement on the connection of the test; {schema} is the worker schema."""
         statement = text.replace("{schema}", f'"{self.schema}"')
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(self.url, autocommit=True, row_factory=namedtuple_row)
@@ -70,8 +70,8 @@ class World:
 
     @classmethod
     @contextmanager
-    def opened(cls, url: str, schema: str, wait_until: Wait) -> Iterator[World]:
-        """The database, clean; its rows are looked at after the test, so they are removed before the next."""
+    def open(cls, url: str, schema: str, wait_until: Wait) -> Iterator[World]:
+        """Empty the database and yield it. Its rows stay after a test, to be examined after a failure."""
         with closing(cls(url, schema, wait_until)) as world:
             world.prepare()
             world.clean()
@@ -86,7 +86,7 @@ class World:
         self.query(EFFECTS)
 
     def clean(self) -> None:
-        """Forget everything, but for what says which schema is installed."""
+        """Empty all tables but those that record what is installed."""
         tables = self.query(
             "select format('%%I.%%I', schemaname, tablename) from pg_tables where schemaname = 'fault_history'"
             " or schemaname = %s and tablename not in ('migrations', '_private_installation')",
@@ -102,7 +102,7 @@ class World:
     # Jobs.
 
     def add(self, task: str, payload: Any = None, **options: Any) -> int:
-        """Add a job as any client would; its id."""
+        """Add a job with the SQL function, and return its id."""
         named = "".join(f", {name} := %s" for name in options)
         (row,) = self.query(
             f"select id from {{schema}}.add_job(%s, %s::json{named})",
@@ -114,7 +114,7 @@ class World:
         return int(row.id)
 
     def add_many(self, count: int, task: str = "quick", payload: Any = None, **columns: Any) -> list[int]:
-        """Add as many jobs, in one statement."""
+        """Add a number of jobs in one statement, and return their ids."""
         queue_name = columns.pop("queue_name", None)
         max_attempts = columns.pop("max_attempts", 25)
         rows = self.query(
@@ -133,7 +133,7 @@ class World:
 
     @contextmanager
     def in_one_transaction(self) -> Iterator[None]:
-        """What is added inside appears with one commit."""
+        """Run the statements of the block in one transaction."""
         self.query("begin")
         yield
         self.query("commit")
@@ -149,7 +149,7 @@ class World:
         return rows[0] if rows else None
 
     def worker_id_of(self, job_id: int) -> str | None:
-        """The id of the worker that has a job."""
+        """Return the id of the worker that has claimed a job."""
         locked_by = self.job(job_id).locked_by
         return None if locked_by is None else str(locked_by).partition("/")[0]
 
@@ -160,13 +160,13 @@ class World:
         return [row.id for row in self.query("select id from {schema}._private_workers")]
 
     def continue_jobs(self, word: str) -> None:
-        """Let the jobs go on that wait for this word."""
+        """Let the jobs continue that wait for this word."""
         self.record("go", word)
 
     def record(self, kind: str, note: str | None = None, pid: int = 0) -> None:
         self.query("insert into fault_history.event (kind, pid, note) values (%s, %s, %s)", kind, pid, note)
 
-    # What happened.
+    # The history.
 
     def events(self, kind: str | None = None) -> list[Any]:
         return self.query(
@@ -180,7 +180,7 @@ class World:
         self.wait_until(lambda: self.count_events(kind) >= times, timeout=timeout)
 
     def wait_for_progress(self, ends: int) -> None:
-        """Wait until so many more jobs have ended; or all, if they were quicker than whoever watches them."""
+        """Wait until a number of further jobs, or all jobs, have ended."""
         enough = self.count_events("end") + ends
         self.wait_until(lambda: self.count_events("end") >= enough or self.count() == 0)
 
@@ -201,12 +201,12 @@ class World:
             raise
 
     def record_death(self, worker: WorkerProcess) -> None:
-        """An interval that a process left open ends where the process did."""
+        """Record the death of a worker: its unfinished runs end with it. Expire its lease."""
         self.record("death", " ".join(worker.worker_ids()), pid=worker.pid)
         self.expire_lease(worker)
 
     def expire_lease(self, worker: WorkerProcess) -> None:
-        """Let a dead worker's last beat be long ago: leases are long here, for the sake of slow machines."""
+        """Set the last heartbeat of a dead worker back: its lease is long, for slow machines."""
         self.query(
             "update {schema}._private_workers set last_heartbeat_at = now() - interval '1 hour' where id = any (%s)",
             worker.worker_ids(),
@@ -236,7 +236,7 @@ class World:
     # The invariants.
 
     def check(self) -> None:
-        """I1, I2, I3 and I5, for every job that this test added; and nobody loses a lease that holds."""
+        """Check that no job is lost, runs twice at once or overlaps in its queue, and that no lease was lost early."""
         runs = self.executions()
         self.check_no_loss(runs)
         ended = self.expired_leases()
@@ -247,22 +247,22 @@ class World:
         assert crowded == [], f"jobs of one queue overlapped: {crowded}"
 
     def expired_leases(self) -> dict[str, datetime]:
-        """Who was taken for dead while it lived, and when: rightly, as nothing was heard of it for so long."""
+        """Return when the leases of living workers expired, and check that none was lost before its timeout."""
         dead = {worker_id for death in self.events("death") for worker_id in (death.note or "").split()}
         lost = [row for row in self.query("select * from fault_history.lost_lease") if row.worker_id not in dead]
         early = [row for row in lost if (row.at - row.last_heartbeat_at).total_seconds() < (row.timeout_seconds or 0.0)]
-        assert early == [], f"leases were lost before they ran out: {early}"
+        assert early == [], f"leases were lost before they expired: {early}"
         return {row.worker_id: row.at for row in lost}
 
     def check_no_loss(self, runs: Sequence[Execution]) -> None:
-        """Every job that was added has ended well, or is still there."""
+        """Check that every added job has succeeded or still exists."""
         done = {run.job_id for run in runs if run.outcome == "end"}
         present = {job.id for job in self.jobs()}
         assert set(self.job_ids) - done - present == set(), "jobs were lost"
-        assert {run.job_id for run in runs} - set(self.job_ids) == set(), "jobs ran that nobody added"
+        assert {run.job_id for run in runs} - set(self.job_ids) == set(), "jobs ran that the test did not add"
 
     def check_nothing_is_held(self) -> None:
-        """After a clean stop: no lock, no worker."""
+        """Check that no job and no queue is locked and no worker is registered, as after a clean stop."""
         locked = self.query("select id, locked_by from {schema}._private_jobs where locked_by is not null")
         queues = self.query("select queue_name from {schema}._private_job_queues where locked_by is not null")
         assert (locked, queues, self.workers()) == ([], [], [])
@@ -271,7 +271,7 @@ class World:
 def overlapping(
     runs: Iterable[Execution], key: Callable[[Execution], Any], ended: Mapping[str, datetime]
 ) -> list[tuple[Execution, Execution]]:
-    """Pairs of runs with the same key that were under way at the same time, while the leases of both held."""
+    """Return pairs of runs with the same key that ran at the same time, while the leases of both held."""
     by_key: dict[Any, list[Execution]] = defaultdict(list)
     found = []
     for run in runs:

@@ -1,7 +1,7 @@
-"""Starts worker processes fast: everything is imported once, each worker is a fork that has yet to set Django up.
+"""Starts worker processes fast: the modules are imported once, and each worker is a fork that sets Django up.
 
-Reads one JSON object per line on its standard input, answers each with the new process's id, and leaves the exit
-code of each process in a file. Run as a script, with nothing but the checkout on its path.
+The script reads a JSON object per line from its standard input, answers each with the id of the new process, and writes
+the exit code of each process to a file. It runs with nothing but the checkout on its path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
-# What takes its time to import, and does not need Django to be set up.
+# Modules that take long to import, and do not need Django to be set up.
 PRELOADED = (
     "asyncio",
     "concurrent.futures.thread",
@@ -66,7 +66,7 @@ def serve(wakeup: int) -> None:
                 become_worker(order)
             exit_files[pid] = order["exit_file"]
             print(pid, flush=True)  # noqa: T201
-            # One that has died already.
+            # The process has already ended.
             reap(exit_files)
 
 
@@ -81,14 +81,14 @@ def reap(exit_files: dict[int, str]) -> None:
 
 
 def restore_signals() -> None:
-    """A shell starts what runs in the background with these ignored; a worker has them as a service has."""
+    """Reset signals that a shell ignores for background jobs: a service does not ignore them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
 
 
 def become_worker(order: dict[str, Any]) -> None:
-    """In the child: forget the parent, then do what manage.py does."""
+    """Detach the child from its parent, then do what manage.py does."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     restore_signals()
@@ -100,7 +100,7 @@ def become_worker(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["environment"])
     sys.argv = order["argv"]
-    # Real errors are shown by Python on the way out, as they are in a process of one's own.
+    # The exit code after an exception, whose traceback is printed as in a process that is not forked.
     code = 1
     try:
         from django.core.management import execute_from_command_line

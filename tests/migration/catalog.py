@@ -1,4 +1,4 @@
-"""The facts in PostgreSQL's catalog about a worker schema, as text: one line for each fact."""
+"""The catalog of PostgreSQL about a worker schema, as text: a line for each fact."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-# The objects of graphile-worker itself; all other objects in the schema are this package's, and may change.
+# The objects of graphile-worker itself. The other objects in the schema belong to this package, and may change.
 RELATIONS = [
     "_private_job_queues",
     "_private_jobs",
@@ -114,13 +114,13 @@ def catalog(connection: psycopg.Connection[Any], schema: str, *, with_not_null: 
 
 
 def dump(connection: psycopg.Connection[Any], schema: str) -> str:
-    """Every fact about everything in the schema, with the text of each function."""
+    """Return every fact about all objects in the schema, with the text of each function."""
     return _facts(connection, schema, everything=True, with_not_null=True)
 
 
 def _facts(connection: psycopg.Connection[Any], schema: str, **options: bool) -> str:
     parameters = {"schema": schema, "relations": RELATIONS, "indexes": INDEXES, **options}
-    # Nothing is on the path, so that every name is printed with its schema.
+    # With an empty search path PostgreSQL prints every name with its schema.
     connection.execute("set search_path = ''")
     facts = connection.execute(FACTS.encode(), parameters).fetchall()
     facts += connection.execute(LEDGER.replace("{schema}", f'"{schema}"').encode()).fetchall()

@@ -18,7 +18,7 @@ from tests.support.worker_sql import WorkerSql
 
 @dataclass(frozen=True)
 class Site:
-    """A database of its own among settings.DATABASES, empty at first."""
+    """A database in settings.DATABASES, empty at first."""
 
     alias: str
     url: str
@@ -77,6 +77,6 @@ def site(make_site: Callable[[], Site]) -> Site:
 
 @pytest.fixture
 def worker(site: Site) -> Iterator[WorkerSql]:
-    """The SQL functions in the site's database."""
+    """The SQL functions in the database of the site."""
     with site.connect() as connection:
         yield WorkerSql(connection, site.schema)

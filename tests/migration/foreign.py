@@ -27,7 +27,7 @@ create function {schema}.force_unlock_workers(worker_ids text[])
 
 
 def make_foreign_schema(worker: WorkerSql) -> None:
-    """Make the schema as another program leaves it, with one task."""
+    """Create the schema as another program leaves it, with a task."""
     worker.query("create schema {schema}")
     worker.connection.execute(ddl("worker_schema.sql", worker.schema).encode())
     worker.query(FUNCTIONS)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 DDL = Path(__file__).parents[2] / "django_graphile_worker" / "sql" / "ddl"
 RECORD = Path(__file__).with_name("frozen_files.txt")
-# `manage.py graphile_worker grants` prints these: no migration runs them, and the operator runs them again.
+# `manage.py graphile_worker grants` prints these files. No migration runs them, so they may change.
 NOT_RUN_BY_MIGRATIONS = "grants_*.sql"
 
 
 def digests() -> dict[str, str]:
-    """The digest of each file as it is now."""
+    """Return the current digest of each file."""
     others = set(DDL.glob(NOT_RUN_BY_MIGRATIONS))
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(DDL.iterdir()) if path not in others
@@ -25,7 +25,7 @@ def recorded() -> dict[str, str]:
 
 
 def add_new_files() -> list[str]:
-    """Record the files that are not in the record yet; never a file that has changed."""
+    """Add the digests of new files to the record, and never change a digest in it."""
     known, found = recorded(), digests()
     new = [name for name in found if name not in known]
     lines = [f"{digest}  {name}\n" for name, digest in sorted((known | {name: found[name] for name in new}).items())]

@@ -1,6 +1,6 @@
-"""A schema that another program made: graphile-worker's objects, and functions with other texts.
+"""Adoption of a schema that another program made: the objects of graphile-worker, and functions with other texts.
 
-Against a schema that the real graphile-worker made, see tests/node.
+tests/node adopts a schema that the real graphile-worker made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_migrate__adopts_the_schema_with_every_job(site: Site, foreign: WorkerSq
 
 def test_migrate_to_zero__leaves_the_schema_as_it_was_found(site: Site, foreign: WorkerSql) -> None:
     foreign.query("grant execute on function {schema}.remove_job to public")
-    foreign.query("comment on function {schema}.add_jobs is 'Somebody wrote this.'")
+    foreign.query("comment on function {schema}.add_jobs is 'A comment of the site.'")
     before, jobs = site.dump(), foreign.jobs()
 
     site.migrate()
@@ -48,9 +48,9 @@ def test_migrate_to_zero__leaves_the_schema_as_it_was_found(site: Site, foreign:
     site.migrate("zero")
 
     assert site.dump() == before
-    # Nothing is dropped, so jobs may wait.
+    # No table is dropped, so waiting jobs are no obstacle.
     assert foreign.jobs() == jobs
-    assert foreign.value("select obj_description(%s::regproc)", f'"{site.schema}".add_jobs') == "Somebody wrote this."
+    assert foreign.value("select obj_description(%s::regproc)", f'"{site.schema}".add_jobs') == "A comment of the site."
 
 
 def test_migrate_to_zero__keeps_functions_that_were_replaced_since(site: Site, foreign: WorkerSql) -> None:

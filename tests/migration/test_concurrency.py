@@ -24,21 +24,21 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def impatient() -> Iterator[None]:
+def short_lock_timeout() -> Iterator[None]:
     with override_settings(GRAPHILE_WORKER={**django_settings.GRAPHILE_WORKER, "MIGRATION_LOCK_TIMEOUT": 0.05}):
         yield
 
 
 @pytest.fixture
 def holder(site: Site) -> Iterator[psycopg.Connection[Any]]:
-    """A session in the middle of a transaction."""
+    """A session inside a transaction."""
     with site.connect(autocommit=False, application_name="the holder") as connection:
         yield connection
 
 
 def test_two_migrates_at_once__both_succeed(site: Site, worker: WorkerSql) -> None:
     environment = os.environ | {"DATABASE_URL": site.url, "GRAPHILE_WORKER_SCHEMA": site.schema}
-    # Django itself cannot make its own table twice at once.
+    # Two processes cannot create the table of Django's migrations at once.
     MigrationRecorder(connections[site.alias]).ensure_schema()
     command = [sys.executable, "testproject/manage.py", "migrate", "graphile_worker"]
 
@@ -57,7 +57,7 @@ def test_two_migrates_at_once__both_succeed(site: Site, worker: WorkerSql) -> No
 def test_migrate_that_starts_while_another_ends__finds_the_schema(
     site: Site, worker: WorkerSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It looked for tables before they were committed, and for migrations after they were recorded."""
+    """The second migrate reads the tables before they are committed, and the migrations after they are recorded."""
     read = MigrationRecorder.applied_migrations
     others = [site.migrate]
 
@@ -94,7 +94,7 @@ def test_second_migrate__waits_for_the_first(site: Site, worker: WorkerSql, wait
     worker.add_job()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_lock_timeout")
 class TestLockOfAnotherSession:
     def test_migrate__gives_up_and_names_the_session(
         self, site: Site, holder: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""A migration does the same for every database, however late it runs."""
+"""A migration does the same in every database, whenever it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.migration import frozen_files
 
 
 def test_files_that_migrations_run__never_change() -> None:
-    """A database that has run the migration never runs it again: an edit reaches new installations only."""
+    """A database that has run a migration never runs it again, so an edit would reach new installations only."""
     now, recorded = frozen_files.digests(), frozen_files.recorded()
     changed = sorted(name for name, digest in recorded.items() if now.get(name) != digest)
     assert changed == [], (

@@ -29,7 +29,7 @@ def settings(**changes: object) -> override_settings:
 
 
 def test_new_schema__has_the_objects_of_graphile_worker(site: Site) -> None:
-    """The snapshot was taken of a schema that graphile-worker 0.18.0 had made."""
+    """The snapshot is of a schema that graphile-worker 0.18.0 has made."""
     site.migrate()
 
     with site.connect() as connection:
@@ -62,7 +62,7 @@ def test_two_schemas__can_be_in_one_database(site: Site) -> None:
 
 @pytest.mark.parametrize("schema", ["graphile_worker", CUSTOM])
 def test_models_and_migrations__agree_with_any_schema_name(schema: str, site: Site) -> None:
-    # Tables get their names when models are imported: a process for each schema.
+    # Tables get their names when models are imported, so each schema needs a process.
     environment = os.environ | {"GRAPHILE_WORKER_SCHEMA": schema, "DATABASE_URL": site.url}
     command = [sys.executable, "testproject/manage.py", "makemigrations", "--check", "--dry-run", "graphile_worker"]
     made = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
@@ -123,7 +123,7 @@ def test_migrate_to_zero__refuses_to_lose_jobs(site: Site, worker: WorkerSql, st
     with pytest.raises(SchemaError, match=r"Expected no waiting jobs.*got 1;.*\"DROP_WAITING_JOBS\"\] = True"):
         site.migrate("zero")
 
-    # Not even the later migrations were undone.
+    # The later migrations were not undone either.
     assert site.dump() == before
     with settings(DROP_WAITING_JOBS=True):
         site.migrate("zero")

@@ -32,13 +32,13 @@ def adopted(worker: WorkerSql) -> WorkerSql:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a few rows on."""
+    """Make migrations treat tables with a few rows as large."""
     monkeypatch.setattr(indexes, "LARGE", 1)
 
 
 @contextmanager
-def somebody_adding(site: Site) -> Iterator[psycopg.Connection[Any]]:
-    """A session that has added a job and not committed yet: no session gets a stronger lock on the table."""
+def open_addition(site: Site) -> Iterator[psycopg.Connection[Any]]:
+    """A session that has added a job and has not committed: no other session gets a stronger lock on the table."""
     with site.connect(autocommit=False) as connection:
         WorkerSql(connection, site.schema).query("insert into {schema}._private_jobs (task_id) values (1)")
         yield connection
@@ -46,7 +46,7 @@ def somebody_adding(site: Site) -> Iterator[psycopg.Connection[Any]]:
 
 @contextmanager
 def migrating(site: Site) -> Iterator[Callable[[], Future[None]]]:
-    """Migrations in threads of their own."""
+    """A factory of migrations that run in threads."""
 
     def migrate() -> None:
         try:
@@ -77,8 +77,8 @@ def lacking(site: Site) -> indexes.Lack:
 
 @pytest.mark.usefixtures("large")
 def test_indexes__are_built_while_jobs_are_added(site: Site, adopted: WorkerSql, wait_until: Wait) -> None:
-    """An index that is built the usual way would wait for the session that adds, and other sessions for the index."""
-    with migrating(site) as migrate, somebody_adding(site) as adding:
+    """A plain CREATE INDEX would wait for the session that adds, and other sessions would wait for it."""
+    with migrating(site) as migrate, open_addition(site) as adding:
         under_way = migrate()
         wait_until(lambda: blocked_by(adopted, adding) or under_way.done(), timeout=60)
         assert incomplete(adopted)
@@ -105,7 +105,7 @@ def test_result__is_the_same_as_for_a_small_table(
 
 @pytest.mark.usefixtures("large")
 def test_interrupted_build__is_done_again(site: Site, adopted: WorkerSql, wait_until: Wait) -> None:
-    with migrating(site) as migrate, somebody_adding(site) as adding:
+    with migrating(site) as migrate, open_addition(site) as adding:
         under_way = migrate()
         wait_until(lambda: blocked_by(adopted, adding) or under_way.done(), timeout=60)
         adopted.query("select pg_terminate_backend(%s)", blocked_by(adopted, adding)[0])
@@ -119,8 +119,8 @@ def test_interrupted_build__is_done_again(site: Site, adopted: WorkerSql, wait_u
 
 @pytest.mark.usefixtures("large")
 def test_two_migrates_at_once__build_everything_once(site: Site, adopted: WorkerSql, wait_until: Wait) -> None:
-    """What the first is just building is no leftover for the second to drop."""
-    with migrating(site) as migrate, somebody_adding(site) as adding:
+    """The second migrate must not drop the invalid index that the first is building."""
+    with migrating(site) as migrate, open_addition(site) as adding:
         first = migrate()
         wait_until(lambda: blocked_by(adopted, adding) or first.done(), timeout=60)
         (under_way,) = incomplete(adopted)
@@ -136,7 +136,7 @@ def test_two_migrates_at_once__build_everything_once(site: Site, adopted: Worker
 
 
 def test_index_that_was_lost__is_built_by_repair(site: Site, worker: WorkerSql) -> None:
-    """As the worker's warning and the system check advise."""
+    """The warning of the worker and the system check recommend the command."""
     site.migrate()
     worker.query("drop index {schema}.jobs_queued_index")
     worker.query("update pg_index set indisvalid = false where indexrelid = '{schema}.jobs_locked_index'::regclass")
@@ -159,7 +159,7 @@ def test_index_that_was_created_manually__is_kept(site: Site, adopted: WorkerSql
 
 @pytest.mark.usefixtures("large")
 def test_indexes__are_built_inside_a_transaction_too(site: Site, adopted: WorkerSql) -> None:
-    """A test of the site's may migrate inside its own."""
+    """A test of a site may migrate inside a transaction."""
     site.migrate("0003")
     with transaction.atomic(using=site.alias):
         site.migrate()
@@ -170,7 +170,7 @@ def test_indexes__are_built_inside_a_transaction_too(site: Site, adopted: Worker
 
 
 def test_every_index_of_the_files__is_recognised(site: Site) -> None:
-    """An index that is written otherwise would be built in the transaction, however large the table."""
+    """An index in another notation would be built inside the transaction, even for a large table."""
     for filename in indexes.FILES:
         text = ddl(filename, site.schema)
         names = [index.name for index in indexes.indexes_of([filename], schema=site.schema)]

@@ -1,4 +1,4 @@
-"""A queue that is adopted, and given back, while graphile-worker works on it."""
+"""A queue that is adopted, and migrated back, while graphile-worker runs its jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.worker_sql import WorkerSql
 
 Wait = Callable[..., None]
 
-# What graphile-worker sends to take a job and to complete it: each locks both tables.
+# The statements of graphile-worker that claim and complete a job: each locks both tables.
 FETCH = """with chosen as (
   select jobs.job_queue_id, jobs.id from {schema}._private_jobs as jobs
   where jobs.is_available and jobs.run_at <= now() and (jobs.job_queue_id is null or jobs.job_queue_id in (
@@ -61,7 +61,7 @@ def foreign(worker: WorkerSql) -> WorkerSql:
 
 @contextmanager
 def migrating(site: Site, *target: str) -> Iterator[Future[None]]:
-    """A migrate in a thread of its own."""
+    """Run a migrate in a thread."""
 
     def migrate() -> None:
         try:
@@ -99,7 +99,7 @@ def test_migrations__hold_no_lock_on_a_table_while_they_wait_for_another(
 
 
 class NodeLike:
-    """A worker that claims jobs and completes them, one after the other."""
+    """A worker that claims and completes jobs with the statements of graphile-worker."""
 
     def __init__(self, site: Site, stop: threading.Event) -> None:
         self.site = site
@@ -142,7 +142,7 @@ def test_queue_under_load__is_adopted_and_migrated_back_without_a_deadlock(
 
 
 def test_repair__builds_what_the_migrations_build() -> None:
-    """An adopted queue gets its indexes there alone."""
+    """Only repair builds the indexes of an adopted queue."""
     operations: list[Any] = [
         operation
         for name in MIGRATIONS

@@ -1,4 +1,4 @@
-"""What a role has planted in a schema of the search_path gets into nothing that migrations make."""
+"""Objects that a role has planted in a schema of the search_path are not used by migrations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.planted import PLANTED, Planted, PlantedSearchPath
 
 @pytest.fixture
 def planted(site: Site) -> Iterator[Planted]:
-    """Look-alikes of PostgreSQL's functions and operators, on the search_path of every new session."""
+    """Look-alikes of the functions and operators of PostgreSQL, on the search_path of every new session."""
     role = f"gw_planter_{os.getpid()}"
     with site.connect() as owner:
         planted = Planted(owner, role)

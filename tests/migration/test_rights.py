@@ -24,7 +24,7 @@ where c.relnamespace = %s::regnamespace and c.relkind in ('r', 'v', 'S')
         or c.relkind = 'S' and has_sequence_privilege(%s, c.oid, 'usage, select, update'))"""
 
 
-# Within the schema, and without a row: a role that may add jobs locks the table and advances the sequence.
+# Objects without data, which a role that may add jobs uses: it locks the table and advances the sequence.
 OPEN = {"_private_names_lock", "_private_moved_jobs"}
 
 
@@ -44,14 +44,14 @@ def install_again(site: Site, worker: WorkerSql) -> None:
 
 
 def upgrade(site: Site, worker: WorkerSql) -> None:
-    """From the first version of the schema, with everything that came later."""
+    """Install the first version of the schema, then apply all later migrations."""
     site.migrate("0004")
     site.migrate()
 
 
 @pytest.fixture
 def stranger(worker: WorkerSql) -> Iterator[str]:
-    """A role that may connect, and was never given anything."""
+    """A role that may connect and has no other rights."""
     name = f"gw_stranger_{worker.connection.info.backend_pid}"
     worker.query(f"create role {name}")
     yield name
@@ -73,7 +73,7 @@ def test_role_without_rights__can_neither_call_nor_read_anything(
         str(relation["name"]).split(".")[-1] for relation in worker.query(RELATIONS, schema, stranger, stranger)
     }
     assert readable <= OPEN
-    # Even for a role that may use the schema: functions with their owner's rights need a grant of their own.
+    # Even a role that may use the schema needs a grant for each function with the rights of its owner.
     open_to_all = [function["name"] for function in functions if function["is_definer"] and function["may"]]
     assert open_to_all == []
 
@@ -100,7 +100,7 @@ def test_role_without_rights__is_refused_by_each_function(site: Site, worker: Wo
 def test_worker_role__cannot_write_what_migrating_to_zero_runs(
     site: Site, worker: WorkerSql, stranger: str, more: str, change: str
 ) -> None:
-    """The texts of found functions run with the rights of the migrating role; the second grant is a site's own."""
+    """The stored texts of functions run with the rights of the migrating role. The second grant is one of a site."""
     site.migrate()
     before = worker.query("select * from {schema}._private_installation order by part")
     names = {"schema": f'"{site.schema}"', "role": stranger}

@@ -16,7 +16,7 @@ from tests.migration.conftest import Site
 
 
 class QueueRouter:
-    """Sends the worker's tables to one database."""
+    """A router that allows the tables of the worker in one database."""
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
         return db == "fresh_1" if app_label == "graphile_worker" else None
@@ -70,7 +70,7 @@ def test_database_that_is_not_postgresql__is_not_changed(sqlite: str) -> None:
 
 
 def test_skipping_all_migrations__installs_the_schema_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with `pytest --nomigrations`: Django then makes tables from models, but these models are unmanaged."""
+    """With `pytest --nomigrations` Django creates the tables of models, but these models are unmanaged."""
     site.migrate()
     expected = site.dump()
     site.migrate("zero")

@@ -29,7 +29,7 @@ def node_runtime() -> Node:
 
 @dataclass(frozen=True)
 class NodeWorker:
-    """The real graphile-worker on a site's database."""
+    """The real graphile-worker on the database of a site."""
 
     node: Node
     site: Site
@@ -38,14 +38,14 @@ class NodeWorker:
         self.node.run("migrate.mjs", self.site.url, schema or self.site.schema)
 
     def add(self, *requests: dict[str, Any]) -> list[Any]:
-        """Add jobs through its JavaScript API; the jobs that it returned."""
+        """Add jobs with the JavaScript API, and return the jobs that it returned."""
         process = self.node.start("add.mjs", self.site.url, self.site.schema)
         output, errors = process.communicate("\n".join(map(json.dumps, requests)), timeout=60)
         assert process.returncode == 0, errors
         return [json.loads(line) for line in output.splitlines()]
 
     def work(self, count: int, *tasks: str) -> list[Any]:
-        """Run its worker until so many jobs have succeeded; what each of them was."""
+        """Run the Node.js worker until a number of jobs have succeeded, and return these jobs."""
         lines = self.node.run("work.mjs", self.site.url, self.site.schema, str(count), *tasks)
         return [line for line in lines if "ready" not in line]  # type: ignore[operator]
 

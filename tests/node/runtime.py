@@ -1,4 +1,4 @@
-"""The real graphile-worker, from npm: installed once into .node of the checkout, and run as a process."""
+"""The real graphile-worker from npm: installed once into .node of the checkout, and run as a process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from functools import cache
 from pathlib import Path
 
 VERSION = "0.18.0"
-# What graphile-worker's package says it needs; npm brings a newer Node.js where the system's is older.
+# The version that graphile-worker needs. If that of the system is older, npm installs a newer Node.js.
 NEEDED_NODE = (22, 18)
 HOME = Path(__file__).parents[2] / ".node"
 SCRIPTS = Path(__file__).parent
-# Less than a test may take: where npm hangs, the tests are skipped with that reason.
+# Less than the timeout of a test: if npm hangs, the tests are skipped with that reason.
 SECONDS_TO_INSTALL = 90
 SECONDS_TO_REMEMBER_A_FAILURE = 900
 
 
 class NodeMissingError(Exception):
-    """Node.js, npm or the package cannot be had here."""
+    """Node.js, npm or the package is not available on this machine."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Node:
     executable: str
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
-        """Run one of the scripts beside this file; modules are found from the directory it runs in."""
+        """Start a script of this folder in the directory in which npm has installed the modules."""
         text = (SCRIPTS / script).read_text(encoding="utf-8")
         command = [self.executable, "--input-type=module", "--eval", text, "--", *arguments]
         environment = {**os.environ, "NO_COLOR": "1", "NO_LOG_SUCCESS": "1"}
@@ -41,7 +41,7 @@ class Node:
         return subprocess.Popen(command, cwd=HOME, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     def run(self, script: str, *arguments: str) -> list[object]:
-        """Run a script to its end; the JSON lines that it printed."""
+        """Run a script to its end, and return the JSON lines that it printed."""
         process = self.start(script, *arguments)
         output, errors = process.communicate(timeout=60)
         if process.returncode:
@@ -55,7 +55,7 @@ def node() -> Node:
     if shutil.which("npm") is None:
         raise NodeMissingError("npm is not installed")
     HOME.mkdir(exist_ok=True)
-    # One test process installs, the others wait for it.
+    # One test process installs, and the other processes wait.
     with (HOME / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_installed():
@@ -64,7 +64,7 @@ def node() -> Node:
 
 
 def _install_or_remember() -> None:
-    """Every test asks, in every process; one failure is enough for all of them."""
+    """Install once, and store a failure so that no other test or process tries again."""
     failure = HOME / "failure"
     if failure.exists() and time.time() - failure.stat().st_mtime < SECONDS_TO_REMEMBER_A_FAILURE:
         raise NodeMissingError(failure.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Recurring tasks beside the real graphile-worker: the same text means the same, the same rows guard both."""
+"""Recurring tasks beside the real graphile-worker: a crontab has the same meaning, and ticks fire once for both."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_crontab__means_the_same_to_both(node_runtime: Node) -> None:
     chance = random.Random(4)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     moments = [start + timedelta(minutes=chance.randrange(0, 366 * 24 * 60)) for _ in range(3000)]
-    # Midnights are where days are told apart.
+    # At midnight the day changes, on which patterns with days depend.
     moments += [start + timedelta(days=day) for day in range(366)]
     for theirs in read_by_node(node_runtime, ACCEPTED, moments):
         [ours] = parse_crontab(theirs["line"])
@@ -120,7 +120,7 @@ def test_invalid_crontab__is_refused_by_both(node_runtime: Node) -> None:
             parse_crontab(theirs["line"])
 
 
-class OneConnection:
+class SharedConnection:
     """A source of cursors for the service."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -132,12 +132,12 @@ class OneConnection:
             yield cursor
 
     def close(self) -> None:
-        """The connection is the test's."""
+        """Do nothing: the connection belongs to the test."""
 
 
-def make_up_ours(site: Site) -> None:
+def backfill_ours(site: Site) -> None:
     with psycopg.connect(site.url, autocommit=True) as connection:
-        cron = Cron(items=parse_crontab(CRONTAB), database=OneConnection(connection), schema=site.schema)
+        cron = Cron(items=parse_crontab(CRONTAB), database=SharedConnection(connection), schema=site.schema)
         for _ in range(5):
             cron.step()
 
@@ -149,13 +149,13 @@ def test_backfilled_ticks__are_not_backfilled_again_by_the_other(
     site.migrate()
 
     turns: list[Callable[[], object]] = [
-        lambda: make_up_ours(site),
+        lambda: backfill_ours(site),
         lambda: node_worker.node.run("cron.mjs", site.url, site.schema, CRONTAB),
     ]
     if not is_ours_first:
         turns.reverse()
     turns[0]()
-    # A worker that was away for ten minutes: both would make them up.
+    # No worker ran for ten minutes: both would backfill the ticks.
     worker.query(
         "update {schema}._private_known_crontabs set known_since = now() - interval '1 day',"
         " last_execution = date_trunc('minute', now()) - interval '10 minutes' returning identifier"
@@ -168,6 +168,6 @@ def test_backfilled_ticks__are_not_backfilled_again_by_the_other(
     assert made_up >= 10
     assert stamps == [row["run_at"] for row in rows]
     assert stamps == [stamps[0] + timedelta(minutes=count) for count in range(len(stamps))]
-    # At most the minutes that began meanwhile are new.
+    # Only minutes that began meanwhile may be new.
     assert len(stamps) - made_up <= 2
     assert all(row["payload"]["text"] == "ü" and row["payload"]["_cron"].keys() == {"ts", "backfilled"} for row in rows)

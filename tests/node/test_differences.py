@@ -1,4 +1,4 @@
-"""The same calls of the original's functions and of ours leave the same rows, but for what we do better."""
+"""The same calls of the functions of Node.js and of ours leave the same rows, except for intended differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAYLOADS = (None, "[]", "[1]", '[{"n": 2}]', '{"n": 3}', "null", '"text"')
 
 @pytest.fixture
 def original(node_worker: NodeWorker, worker: WorkerSql) -> WorkerSql:
-    """The original's schema beside ours, in the same database."""
+    """The schema of the Node.js worker beside ours, in the same database."""
     node_worker.migrate("original")
     return WorkerSql(worker.connection, "original")
 
@@ -29,7 +29,7 @@ def ours(node_worker: NodeWorker, worker: WorkerSql) -> WorkerSql:
 
 
 def rows(worker: WorkerSql) -> list[Row]:
-    """Every job without what a sequence or a clock gave it."""
+    """Return all jobs without the columns that a sequence or a clock sets."""
     jobs = worker.query(
         "select task.identifier, queue.queue_name, job.* from {schema}._private_jobs as job"
         " join {schema}._private_tasks as task on task.id = job.task_id"
@@ -57,7 +57,7 @@ def spec(chance: random.Random, *keys: str | None) -> Row:
 
 
 def act(worker: WorkerSql, chance: random.Random) -> list[Row] | None:
-    """Do something to the queue, the same for the same chance; what it returned."""
+    """Call a random function with random arguments, and return its result."""
     ids = [job["id"] for job in worker.jobs()]
     chosen = [job_id for job_id in ids if chance.random() < 0.3]
     action = chance.choice(
@@ -98,17 +98,17 @@ def test_random_histories__leave_the_same_rows(original: WorkerSql, ours: Worker
         with ours.connection.transaction(force_rollback=True):
             theirs, mine = random.Random(seed), random.Random(seed)
             for step in range(25):
-                # Identical clocks too: both act in one transaction.
+                # Both act in one transaction, so that now() is the same.
                 expected, got = act(original, theirs), act(ours, mine)
                 assert comparable(got) == comparable(expected), (seed, step)
                 assert rows(ours) == rows(original), (seed, step)
-            # The original gives ids to the jobs of a batch in no particular order.
+            # Node's function assigns the ids of the jobs of a batch in no particular order.
             for worker, chance in ((original, theirs), (ours, mine)):
                 worker.add_jobs(*(spec(chance, key) for key in chance.sample(KEYS, 4)))
             assert sorted(rows(ours), key=str) == sorted(rows(original), key=str), seed
 
 
-# What the two refuse, and how: the original's SQLSTATE, and ours.
+# Calls that both refuse: the SQLSTATE of the Node.js worker, and ours.
 REFUSALS = {
     "add_job(repeat('t', 129))": ("23514", "GWBID"),
     "add_job(null)": ("23502", "GWBID"),

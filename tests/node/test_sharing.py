@@ -1,4 +1,4 @@
-"""One queue, two languages: the real graphile-worker on a schema that our migrations made."""
+"""The real graphile-worker on a schema that our migrations made."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_jobs_that_node_adds__are_read_by_us(site: Site, node_worker: NodeWorker
 
 
 def sorted_as(added: list[dict[str, object]], rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """The rows in the order in which Node got them back."""
+    """Return the rows in the order in which the Node.js API returned them."""
     by_id = {str(row["id"]): row for row in rows}
     return [by_id[str(job["id"])] for job in added if str(job["id"]) in by_id]
 
@@ -63,7 +63,7 @@ def test_jobs_that_we_add__are_run_by_node(site: Site, node_worker: NodeWorker, 
     worker.add_jobs({"identifier": "other", "payload": "null"}, {"identifier": "plain", "queue_name": "queue"})
     worker.add_job("unknown")
     worker.add_job("plain", run_at="2099-01-01")
-    # The failing job's second attempt, without waiting for its back-off.
+    # The second attempt of the failing job, without waiting for its back-off.
     worker.query("update {schema}._private_jobs set max_attempts = 1 where (payload ->> 'fail') is not null")
 
     ran = node_worker.work(4, "plain", "other")
@@ -135,7 +135,7 @@ def test_both_workers__run_their_own_tasks_in_one_schema(
 def test_queue_that_node_works_on__is_adopted_and_migrated_back_without_a_deadlock(
     site: Site, node_worker: NodeWorker, worker: WorkerSql, wait_until: Callable[..., None]
 ) -> None:
-    """Indexes of jobs and of queues in one transaction deadlocked with Node's statements, which lock both tables."""
+    """Building indexes of both tables in one transaction would deadlock with Node's statements, which lock both."""
     node_worker.migrate()
     count = 1500
     worker.query(

@@ -14,7 +14,7 @@ import pytest
 
 from django_graphile_worker import add_job
 from django_graphile_worker.models import Job, Worker
-from tests.faults.processes import end_tree
+from tests.faults.processes import kill_tree
 
 TASK = """
 from concurrent.futures import ThreadPoolExecutor
@@ -107,7 +107,7 @@ def reloader(
 ) -> Iterator[Reloader]:
     reloader = Reloader(tmp_path, subprocess_environment, wait_until)
     yield reloader
-    end_tree(reloader.process.pid)
+    kill_tree(reloader.process.pid)
     reloader.process.wait(60)
 
 
