@@ -8,7 +8,7 @@ from testproject import databases
 from testproject.settings import *  # noqa: F403
 from testproject.settings import DATABASES
 
-# Set by the first process and inherited by the xdist workers: two runs in one checkout stay apart.
+# The first process sets it and the xdist workers inherit it, so that two runs in a checkout share no databases.
 RUN = os.environ.setdefault("TEST_RUN_PID", str(os.getpid()))
 
 DEBUG = False

@@ -34,7 +34,7 @@ GRAPHILE_WORKER: dict[str, Any] = {
     **json.loads(os.environ.get("FAULT_WORKER_SETTINGS", "{}")),
 }
 
-# Installations beside "default". The settings of each override those above.
+# Installations beside "default". The settings of each override the settings above.
 if "FAULT_INSTALLATIONS" in os.environ:
     GRAPHILE_WORKER = {"default": GRAPHILE_WORKER} | {
         alias: GRAPHILE_WORKER | entry for alias, entry in json.loads(os.environ["FAULT_INSTALLATIONS"]).items()

@@ -188,7 +188,7 @@ def test_pages__can_be_used_with_the_keyboard_only(open_page: OpenPage) -> None:
     page.wait_for_selector(".gw-error-summary")
     names = page.eval_on_selector_all(
         ".gw-page :is(button, select, input:not([type=hidden]), a)",
-        "all => all.filter(one => !(one.textContent.trim() || one.labels?.length || one.ariaLabel)).length",
+        "all => all.filter(node => !(node.textContent.trim() || node.labels?.length || node.ariaLabel)).length",
     )
     assert names == 0, "every control has a name"
 
@@ -269,7 +269,7 @@ def test_narrow_screen__shows_whole_charts(open_page: OpenPage) -> None:
         page = open_page(f"overview/?span={span}", viewport=PHONE)
         boxes = page.evaluate(
             """() => [...document.querySelectorAll('.gw-axis')].filter(text => text.checkVisibility()).map(text => {
-                const [own, card] = [text, text.closest('figure')].map(one => one.getBoundingClientRect());
+                const [own, card] = [text, text.closest('figure')].map(node => node.getBoundingClientRect());
                 return [text.textContent, own.left >= card.left && own.right <= card.right, own.height];
             })"""
         )
@@ -288,16 +288,16 @@ def test_long_names__leave_room_for_other_columns(open_page: OpenPage, viewport:
         page.goto(path)
         assert page.evaluate("document.scrollingElement.scrollWidth") <= viewport["width"], path
         hidden = page.eval_on_selector_all(
-            ".gw-scroll", "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
+            ".gw-scroll", "all => all.filter(node => node.scrollWidth > node.clientWidth + 1).length"
         )
         assert hidden == 0, path
         narrow = page.eval_on_selector_all(
             ".gw-name",
-            "all => all.filter(one => one.checkVisibility() && one.getBoundingClientRect().width < 90).length",
+            "all => all.filter(node => node.checkVisibility() && node.getBoundingClientRect().width < 90).length",
         )
         assert narrow == 0, path
     page.goto("errorgroup/")
-    tall = page.eval_on_selector_all(".gw-error-name", "all => all.filter(one => one.offsetHeight > 100).length")
+    tall = page.eval_on_selector_all(".gw-error-name", "all => all.filter(node => node.offsetHeight > 100).length")
     assert tall == 0, "a name is no column of single letters"
 
 
@@ -305,7 +305,7 @@ def test_text_from_right_to_left__does_not_move_the_text_beside_it(open_page: Op
     """Beside an Arabic name, a number or a value of the payload must not change sides."""
     job_id = make_failed_job("إرسال", payload={"اسم": "محمد"}, error="ValueError: لا")
     page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
-    key, value = (page.locator(one).bounding_box() for one in (".gw-json-key", ".gw-json-string"))
+    key, value = (page.locator(selector).bounding_box() for selector in (".gw-json-key", ".gw-json-string"))
     assert key["x"] + key["width"] <= value["x"] + 1
     number = page.evaluate(
         """() => {
@@ -321,7 +321,7 @@ def test_form_error__is_shown_right_above_its_field(open_page: OpenPage) -> None
     page = open_page("job/add/", viewport=DESKTOP)
     page.fill("#id_payload", "{")
     page.click("button:has-text('Add job')")
-    error, field = (page.locator(one).bounding_box() for one in (".field-payload .errorlist", "#id_payload"))
+    error, field = (page.locator(selector).bounding_box() for selector in (".field-payload .errorlist", "#id_payload"))
     assert error["x"] == pytest.approx(field["x"], abs=2)
     assert 0 <= field["y"] - error["y"] - error["height"] < 12
 

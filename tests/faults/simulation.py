@@ -474,7 +474,7 @@ class Simulation:
         assert self._held_queues() == [], f"seed {self.seed}: queues that will never be released"
 
     def _held_queues(self) -> list[Any]:
-        """Return all locked queues, also those of workers that died without a claimed job."""
+        """Return all locked queues, also queues of workers that died without a claimed job."""
         return self.query("select id from {schema}._private_job_queues where locked_at is not null")
 
     def _new_worker(self) -> SimulatedWorker:

@@ -1,4 +1,4 @@
-"""Jobs that start processes, with encrypted connections: a child that used those of its parent would break them."""
+"""Jobs that start processes, with encrypted connections: a child that used its parent's would break them."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ def migrate(world: World, *, breaking: bool, notify: bool = True) -> None:
     """Insert the row and send the notification in one transaction, as graphile-worker does."""
     world.query("insert into {schema}.migrations (id, breaking) values (21, %s)", breaking)
     if notify:
-        say(world, breaking=breaking)
+        send_notification(world, breaking=breaking)
 
 
-def say(world: World, *, breaking: bool) -> None:
+def send_notification(world: World, *, breaking: bool) -> None:
     world.query("select pg_notify('worker:migrate', %s)", json.dumps({"migrationNumber": 21, "breaking": breaking}))
 
 
@@ -67,7 +67,7 @@ def test_worker__continues_after_a_migration_that_breaks_nothing(world: World, f
 def test_worker__ignores_a_notification_that_the_ledger_does_not_confirm(world: World, fleet: Fleet) -> None:
     """Any role that can connect may send the notification."""
     worker = fleet.start()
-    say(world, breaking=True)
+    send_notification(world, breaking=True)
     world.add("quick")
     world.wait_for("end", 1)
     assert worker.stop() == 0

@@ -1,4 +1,4 @@
-"""The server restarts, is stopped for long, or comes back as a read-only server."""
+"""The server restarts, is stopped for long, or is read-only after a restart."""
 
 from __future__ import annotations
 

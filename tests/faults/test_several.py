@@ -1,4 +1,4 @@
-"""One worker, several databases; which tasks and which flags; workers inside another program."""
+"""A worker with several databases, with selected tasks or forbidden flags, and inside another program."""
 
 from __future__ import annotations
 

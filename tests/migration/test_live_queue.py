@@ -79,7 +79,7 @@ def deadlocks(worker: WorkerSql) -> int:
 
 
 @pytest.mark.parametrize("order", [("queues", "jobs"), ("jobs", "queues")], ids=" then ".join)
-@pytest.mark.parametrize("target", [(), ("zero",)], ids=["adopt", "give back"])
+@pytest.mark.parametrize("target", [(), ("zero",)], ids=["adopt", "migrate back"])
 def test_migrations__hold_no_lock_on_a_table_while_they_wait_for_another(
     site: Site, foreign: WorkerSql, wait_until: Wait, order: tuple[str, str], target: tuple[str, ...]
 ) -> None:

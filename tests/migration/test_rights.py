@@ -100,7 +100,7 @@ def test_role_without_rights__is_refused_by_each_function(site: Site, worker: Wo
 def test_worker_role__cannot_write_what_migrating_to_zero_runs(
     site: Site, worker: WorkerSql, stranger: str, more: str, change: str
 ) -> None:
-    """The stored texts of functions run with the rights of the migrating role. The second grant is one of a site."""
+    """Stored texts of functions run with the rights of the migrating role. The second grant is an example of a site."""
     site.migrate()
     before = worker.query("select * from {schema}._private_installation order by part")
     names = {"schema": f'"{site.schema}"', "role": stranger}

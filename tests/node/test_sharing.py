@@ -128,8 +128,8 @@ def test_both_workers__run_their_own_tasks_in_one_schema(
         wait_until(lambda: worker.jobs() == [])
     finally:
         ours.terminate()
-        _, said = ours.communicate(timeout=60)
-    assert ours.returncode in {0, 143, -15}, said
+        _, stderr = ours.communicate(timeout=60)
+    assert ours.returncode in {0, 143, -15}, stderr
 
 
 def test_queue_that_node_works_on__is_adopted_and_migrated_back_without_a_deadlock(
