@@ -212,7 +212,7 @@ def test_shutdown_with_queued_jobs__releases_the_queue(world: World, fleet: Flee
 def slow_choice_of_queues(world: World) -> Iterator[Any]:
     """Make claims wait between choosing a queue and locking it, unless faults.no_wait is set."""
     name, parameters = "_private_look_at_queued_v2", "(int[], int, timestamptz, text[], timestamptz, bigint, int)"
-    world.query("alter function {schema}." + name + parameters + " rename to at_once")
+    world.query("alter function {schema}." + name + parameters + " rename to without_waiting")
     world.query(
         "create function {schema}."
         + name
@@ -221,7 +221,7 @@ def slow_choice_of_queues(world: World) -> Iterator[Any]:
             out end_run_at timestamptz, out end_id bigint, out is_cut boolean) language plpgsql as $$
         begin
             select found.* into queue_ids, run_ats, ids, end_run_at, end_id, is_cut
-            from {schema}.in_one_transaction($1, $2, $3, $4, $5, $6, $7) as found;
+            from {schema}.without_waiting($1, $2, $3, $4, $5, $6, $7) as found;
             if current_setting('faults.no_wait', true) is distinct from 'on' then
                 perform pg_advisory_xact_lock_shared(4711);
             end if;
@@ -231,7 +231,7 @@ def slow_choice_of_queues(world: World) -> Iterator[Any]:
         holder.execute("select pg_advisory_lock(4711)")
         yield holder
     world.query("drop function {schema}." + name + parameters)
-    world.query("alter function {schema}.at_once" + parameters + " rename to " + name)
+    world.query("alter function {schema}.without_waiting" + parameters + " rename to " + name)
 
 
 def test_queue_that_another_claim_has_just_locked__is_not_claimed(world: World, slow_choice_of_queues: Any) -> None:
