@@ -1,4 +1,4 @@
-"""Workers started by code: a script, a test, or a thread beside a web server."""
+"""Entry points for code that starts a worker: a script, a test, or a web server."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def run_worker(
 ) -> int:
     """Run jobs until SIGTERM or SIGINT, or until ``stop``, a ``StopRequest``, is called from another thread.
 
-    ``databases`` and ``installations`` are the aliases to serve, if not the installation ``default``; ``overrides`` are
-    settings in lower case (``concurrency=20``). Return the exit code. Signals are handled on the main thread only.
+    ``databases`` and ``installations`` are the aliases to serve instead of the installation ``default``; ``overrides``
+    are settings in lower case (``concurrency=20``). Return the exit code. Signals are handled on the main thread only.
     """
     request = _checked_stop(stop)
     places = embedded.places("run_worker", databases, installations, overrides)
@@ -55,7 +55,7 @@ def run_once(
 
 
 class Worker:
-    """A worker in the threads of this process: ``with Worker(concurrency=5): serve()``."""
+    """A worker that runs in threads of this process: ``with Worker(concurrency=5): serve()``."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class Worker:
         with self._lock:
             if self._runners:
                 raise GraphileWorkerError(
-                    "Worker.start(): expected a worker that does not run, got one that was started before. "
-                    "Call stop() first, or make another Worker."
+                    "Worker.start(): expected a worker that does not run, got a worker that was started before. "
+                    "Call stop() first, or create another Worker."
                 )
             embedded.heed_test_guards([place.using for place in self._places])
             self._runners = build_runners(self._places)
@@ -95,9 +95,9 @@ class Worker:
     def stop(self, reason: str = "stop") -> bool:
         """Let running jobs end within the grace period; return True when every job has ended.
 
-        Jobs that still run after the grace period are returned, and may start elsewhere. A coroutine is cancelled; but
-        Python cannot stop a thread, so a ``def`` task that ignores ``helpers.abort`` goes on until it returns or
-        this process ends.
+        Jobs that still run after the grace period are returned, and another worker may start them. A coroutine is
+        cancelled, but Python cannot stop a thread: a ``def`` task that ignores ``helpers.abort`` runs until it returns
+        or this process ends.
         """
         with self._lock:
             runners, self._runners = self._runners, []
@@ -105,7 +105,7 @@ class Worker:
         return ending.was_released and not ending.was_cut_off
 
     def _stop_soon(self, error: GraphileWorkerError) -> None:
-        """Stop on another thread: stop() waits for the part of the worker that calls this."""
+        """Stop the worker on another thread: stop() waits for the part of the worker that calls this method."""
         threading.Thread(target=self.stop, args=[REFUSED], daemon=True).start()
 
     def __enter__(self) -> Worker:
@@ -124,7 +124,7 @@ class Worker:
 def _checked_stop(stop: Any) -> StopState | None:
     if stop is not None and not isinstance(stop, StopRequest):
         raise InvalidTypeError(
-            f"stop: expected a StopRequest, got {stop!r}. Make one with django_graphile_worker.StopRequest(), "
+            f"stop: expected a StopRequest, got {stop!r}. Create a django_graphile_worker.StopRequest(), "
             "and call it to stop the worker."
         )
     return None if stop is None else state_of(stop)

@@ -1,4 +1,4 @@
-"""The text that a failed job keeps of an exception."""
+"""The text of an exception that is stored with a failed job."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def redacted(text: str, limit: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return text that PostgreSQL accepts, without its middle if it is too long: both ends say more."""
+    """Return text that PostgreSQL accepts. A text that is too long loses its middle: the ends matter more."""
     return cut_middle(storable_text(cut_middle(text, limit)), limit)
 
 

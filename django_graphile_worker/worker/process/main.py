@@ -48,7 +48,10 @@ def run_children(plan: Plan, request: StopState) -> int:
 
 
 def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
-    """Run one child of the supervisor, which handles its signals itself. Raises GraphileWorkerError when it cannot."""
+    """Run a child of the supervisor, and return its exit code. Raises GraphileWorkerError when it cannot start.
+
+    ``run_child()`` handles the signals of the child.
+    """
     plan: Plan = arguments["plan"]
     set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
     runners = _build(plan)

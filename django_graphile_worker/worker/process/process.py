@@ -1,4 +1,4 @@
-"""The life of a worker process: its runners run, with signals handled, until they are stopped or drained."""
+"""The life of a worker process: its runners run until a signal stops them, or until no runnable job is left."""
 
 from __future__ import annotations
 
