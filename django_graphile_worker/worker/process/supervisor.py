@@ -14,8 +14,8 @@ from typing import Any
 
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.worker.process.child import Child, ChildMain
-from django_graphile_worker.worker.process.process import exit_code
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL
+from django_graphile_worker.worker.process.worker_process import exit_code
 from django_graphile_worker.worker.stop_request import StopState
 
 logger = logging.getLogger("django_graphile_worker.worker")
