@@ -169,13 +169,10 @@ class Supervisor:
             child.signal(number)
 
     def _pass_on(self) -> None:
-        """Signal one child after the other, as all write to one stream.
-
-        A child that has not begun to work may not handle the signal yet.
-        """
+        """Signal one child after the other, as all write to one stream."""
         while self._to_pass_on:
             number = self._to_pass_on.pop(0)
             for child in self.children:
-                if child.is_working:
+                if child.handles_signals:
                     child.signal(number)
                     time.sleep(DUMP_TIME)
