@@ -5,7 +5,7 @@ The modules, from the outside in. A module may import the modules below it, neve
 ``entrypoints``     run_worker(), run_once() and Worker, for other code; ``worker_options``: their keyword arguments
 ``process/``        one process with its workers: system signals, exit code, several processes, health file
 ``runner``          the life of one worker: start, drain; ``shutdown``: the order in which its parts stop
-``wiring``          builds the parts and connects them; ``callbacks``: what each part calls; ``parts``: the parts
+``wiring``          builds the parts and connects them; ``part_callbacks``: what each part calls; ``parts``: the parts
 ``fetching/``       claims jobs after a notification, at a due time, or when a slot is free
 ``pool/``           the threads that run jobs; ``work_units``: the jobs that one thread takes at once
 ``delayed_start``   the start of a worker whose database does not answer yet
@@ -16,7 +16,7 @@ The modules, from the outside in. A module may import the modules below it, neve
 ``service``         the base class of every part that has a thread
 ``outcomes``        how a job's run ended; ``identity``: the worker's id; ``task_selection``: the tasks that it runs;
                     ``job_clock``: the clock by which jobs fall due
-``database/``       the worker's own connections; ``connections/``: Django's connections, which tasks use
+``database/``       the worker's own connections; ``django_connections/``: Django's connections, which tasks use
 ``typed_payloads/`` payloads as dataclasses and models
 ``stop_request``    the request to stop a worker; ``fork_guard``: ends processes that a task forked
 

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
-from django_graphile_worker.worker.process import embedded
-from django_graphile_worker.worker.process.process import run_with_signals
-from django_graphile_worker.worker.process.runners import build_runners, shut_down, start_all
+from django_graphile_worker.worker.process import embedded_checks
+from django_graphile_worker.worker.process.runner_group import build_runners, shut_down, start_all
+from django_graphile_worker.worker.process.worker_process import run_with_signals
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import REFUSED, StopRequest, StopState, state_of
 
@@ -33,9 +33,9 @@ def run_worker(
     are settings in lower case (``concurrency=20``). Return the exit code. Signals are handled on the main thread only.
     """
     request = _checked_stop(stop)
-    places = embedded.places("run_worker", databases, installations, overrides)
+    places = embedded_checks.places("run_worker", databases, installations, overrides)
     runners = build_runners(places)
-    embedded.heed_test_guards([place.using for place in places])
+    embedded_checks.heed_test_guards([place.using for place in places])
     return run_with_signals(runners, request, once=False)
 
 
@@ -48,9 +48,9 @@ def run_once(
 ) -> int:
     """Run the jobs that are runnable now, then return the exit code."""
     request = _checked_stop(stop)
-    places = embedded.places("run_once", databases, installations, overrides, with_cron=False)
+    places = embedded_checks.places("run_once", databases, installations, overrides, with_cron=False)
     runners = build_runners(places, with_cron=False)
-    embedded.heed_test_guards([place.using for place in places])
+    embedded_checks.heed_test_guards([place.using for place in places])
     return run_with_signals(runners, request, once=True)
 
 
@@ -64,7 +64,7 @@ class Worker:
         installations: Sequence[str] = (),
         **overrides: Unpack[WorkerOptions],
     ) -> None:
-        self._places = embedded.places("Worker", databases, installations, overrides)
+        self._places = embedded_checks.places("Worker", databases, installations, overrides)
         self._lock = threading.Lock()
         # A runner for each database while the worker runs. A runner starts once, so each start() builds new runners.
         self._runners: list[Runner] = []
@@ -82,7 +82,7 @@ class Worker:
                     "Worker.start(): expected a worker that does not run, got a worker that was started before. "
                     "Call stop() first, or create another Worker."
                 )
-            embedded.heed_test_guards([place.using for place in self._places])
+            embedded_checks.heed_test_guards([place.using for place in self._places])
             self._runners = build_runners(self._places)
             for runner in self._runners:
                 runner.on_refused = self._stop_soon

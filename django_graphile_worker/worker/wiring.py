@@ -9,14 +9,6 @@ from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
-from django_graphile_worker.worker.callbacks import (
-    FetcherCallbacks,
-    HeartbeatCallbacks,
-    ListenerCallbacks,
-    PoolCallbacks,
-    RecoveryCallbacks,
-    ReleaserCallbacks,
-)
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -34,6 +26,14 @@ from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
+from django_graphile_worker.worker.part_callbacks import (
+    FetcherCallbacks,
+    HeartbeatCallbacks,
+    ListenerCallbacks,
+    PoolCallbacks,
+    RecoveryCallbacks,
+    ReleaserCallbacks,
+)
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.release.releaser import Releaser

@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from django_graphile_worker.escaping import storable_text
 from django_graphile_worker.logs.exc_info import cut_middle
+from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.redaction import redact_text
 
 # The folder worker/: its frames are left out of tracebacks.

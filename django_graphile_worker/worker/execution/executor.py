@@ -13,7 +13,7 @@ from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.connections import lifecycle
+from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.execution.abort import Aborts
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
@@ -28,7 +28,7 @@ from django_graphile_worker.worker.outcomes import (
 )
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.connections.watched import Leftover
+    from django_graphile_worker.worker.django_connections.watched_connection import Leftover
 
 logger = logging.getLogger("django_graphile_worker.worker")
 

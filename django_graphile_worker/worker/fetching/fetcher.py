@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.worker.fetching.pool_loop import PoolLoop
 from django_graphile_worker.worker.fetching.prefetch import Prefetch
-from django_graphile_worker.worker.fetching.shared_loop import SharedLoop
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import WorkUnit, to_work_units
 
@@ -70,7 +70,7 @@ class NoFastPath:
         return None
 
 
-class Fetcher(SharedLoop):
+class Fetcher(PoolLoop):
     """The only poll loop of a worker."""
 
     name = "fetcher"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql import row_security, tasks
-from django_graphile_worker.sql.ledger import breaking_migration
+from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching import fast_claim
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from psycopg import errors
 
 from django_graphile_worker.exceptions import BreakingMigrationError
-from django_graphile_worker.sql.ledger import breaking_migration
+from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome
+from django_graphile_worker.worker.pool.fetch_turns import Turn, Turns
 from django_graphile_worker.worker.pool.threads import PoolThreads
 from django_graphile_worker.worker.pool.totals import PoolTotals
-from django_graphile_worker.worker.pool.turns import Turn, Turns
 from django_graphile_worker.worker.work_units import WorkUnit
 
 if TYPE_CHECKING:

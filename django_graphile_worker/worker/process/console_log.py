@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils.termcolors import make_style
 
-from django_graphile_worker.escaping import escaped
+from django_graphile_worker.printable_text import escaped
 
 ROOT_LOGGER = "django_graphile_worker"
 # By the option --verbosity.

@@ -68,7 +68,7 @@ def _run(plan: Plan, say: Say, request: StopState) -> int:
             connections_ahead.enter_context(preconnected([place.using], place.settings))
         with collector_paused():
             # Late import: the server opens the connections while Python loads the rest of the worker, for 15 ms.
-            from django_graphile_worker.worker.process import main
+            from django_graphile_worker.worker.process import run_plan
 
-        runners = main.prepare(plan, say)
-        return main.run_alone(plan, runners, request) if is_alone else main.run_children(plan, request)
+        runners = run_plan.prepare(plan, say)
+        return run_plan.run_alone(plan, runners, request) if is_alone else run_plan.run_children(plan, request)

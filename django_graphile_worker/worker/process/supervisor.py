@@ -14,8 +14,8 @@ from typing import Any
 
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.worker.process.child import Child, ChildMain
-from django_graphile_worker.worker.process.process import exit_code
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL
+from django_graphile_worker.worker.process.worker_process import exit_code
 from django_graphile_worker.worker.stop_request import StopState
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -169,13 +169,10 @@ class Supervisor:
             child.signal(number)
 
     def _pass_on(self) -> None:
-        """Send the noted signals to one child after the other, because all children write to the same stream.
-
-        A child that has not begun to work is left out: it may not handle the signal yet.
-        """
+        """Send the noted signals to one child after the other, because all children write to the same stream."""
         while self._to_pass_on:
             number = self._to_pass_on.pop(0)
             for child in self.children:
-                if child.is_working:
+                if child.handles_signals:
                     child.signal(number)
                     time.sleep(DUMP_TIME)

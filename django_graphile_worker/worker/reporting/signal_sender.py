@@ -14,7 +14,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_graphile_worker.worker.connections import lifecycle
+from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.service import Service
 
 

@@ -25,8 +25,8 @@ from django_graphile_worker.worker.typed_payloads.errors import (
     missing_field,
     unknown_field,
 )
-from django_graphile_worker.worker.typed_payloads.models import converter_for_model, is_model
 from django_graphile_worker.worker.typed_payloads.scalars import PARSERS, anything, instance_of, one_of, parsed_by
+from django_graphile_worker.worker.typed_payloads.third_party_models import converter_for_model, is_model
 
 
 class _Fields(NamedTuple):

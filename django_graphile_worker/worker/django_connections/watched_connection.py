@@ -7,8 +7,8 @@ from time import monotonic
 from typing import Any
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.worker.connections.session_changes import SessionChanges
-from django_graphile_worker.worker.connections.transaction_status import (
+from django_graphile_worker.worker.django_connections.session_changes import SessionChanges
+from django_graphile_worker.worker.django_connections.transaction_status import (
     ACTIVE,
     IDLE,
     IN_FAILED_TRANSACTION,

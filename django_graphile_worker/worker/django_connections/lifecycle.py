@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.connections.watched import Leftover, WatchedConnection
+    from django_graphile_worker.worker.django_connections.watched_connection import Leftover, WatchedConnection
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -95,7 +95,7 @@ def watch_thread() -> list[WatchedConnection]:
 
 def _watched(wrapper: Any) -> WatchedConnection:
     # Late import: the first job may need no database.
-    from django_graphile_worker.worker.connections.watched import WatchedConnection
+    from django_graphile_worker.worker.django_connections.watched_connection import WatchedConnection
 
     return WatchedConnection(wrapper)
 

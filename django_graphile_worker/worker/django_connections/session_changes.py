@@ -14,9 +14,14 @@ from django.db import Error
 from django.db.utils import InterfaceError, OperationalError
 
 from django_graphile_worker.sql.session import SessionState, session_state
-from django_graphile_worker.worker.connections.session_functions import CalledFunctions
-from django_graphile_worker.worker.connections.session_sql import HARMLESS, Traits, custom_settings_in, traits_of
-from django_graphile_worker.worker.connections.transaction_status import UNKNOWN, transaction_status
+from django_graphile_worker.worker.django_connections.session_changing_functions import CalledFunctions
+from django_graphile_worker.worker.django_connections.session_changing_sql import (
+    HARMLESS,
+    Traits,
+    custom_settings_in,
+    traits_of,
+)
+from django_graphile_worker.worker.django_connections.transaction_status import UNKNOWN, transaction_status
 
 _MAX_USUAL_STATES = 1_000
 

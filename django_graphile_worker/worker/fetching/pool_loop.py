@@ -8,7 +8,7 @@ from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.service import Loop, Trouble
 
 
-class SharedLoop(Loop):
+class PoolLoop(Loop):
     """A loop without a thread of its own: the thread that claimed a job can run it, and another continues the loop."""
 
     def __init__(self, pool: SlotPool, *, on_trouble: Trouble | None = None) -> None:

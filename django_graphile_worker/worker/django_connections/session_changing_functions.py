@@ -8,7 +8,11 @@ from time import monotonic
 from typing import Any
 
 from django_graphile_worker.sql.session import SiteFunction, functions_of_the_site, triggers_of_the_site
-from django_graphile_worker.worker.connections.session_sql import Traits, custom_settings_in, traits_of_body
+from django_graphile_worker.worker.django_connections.session_changing_sql import (
+    Traits,
+    custom_settings_in,
+    traits_of_body,
+)
 
 # Seconds after which all functions are read again: functions may be created while the worker runs.
 MAX_AGE = 60.0
