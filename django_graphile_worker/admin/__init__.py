@@ -2,9 +2,9 @@
 
 Start reading with ``pages`` (the base class of every page), then ``overview`` and ``jobs/``. A page is a
 ``ModelAdmin`` of an unmanaged model whose ``changelist_view`` opens a transaction with ``databases.reading``, reads
-through ``sql.inspection``, and renders a template of templates/admin/graphile_worker/. ``databases`` knows the database
-that the user has selected, ``scope`` the jobs that the user may see, ``search`` the search box, ``formatting`` how
-values are shown, ``audit`` the admin's log.
+through ``sql.inspection``, and renders a template of templates/admin/graphile_worker/. ``databases`` has the database
+that the user has selected, ``visible_jobs`` the jobs that the user may see, ``search`` the search box, ``formatting``
+how values are shown, ``audit`` the admin's log.
 
 The package may import ``api``, ``models``, ``sql`` and the layers below them, but not ``worker`` or ``management``.
 Nothing outside this package imports it.
