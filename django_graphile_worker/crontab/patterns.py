@@ -50,7 +50,7 @@ class Pattern:
         return self.restricts_dates and self.restricts_weekdays
 
     def matches(self, local: datetime) -> bool:
-        """Tell whether the pattern includes this minute of its local time."""
+        """Return whether the pattern includes this minute of its local time."""
         return (
             local.minute in self.minutes
             and local.hour in self.hours

@@ -42,7 +42,7 @@ class TestErrors:
             add_job("a")
         assert str(refused.value) == (
             "The queue needs PostgreSQL: expected a PostgreSQL database, got sqlite for the alias 'default'. "
-            'Name another with using=... or GRAPHILE_WORKER["DATABASE"].'
+            'Choose another database with using=... or GRAPHILE_WORKER["DATABASE"].'
         )
 
     @pytest.mark.parametrize(
