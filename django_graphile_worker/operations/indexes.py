@@ -68,7 +68,10 @@ class BuildIndexes(SchemaOperation):
         indexes.drop_indexes(schema_editor.execute, names, schema=schema)
 
     def _build(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, index: Index) -> None:
-        """Build the index; concurrently if a table is large, because that takes two scans and two waits."""
+        """Build the index, concurrently only if a table is large.
+
+        A concurrent build takes two scans and two waits, which a small table does not justify.
+        """
         connection = schema_editor.connection
         with connection.cursor() as cursor:
             is_large = indexes.is_any_table_large(cursor, schema=schema)
