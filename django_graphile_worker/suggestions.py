@@ -80,7 +80,7 @@ def did_you_mean(name: str, known: Iterable[str], elsewhere: Mapping[str, str] |
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known name that resembles this one most, or None."""
+    """Return the most similar known name, or None."""
     # Late import: only a mistake needs difflib.
     import difflib
 

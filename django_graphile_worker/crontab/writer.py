@@ -9,7 +9,7 @@ from urllib.parse import quote
 from django_graphile_worker.crontab.items import CronItem
 from django_graphile_worker.crontab.time_phrases import format_time_phrase
 
-# Characters that options need not escape, beside letters, digits and '_.-~'.
+# Characters that need no escape in options, in addition to letters, digits and '_.-~'.
 _PLAIN = "/:,"
 
 
