@@ -1,4 +1,4 @@
-"""The jobs that a user may see: those that ``JobAdmin.get_queryset`` returns."""
+"""Restricts pages to the jobs that a user may see, which ``JobAdmin.get_queryset`` returns."""
 
 from __future__ import annotations
 

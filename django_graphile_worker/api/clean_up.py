@@ -1,4 +1,4 @@
-"""``cleanup()``: deletes old failed jobs, and the names of queues and tasks that no job uses."""
+"""``cleanup()``, which deletes old failed jobs, and the names of queues and tasks that no job uses."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def cleanup(
 ) -> CleanupResult:
     """Delete permanently failed jobs of a given age, and the names of queues and tasks that no job uses.
 
-    Task names that this process or a live worker knows are kept. The Node workers of graphile-worker
-    do not publish theirs: where they run too, pass ``unused_tasks=False``.
+    Names of tasks that this process or a live worker has are kept. Workers of graphile-worker for
+    Node.js do not register their tasks: if such workers share the schema, pass ``unused_tasks=False``.
 
-    Rows are deleted a few at a time, each time in a transaction of their own, so that adding a job
-    waits for a few milliseconds at most. Inside a transaction of the caller, other sessions can add
-    no job from the first name that is deleted until that transaction ends.
+    A few rows are deleted at a time, in a transaction of their own, so that adding a job waits for a
+    few milliseconds at most. Inside a transaction of the caller, other sessions cannot add jobs from
+    the deletion of the first name until that transaction ends.
     """
     age = _valid_age(failed_jobs_older_than)
     with open_queue(using, installation) as queue:

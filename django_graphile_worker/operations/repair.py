@@ -1,4 +1,4 @@
-"""Repair the worker schema: undo changes of another program, where migrate has nothing to do."""
+"""Repairs the worker schema: undoes changes of another program, for which migrate has nothing to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEPENDENT_OBJECTS_STILL_EXIST = "2BP01"
 class Repaired(Frozen):
     """The functions and indexes that a repair has changed."""
 
-    # Public functions that were foreign or missing, and are this package's again.
+    # Public functions that were foreign or missing, and were replaced by those of this package.
     restored: tuple[str, ...]
     # Foreign functions of the same names with other arguments, which made calls ambiguous.
     dropped: tuple[str, ...]
@@ -33,7 +33,7 @@ class Repaired(Frozen):
 
 
 def repair(alias: str, schema: str) -> Repaired:
-    """Put back the public functions and build missing indexes; jobs can be added and run meanwhile."""
+    """Restore the public functions and build missing indexes; jobs can be added and run in the meantime."""
     connection = connections[alias]
     with connection.schema_editor(atomic=False) as schema_editor:
         with all_or_nothing(connection, schema):

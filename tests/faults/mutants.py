@@ -11,53 +11,53 @@ if TYPE_CHECKING:
 _IN_PROCESS: dict[str, Callable[[], None]] = {}
 # A function of the schema, what to look for in its text, and what to put there.
 _IN_DATABASE: dict[str, tuple[str, str, str]] = {
-    "unfenced complete": (
+    "a completion does not check the token": (
         "_private_complete_claims_v2",
         "where job.locked_by = ended.holder",
         "where true",
     ),
-    "queues that are not exclusive": (
+    "queues are not exclusive": (
         "_private_claim_jobs_v2",
         "where q.is_available",
         "where true",
     ),
-    "given back at the price of an attempt": (
+    "returned jobs lose an attempt": (
         "_private_return_claims_v2",
         "greatest(coalesce(returning_job.attempts, job.attempts) - 1, 0)",
         "coalesce(returning_job.attempts, job.attempts)",
     ),
-    "rescue that looks only at the register": (
+    "recovery examines only the register of workers": (
         # A claim that commits after its worker was removed is nobody's: what looking once, at the death, comes to.
         "_private_orphans_v2",
         "where starts_with(holder.worker_id, 'django-worker-')",
         "where false",
     ),
-    "recovered jobs go to the end": (
+    "recovered jobs go to the end of the queue": (
         "_private_recover_jobs_v2",
         "when orphan.recoveries = 1 then job.run_at",
         "when false then job.run_at",
     ),
-    "returns that state the worker but not its claim": (
+    "returns state the worker but not the claim": (
         "_private_return_claims_v2",
         "where job.locked_by = ended.holder",
         "where split_part(job.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
-    "queue releases that state the worker but not its claim": (
+    "releases of queues state the worker but not the claim": (
         "_private_release_queues_v2",
         "queue.locked_by = ended.holder",
         "split_part(queue.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
-    "returns that do not look for a cancellation": (
+    "returns ignore that the job was removed or replaced": (
         "_private_return_claims_v2",
         "on marker.job_id = job.id and marker.locked_by = job.locked_by",
         "on false",
     ),
-    "queues that are free before their jobs": (
+    "recovery releases a queue before its last job": (
         "_private_recover_queues_v2",
         "and not exists (select from unfinished where unfinished.id = each.id)",
         "",
     ),
-    "leases judged by the judge's own promise": (
+    "a worker applies its own timeout to other workers": (
         "_private_late_workers_v2",
         "coalesce(each.timeout_seconds, own_timeout)",
         "own_timeout",
@@ -108,7 +108,7 @@ def _replace_sql(module: Any, constant: str, right: str, wrong: str) -> None:
         setattr(module, constant, text.replace(right, wrong))
 
 
-@mistake("heartbeat that stops before the drain")
+@mistake("the heartbeat stops before the jobs have ended")
 def _heartbeat_first() -> None:
     from django_graphile_worker.worker.runner import Runner
 
@@ -121,7 +121,7 @@ def _heartbeat_first() -> None:
     Runner.shutdown = shutdown  # type: ignore[method-assign]
 
 
-@mistake("releaser that forgets when the connection breaks")
+@mistake("the releaser drops results when the connection breaks")
 def _forgetful() -> None:
     import psycopg
 
@@ -140,7 +140,7 @@ def _forgetful() -> None:
     Releaser._release = release  # type: ignore[method-assign]
 
 
-@mistake("shutdown that does not wait for results")
+@mistake("the shutdown does not wait for results")
 def _impatient() -> None:
     from django_graphile_worker.worker.shutdown import Shutdown
 
@@ -151,7 +151,7 @@ def _impatient() -> None:
     Shutdown._wait_for_releaser = no_wait  # type: ignore[method-assign]
 
 
-@mistake("listener that believes LISTEN")
+@mistake("the listener does not check that notifications arrive")
 def _credulous() -> None:
     from django_graphile_worker.worker.fetching.listener import Listener
 
@@ -161,21 +161,21 @@ def _credulous() -> None:
     Listener._insist_on_proof = believe  # type: ignore[method-assign]
 
 
-@mistake("statements without a deadline")
+@mistake("statements have no deadline")
 def _no_deadline() -> None:
     from django_graphile_worker.worker.database.watchdog import Watchdog
 
     Watchdog.begin = lambda self, connection, seconds: -1  # type: ignore[method-assign]
 
 
-@mistake("lost claims are not looked for")
+@mistake("lost claims are not searched for")
 def _lost_claims() -> None:
     from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 
     HeldClaims.return_lost = lambda self: None  # type: ignore[method-assign]
 
 
-@mistake("signal handler that raises")
+@mistake("the signal handler raises")
 def _raising_handler() -> None:
     from django_graphile_worker.worker.stop_request import StopState
 
@@ -185,14 +185,14 @@ def _raising_handler() -> None:
     StopState.handle_signal = handle  # type: ignore[method-assign]
 
 
-@mistake("no end to poison")
+@mistake("a job that kills its workers never loses an attempt")
 def _endless_poison() -> None:
     from django_graphile_worker.sql import recovery
 
     recovery.POISON_LIMIT = 1000
 
 
-@mistake("queues that are let go in silence")
+@mistake("the release of a queue wakes no worker")
 def _silent_queues() -> None:
     from django_graphile_worker.worker.part_callbacks import ReleaserCallbacks
     from django_graphile_worker.worker.release.statements import ReleaseStatements
@@ -206,7 +206,7 @@ def _silent_queues() -> None:
     ReleaserCallbacks.queues_freed = lambda self, queue_ids: None  # type: ignore[method-assign]
 
 
-@mistake("a queue to be let go is no work in hand")
+@mistake("queues that wait to be released do not count as pending work")
 def _uncounted_queues() -> None:
     from django_graphile_worker.worker.release.releaser import Releaser
 
@@ -216,7 +216,7 @@ def _uncounted_queues() -> None:
     Releaser.pending_count = property(pending_count)  # type: ignore[assignment]
 
 
-@mistake("sweeper that judges right after an outage")
+@mistake("recovery declares workers dead right after an outage")
 def _hasty_detector() -> None:
     from django_graphile_worker.worker.maintenance.dead_workers import DeadWorkerDetector
 
@@ -226,7 +226,7 @@ def _hasty_detector() -> None:
     DeadWorkerDetector.find_dead = find_dead  # type: ignore[method-assign]
 
 
-@mistake("fetcher that sleeps until the next poll")
+@mistake("the fetcher sleeps until the next poll")
 def _sleepy() -> None:
     from django_graphile_worker.worker.fetching.fetcher import Fetcher
 
@@ -239,28 +239,28 @@ def _sleepy() -> None:
     Fetcher._delay_after = delay_after  # type: ignore[method-assign]
 
 
-@mistake("read-only servers are kept")
+@mistake("connections to read-only servers are kept")
 def _keeps_read_only() -> None:
     from django_graphile_worker.worker.database import connection as database
 
     database.WRONG_SERVER = ()  # type: ignore[assignment]
 
 
-@mistake("children that outlive their supervisor")
+@mistake("processes outlive their supervisor")
 def _orphans() -> None:
     from django_graphile_worker.worker.process import child
 
     child._stop_with_parent = lambda request: None
 
 
-@mistake("every quick death is a failed start")
+@mistake("every process that dies early counts as a failed start")
 def _gives_up() -> None:
     from django_graphile_worker.worker.process.child import Child
 
     Child.has_begun = lambda self: False  # type: ignore[method-assign]
 
 
-@mistake("connections are not looked after")
+@mistake("connections are not checked before and after jobs")
 def _no_hygiene() -> None:
     from django_graphile_worker.worker.django_connections import lifecycle
 
@@ -268,7 +268,7 @@ def _no_hygiene() -> None:
     lifecycle.end = lambda: ()
 
 
-@mistake("abandoned jobs are kept")
+@mistake("jobs that still run at the end are not returned")
 def _keeps_abandoned() -> None:
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
 
@@ -283,7 +283,7 @@ def _no_cancel() -> None:
     EventLoop.close = lambda self, seconds: None  # type: ignore[method-assign]
 
 
-@mistake("nobody tells running jobs")
+@mistake("running jobs are not informed of the stop")
 def _no_abort() -> None:
     from django_graphile_worker.worker.execution.executor import Executor
 
@@ -297,7 +297,7 @@ def _keeps_broken() -> None:
     setattr(forbidden_flags, "close_old_connections", lambda: None)  # noqa: B010 - a name that it only imports
 
 
-@mistake("claims that say that was all when they were cut short")
+@mistake("a claim that stopped early reports that there are no more jobs")
 def _hasty_claims() -> None:
     from dataclasses import replace
 
@@ -311,14 +311,14 @@ def _hasty_claims() -> None:
     claims.claim_jobs = claim_jobs
 
 
-@mistake("jobs begin after the lease has run out")
+@mistake("jobs start after the lease has expired")
 def _begins_without_a_lease() -> None:
     from django_graphile_worker.worker.parts import Parts
 
     Parts.may_begin = lambda self, claim: True  # type: ignore[method-assign]
 
 
-@mistake("leases that do not age while the machine is suspended")
+@mistake("leases do not age while the machine is suspended")
 def _sleeping_clock() -> None:
     from django_graphile_worker.worker.maintenance import lease_clock
 

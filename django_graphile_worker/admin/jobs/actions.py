@@ -28,7 +28,7 @@ class Action:
     name: str
     label: Any
     explanation: Any
-    # The permission, as the name of JobAdmin's method without has_ and _permission.
+    # The name of the JobAdmin method that checks the permission, without has_ and _permission.
     permission: str
     # Returns the call of an SQL function for the data of the form.
     make_call: Callable[[FormData], bulk_actions.Call]

@@ -53,7 +53,7 @@ def _reasons(job: JobDetail, now: datetime) -> list[str]:
         why = f"all {job.max_attempts} attempts are used up"
         if job.attempts_made < job.max_attempts:
             why = f"it was given up after attempt {job.attempts_made} of {job.max_attempts}"
-        return [f"{why}; retry {job.id} tries it again"]
+        return [f"{why}; to try it again: retry {job.id}"]
     reasons = []
     if job.state is not State.READY:
         reasons.append(f"it is due {times.relative(job.run_at, now)}")

@@ -179,7 +179,7 @@ def test_senseless_value__is_refused_before_anything_starts(
 
 @pytest.mark.parametrize("other", [["--once"], ["--processes", "2"]])
 def test_reload__wants_one_process_that_stays(plans: list[Plan], other: list[str]) -> None:
-    with pytest.raises(CommandError, match=r"--reload: expected one process that stays"):
+    with pytest.raises(CommandError, match=r"--reload: expected a single process that keeps running"):
         _settings(plans, "--reload", *other)
 
 

@@ -60,7 +60,7 @@ def recoveries() -> Iterator[list[Any]]:
 def test_sweep__takes_back_what_the_dead_hold_and_nothing_else(dead_worker: int, recoveries: list[Any]) -> None:
     said = operate("sweep")
     assert DEAD in said.out
-    assert "Freed 1 job and 1 queue of dead workers" in said.out
+    assert "Unlocked 1 job and 1 queue of dead workers" in said.out
     assert job_row(dead_worker, "locked_by", "attempts") == (None, 1)
     assert execute("select locked_by from {schema}._private_jobs where locked_at is not null") == [(LIVE,)]
     assert execute("select id from {schema}._private_workers") == [(LIVE,)]
