@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import models
 from django_graphile_worker.admin import databases
-from django_graphile_worker.admin.scope import ids_subquery
+from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
 

@@ -23,7 +23,7 @@ from django_graphile_worker.api.change import (
     remove_job,
     reschedule_jobs,
 )
-from django_graphile_worker.api.clean import acleanup, cleanup
+from django_graphile_worker.api.clean_up import acleanup, cleanup
 from django_graphile_worker.sql.cleanup import CleanupResult
 
 __all__ = [

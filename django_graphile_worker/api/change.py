@@ -9,7 +9,6 @@ from typing import Any
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.times import aware
-from django_graphile_worker.escaping import storable_text
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,
@@ -21,6 +20,7 @@ from django_graphile_worker.jobs import (
     valid_run_at,
     whole_number,
 )
+from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.sql import jobs as sql_jobs
 
 LARGEST_ID = 2**63 - 1

@@ -19,7 +19,7 @@ from django_graphile_worker.checks.workers import check_timeouts
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.errors import not_installed
 from django_graphile_worker.sql.install import catalog, installer
-from django_graphile_worker.sql.ledger import LEDGER, refuse_breaking_migration
+from django_graphile_worker.sql.migrations_ledger import LEDGER, refuse_breaking_migration
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

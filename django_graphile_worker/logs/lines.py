@@ -9,8 +9,8 @@ from typing import Any
 
 from django_graphile_worker import conf
 from django_graphile_worker.durations import readable_duration
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.printable_text import shown
 
 # A crontab may have thousands of items, all of them due at once.
 MOST_LISTED = 100

@@ -15,10 +15,10 @@ from typing import Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.durations import readable_duration
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs.lines import error_text, job_attributes, place_key, served_databases, with_place, write
 from django_graphile_worker.logs.throttle import Throttle
+from django_graphile_worker.printable_text import shown
 
 __all__ = ["connect", "served_databases"]
 

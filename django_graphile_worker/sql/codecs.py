@@ -92,7 +92,7 @@ def with_naive_times(job: Job) -> Job:
 def flags_from(text: str | None) -> frozenset[str]:
     """Return the flags in a column of type jsonb that was read as text.
 
-    They are the keys of an object, the elements of an array, or a string itself: PostgreSQL's operator ``?`` finds them
+    They are the keys of an object, the strings in an array, or a string itself: PostgreSQL's operator ``?`` finds them
     there too. add_job stores an object, but any program can write the column. Text that cannot be decoded has no flags.
     """
     if not text:
@@ -103,7 +103,11 @@ def flags_from(text: str | None) -> frozenset[str]:
         return frozenset()
     if isinstance(value, str):
         return frozenset({value})
-    return frozenset(map(str, value)) if isinstance(value, dict | list) else frozenset()
+    return frozenset(filter(_is_text, value)) if isinstance(value, dict | list) else frozenset()
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def int_array(numbers: Iterable[int]) -> str:

@@ -194,7 +194,7 @@ def _endless_poison() -> None:
 
 @mistake("the release of a queue wakes no worker")
 def _silent_queues() -> None:
-    from django_graphile_worker.worker.callbacks import ReleaserCallbacks
+    from django_graphile_worker.worker.part_callbacks import ReleaserCallbacks
     from django_graphile_worker.worker.release.statements import ReleaseStatements
 
     original = ReleaseStatements.__init__
@@ -262,7 +262,7 @@ def _gives_up() -> None:
 
 @mistake("connections are not checked before and after jobs")
 def _no_hygiene() -> None:
-    from django_graphile_worker.worker.connections import lifecycle
+    from django_graphile_worker.worker.django_connections import lifecycle
 
     lifecycle.begin = lambda: None
     lifecycle.end = lambda: ()

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from django_graphile_worker import conf
 from django_graphile_worker.admin import audit
 from django_graphile_worker.admin.jobs.forms import FailForm, RescheduleForm
-from django_graphile_worker.escaping import storable_text
+from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.jobs import Changes
 

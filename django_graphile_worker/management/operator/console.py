@@ -16,8 +16,8 @@ from django.db import OperationalError, transaction
 
 from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.escaping import escaped
 from django_graphile_worker.management.operator import tables, times
+from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.cursor import Cursor

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.color import Style
 
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.tables import Cell
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import State

@@ -22,7 +22,7 @@ from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, Sta
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
 from django_graphile_worker.sql.install.installer import foreign_functions
-from django_graphile_worker.sql.ledger import refuse_breaking_migration
+from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import MINUTE, Row
 
 # Counting stops at this number: the exact number of more than ten thousand jobs makes no difference.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import catalog, locks
 from django_graphile_worker.sql.install.catalog import Function, Ledger, Part, Run
-from django_graphile_worker.sql.ledger import LEDGER, error_of
+from django_graphile_worker.sql.migrations_ledger import LEDGER, error_of
 from django_graphile_worker.sql.schema import ddl, quoted
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql.ledger import refuse_breaking_migration
+from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
 
 
 class Add(Verb):

@@ -13,11 +13,11 @@ from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.crontab.time_phrases import format_time_phrase
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.sql import crontabs, paused_crontabs

@@ -9,13 +9,13 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.core.management.color import Style
 
-from django_graphile_worker.escaping import escaped
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import job_row_as_dict, state_cell
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail

@@ -10,11 +10,11 @@ from django.db import transaction
 
 from django_graphile_worker import signals
 from django_graphile_worker.api.connection import open_place
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.silent_workers import watch_silent_workers
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.exhausted_jobs import Exhausted

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import api
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.worker_states import has_fresh_heartbeat, worker_state
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 
 # The most locks to count for a worker: more than a worker can hold.

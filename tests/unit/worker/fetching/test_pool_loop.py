@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.fetching.shared_loop import SharedLoop
+from django_graphile_worker.worker.fetching.pool_loop import PoolLoop
 from django_graphile_worker.worker.outcomes import Outcome, Succeeded
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import WorkUnit
@@ -30,7 +30,7 @@ class Ran(Calls):
         return Succeeded(claim, 0.0)
 
 
-class Keeping(SharedLoop):
+class Keeping(PoolLoop):
     """Keeps a job in each of its first steps, then waits."""
 
     name = "keeping"

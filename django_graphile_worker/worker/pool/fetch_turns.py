@@ -1,8 +1,9 @@
 """Turns: the threads of a pool run one loop in turns, beside the jobs.
 
-The loop is the fetcher's. The thread that has the turn and fetched a lone job may keep that job: it passes the turn
-on and runs the job, while the next thread fetches. Waking a thread for the job would take longer than the worker
-needed to claim it. This is the pool's part of the fast path, whose reason and figures are in ``fetching.fast_path``.
+The loop is the loop of the fetcher. The thread that has the turn and has claimed a single job may keep that job: it
+passes on the turn and runs the job, while the next thread fetches. Waking another thread for the job would take longer
+than the worker needed to claim it. This is the pool's part of the fast path, whose reason and figures are in
+``fetching.fast_path``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Callable
 from django_graphile_worker.worker.pool.threads import PoolThreads
 from django_graphile_worker.worker.work_units import WorkUnit
 
-# One thread's turn. Returns whether another thread is to continue.
+# The turn of one thread. Returns True if another thread must take the next turn.
 Turn = Callable[[], bool]
 
 
 class Turns:
-    """Which thread runs the shared loop now, which is next, and what the thread with the turn has kept to run."""
+    """The thread that runs the shared loop now, the thread that is next, and the work unit that the first has kept."""
 
     def __init__(self, threads: PoolThreads, current: list[WorkUnit | None]) -> None:
         self._threads = threads
@@ -28,21 +29,21 @@ class Turns:
         self.open: deque[Turn] = deque()
         self._thread_in_turn: int | None = None
         self._kept: WorkUnit | None = None
-        # Whether a resting thread is set aside for the next turn.
+        # Whether a resting thread is reserved for the next turn.
         self._has_successor = False
 
     def share(self, turn: Turn) -> None:
-        """Have the threads do this in turns; there is a place for one more of them than may run jobs."""
+        """Have the threads run this loop in turns, and allow one thread more than jobs may run at once."""
         self._threads.most = len(self._current)
         self.open.append(turn)
         self._threads.call(1)
 
     def reserve_next(self) -> bool:
-        """Set a thread aside for the next turn; return False unless the calling thread may keep what it fetched.
+        """Reserve a thread for the next turn; return False unless the calling thread may keep the job that it claimed.
 
-        It may keep it only if it has the turn, and if another thread can go on: a thread that rests or can be
-        started, or, where all threads are started, a thread that looks for work by itself. There is such a thread
-        while ``SlotPool.vacant`` is not zero.
+        The calling thread may keep the job only if it has the turn, and if another thread can take the next turn: a
+        thread that rests or can be started, or, if all threads are started, a thread that checks for work by itself.
+        There is such a thread while ``SlotPool.vacant`` is not zero.
         """
         if self._thread_in_turn != threading.get_ident():
             return False
@@ -50,19 +51,19 @@ class Turns:
         return self._has_successor or len(self._threads) >= self._threads.most
 
     def keep(self, unit: WorkUnit) -> None:
-        """Have the calling thread run this when it has passed the turn on."""
+        """Have the calling thread run this work unit after it has passed on the turn."""
         self._kept = unit
 
     @property
     def has_kept(self) -> bool:
-        """Has the thread that has the turn kept something to run?"""
+        """Has the thread that has the turn kept a work unit?"""
         return self._kept is not None
 
     def take(self, place: int) -> bool:
-        """Take the turn, and pass it on; return False when it was the last.
+        """Take the turn, and pass it on; return False if it was the last turn.
 
-        What the thread kept is in its place of ``current`` before the next turn begins: the next thread counts that
-        slot as busy.
+        The work unit that the thread kept is in its place of ``current`` before the next turn begins: so the next
+        thread counts that slot as busy.
         """
         try:
             turn = self.open.popleft()
@@ -71,7 +72,7 @@ class Turns:
         self._thread_in_turn = threading.get_ident()
         goes_on = turn()
         self._current[place], self._kept = self._kept, None
-        # Read before the turn is open: from then on a thread that has just ended a job may have taken it.
+        # Read before the turn is open: from then on, a thread that has just ended a job may take the turn.
         has_successor, self._has_successor = self._has_successor, False
         if goes_on:
             self.open.append(turn)
@@ -79,7 +80,7 @@ class Turns:
         return goes_on
 
     def _pass_on(self, goes_on: bool, has_successor: bool) -> None:
-        """Call the thread that was set aside for the next turn, or any other; let it rest when no turn follows."""
+        """Call the reserved thread, or any other, for the next turn; cancel the reservation if no turn follows."""
         if has_successor:
             if goes_on:
                 self._threads.call_reserved()

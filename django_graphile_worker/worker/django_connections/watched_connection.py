@@ -7,8 +7,8 @@ from time import monotonic
 from typing import Any
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.worker.connections.session_changes import SessionChanges
-from django_graphile_worker.worker.connections.transaction_status import (
+from django_graphile_worker.worker.django_connections.session_changes import SessionChanges
+from django_graphile_worker.worker.django_connections.transaction_status import (
     ACTIVE,
     IDLE,
     IN_FAILED_TRANSACTION,
@@ -40,7 +40,7 @@ class WatchedConnection:
 
     def __init__(self, wrapper: Any) -> None:
         self.wrapper = wrapper
-        # How many atomic blocks and savepoints were open when the job began. A test that runs the job opened them.
+        # How many atomic blocks and savepoints a test had opened when the job began; None if no block was open.
         self._depth: tuple[int, int] | None = None
         self._session = SessionChanges(wrapper)
         self._poller: tuple[Any, Any] | None = None
@@ -48,7 +48,7 @@ class WatchedConnection:
             wrapper.execute_wrappers.insert(0, self._session.note_statement)
 
     def opened(self) -> None:
-        """Replace a new connection that is dead: it may have died while it was in a pool."""
+        """Replace a connection that is already broken: it may have broken while it was in a pool."""
         wrapper = self.wrapper
         if getattr(wrapper, "pool", None) and self._has_input() and not wrapper.is_usable():
             wrapper.close()
@@ -72,7 +72,7 @@ class WatchedConnection:
         self._close_if_unusable_or_obsolete()
 
     def end(self) -> Leftover | None:
-        """Return what the job left behind. The connection is closed if there is anything."""
+        """Return what the job left behind, None for nothing. The connection is closed if there is a leftover."""
         if self._depth is not None:
             return self._end_inside_transaction(*self._depth)
         wrapper = self.wrapper
@@ -100,7 +100,7 @@ class WatchedConnection:
             wrapper.close()
 
     def _close_if_unusable_or_obsolete(self) -> None:
-        """Call Django's method of that name, but only if it would do more than make the health check due again."""
+        """Call Django's method of that name, but only if it would do more than reset the health check."""
         wrapper = self.wrapper
         if wrapper.errors_occurred or (wrapper.close_at is not None and monotonic() >= wrapper.close_at):
             wrapper.close_if_unusable_or_obsolete()
@@ -136,7 +136,7 @@ class WatchedConnection:
         return self._leftover(text, is_work_lost=True) if text else None
 
     def discard(self) -> None:
-        """Close the connection for real: a pool would give the session to its next user as it is."""
+        """Close the connection itself: a pool would pass the changed session on to its next user."""
         wrapper = self.wrapper
         wrapper.in_atomic_block = False
         wrapper.closed_in_transaction = False
@@ -151,7 +151,7 @@ class WatchedConnection:
             wrapper.connection = None
 
     def _has_input(self) -> bool:
-        """Return whether the socket has input: on an idle connection, nearly always because the server closed it."""
+        """Return True if the socket has input: on an idle connection, nearly always because the server closed it."""
         raw = self.wrapper.connection
         if getattr(raw, "pgconn", None) is None:
             return False

@@ -1,6 +1,6 @@
 """Django's connections around a job: usable before it, clean after it.
 
-Django's signal ``connection_created`` says which connections are really opened on a thread that runs jobs. So a job
+Django's signal ``connection_created`` reports each connection that is opened on a thread that runs jobs. So a job
 that never uses a database costs nothing here.
 """
 
@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.connections.watched import Leftover, WatchedConnection
+    from django_graphile_worker.worker.django_connections.watched_connection import Leftover, WatchedConnection
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -34,7 +34,7 @@ _NOTHING: Sequence[Leftover] = ()
 
 
 def start() -> None:
-    """Watch connections from now on. Called late, so that receivers of the site come first."""
+    """Watch connections from now on. Called late, so that receivers of the site run first."""
     connection_created.disconnect(dispatch_uid=__name__)
     connection_created.connect(_opened, dispatch_uid=__name__, weak=False)
 
@@ -69,7 +69,7 @@ def _end(watched: WatchedConnection) -> Leftover | None:
 
 
 def _discard(watched: WatchedConnection, error: Exception) -> None:
-    """Close a connection that cannot be checked. The job is not to blame for it."""
+    """Close a connection that cannot be checked. The job is not responsible for that."""
     logger.warning("A connection to %r is closed: it could not be checked.", watched.wrapper.alias, exc_info=error)
     watched.discard()
 
@@ -95,7 +95,7 @@ def watch_thread() -> list[WatchedConnection]:
 
 def _watched(wrapper: Any) -> WatchedConnection:
     # Late import: the first job may need no database.
-    from django_graphile_worker.worker.connections.watched import WatchedConnection
+    from django_graphile_worker.worker.django_connections.watched_connection import WatchedConnection
 
     return WatchedConnection(wrapper)
 
@@ -109,7 +109,7 @@ def create_caches() -> None:
         try:
             caches[alias]
         except Exception:  # a job that uses this cache reports the error
-            logger.debug("The cache %r cannot be made.", alias, exc_info=True)
+            logger.debug("The cache %r cannot be created.", alias, exc_info=True)
 
 
 def _opened(*, connection: Any, **kwargs: Any) -> None:

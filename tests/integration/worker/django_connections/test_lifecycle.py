@@ -43,7 +43,9 @@ def test_connection_that_cannot_be_checked__is_closed_and_fails_no_job(
     pids = Pids()
     slot.run(pids)
     with monkeypatch.context() as patch:
-        patch.setattr(f"django_graphile_worker.worker.connections.watched.WatchedConnection.{moment}", broken)
+        patch.setattr(
+            f"django_graphile_worker.worker.django_connections.watched_connection.WatchedConnection.{moment}", broken
+        )
         assert isinstance(slot.run(lambda payload: None), Succeeded)
     slot.run(pids)
     assert pids.seen[0] != pids.seen[1]

@@ -1,4 +1,4 @@
-"""Payloads as pydantic and msgspec models: their libraries make them, this module writes the errors.
+"""Payloads as pydantic and msgspec models: the libraries build the models, this module writes the errors.
 
 The errors of both libraries quote the value that does not fit. An error is stored in ``last_error`` and logged, where
 values of a payload must not appear. So the message is built from the place and the type that the libraries report.
@@ -23,14 +23,14 @@ MAX_PROBLEMS = 5
 # `Expected X, got Y - at `$.a.b``. A message about an unknown value of an enum or a tag quotes the value.
 _MSGSPEC_PLACE = re.compile(r"^(?P<text>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?\Z", re.DOTALL)
 _MSGSPEC_QUOTE = re.compile(r"^(Invalid (?:enum )?value) (?:'.*'|\".*\"|-?\d+)\Z", re.DOTALL)
-# Messages about types alone. Any other message may be a model's own text, and quote a secret.
+# Messages that name only types. Any other message may be a model's own text, and quote a secret.
 _MSGSPEC_TYPES = re.compile(r"Expected `[^`]*`, got `\w+`|Object missing required field `\w+`|Invalid (?:enum )?value")
-# The only message of pydantic itself that quotes a value; the message of a validator is the site's.
+# The only message of pydantic itself that quotes a value; the message of a validator is code of the site.
 _PYDANTIC_QUOTES = {"union_tag_invalid": "Input tag does not match any of the expected tags"}
 
 
 class _Problem(Frozen):
-    """A value that a library refused: its place, and why."""
+    """A value that a library rejected: its place, and the reason."""
 
     path: str
     text: str
@@ -42,7 +42,7 @@ class _Problem(Frozen):
 def converter_for_model(annotation: Any) -> Converter | None:
     """Return a converter for a model of pydantic or msgspec; None for any other class.
 
-    Neither library is imported here: if the site did not import it, the class is no model of it.
+    Neither library is imported here: if the site did not import a library, the class is not a model of it.
     """
     kind = typing.get_origin(annotation) or annotation
     pydantic: Any = sys.modules.get("pydantic")
@@ -57,12 +57,12 @@ def converter_for_model(annotation: Any) -> Converter | None:
 
 
 def is_model(kind: Any) -> bool:
-    """Return whether pydantic or msgspec makes the instances of this class."""
+    """Return True if pydantic or msgspec constructs the instances of this class."""
     return _is_pydantic(kind) or _is_msgspec(kind)
 
 
 def _is_pydantic(kind: Any) -> bool:
-    """Return whether a class is a model, or a dataclass of pydantic: both validate, and quote values in errors."""
+    """Return True for a model or a dataclass of pydantic: both validate, and quote values in errors."""
     return isinstance(kind, type) and "pydantic" in sys.modules and "__pydantic_validator__" in vars(kind)
 
 
@@ -81,7 +81,7 @@ def _validated(
             return validate(value)
         except validation_error as error:
             problems = problems_of(error, path)
-        # Raised after the block, so that it does not have the library's error, which quotes the value, as its context.
+        # Raised after the block, so that its context is not the library's error, which quotes the value.
         raise _misfit(problems, path)
 
     return convert

@@ -1,7 +1,7 @@
 """What the parts of a worker call: for each part one class, which implements the Protocol that the part defines.
 
-A part never imports another part. The Protocol beside each part says what it reports and asks; the class here passes
-that on to the other parts.
+A part does not import the parts that it reports to. The Protocol beside each part lists its reports and questions; the
+class here passes them on to the other parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReleaserCallbacks:
-    """The ``ReleaseEvents`` of a worker: counts and reports outcomes, and wakes the fetcher when jobs are free."""
+    """The ``ReleaseEvents`` of a worker: counts and reports outcomes, and wakes the fetcher for claimable jobs."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -50,7 +50,7 @@ class ReleaserCallbacks:
 
 
 class HeartbeatCallbacks:
-    """The ``HeartbeatEvents`` of a worker: describes it for the register, and changes its id when the lease is lost."""
+    """The ``HeartbeatEvents`` of a worker: provides its row of the register, and changes its id on a lost lease."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -85,7 +85,7 @@ class HeartbeatCallbacks:
 
 
 class RecoveryCallbacks:
-    """The ``RecoveryEvents`` of a worker: says what recovery must know about it, and reports what was recovered."""
+    """The ``RecoveryEvents`` of a worker: provides what the recovery needs, and reports what was recovered."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -122,7 +122,7 @@ class PoolCallbacks:
     """The ``PoolEvents`` of a worker: the executor runs a job, the releaser takes its outcome."""
 
     def __init__(self, parts: Parts) -> None:
-        # The parts' own methods: one more call in between would cost every job.
+        # The methods of the parts themselves: a method of this class would cost one more call for every job.
         self.run = parts.executor.run
         self.may_begin = parts.may_begin
         self.on_outcome = parts.releaser.put

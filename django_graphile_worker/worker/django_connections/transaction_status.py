@@ -1,4 +1,4 @@
-"""The transaction state of a connection, as libpq knows it: reading it sends nothing to the server."""
+"""The transaction state of a connection, which libpq keeps: reading it sends nothing to the server."""
 
 from __future__ import annotations
 

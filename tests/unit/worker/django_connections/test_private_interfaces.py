@@ -10,7 +10,7 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from psycopg.pq import TransactionStatus
 
-from django_graphile_worker.worker.connections import transaction_status
+from django_graphile_worker.worker.django_connections import transaction_status
 
 
 class OpenWrapper(DatabaseWrapper):

@@ -13,9 +13,9 @@ from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.worker.process.banner import banner
 from django_graphile_worker.worker.process.console_log import set_up_logging
 from django_graphile_worker.worker.process.plan import Plan
-from django_graphile_worker.worker.process.process import run_until_drained, run_until_stopped, run_with_signals
-from django_graphile_worker.worker.process.runners import build_runners
+from django_graphile_worker.worker.process.runner_group import build_runners
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
+from django_graphile_worker.worker.process.worker_process import run_until_drained, run_until_stopped, run_with_signals
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import StopState
 
@@ -48,7 +48,10 @@ def run_children(plan: Plan, request: StopState) -> int:
 
 
 def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
-    """Run one child of the supervisor, which handles its signals itself. Raises GraphileWorkerError when it cannot."""
+    """Run a child of the supervisor, and return its exit code. Raises GraphileWorkerError when it cannot start.
+
+    ``run_child()`` handles the signals of the child.
+    """
     plan: Plan = arguments["plan"]
     set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
     runners = _build(plan)

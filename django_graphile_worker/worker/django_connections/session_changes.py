@@ -1,7 +1,7 @@
 """What a job changed in the session of its connection.
 
-The text of each statement says whether it may change the session. Only then the session is compared with a new
-session, after the job. So a usual job costs no statement.
+The text of each statement shows whether it may change the session. Only if it may, the session is compared with a new
+session after the job. So a usual job costs no statement.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ from django.db import Error
 from django.db.utils import InterfaceError, OperationalError
 
 from django_graphile_worker.sql.session import SessionState, session_state
-from django_graphile_worker.worker.connections.session_functions import CalledFunctions
-from django_graphile_worker.worker.connections.session_sql import HARMLESS, Traits, custom_settings_in, traits_of
-from django_graphile_worker.worker.connections.transaction_status import UNKNOWN, transaction_status
+from django_graphile_worker.worker.django_connections.session_changing_functions import CalledFunctions
+from django_graphile_worker.worker.django_connections.session_changing_sql import (
+    HARMLESS,
+    Traits,
+    custom_settings_in,
+    traits_of,
+)
+from django_graphile_worker.worker.django_connections.transaction_status import UNKNOWN, transaction_status
 
 _MAX_USUAL_STATES = 1_000
 
@@ -24,8 +29,8 @@ _MAX_USUAL_STATES = 1_000
 class SessionChanges:
     """The changes that one job may have made to the session of one connection."""
 
-    # The state of a new session, by alias and by the custom settings that were asked for. It is not empty, as receivers
-    # of connection_created may set things.
+    # The state of a new session, by alias and by the custom settings that it includes. It may not be empty, because
+    # receivers of connection_created may change the session.
     _usual_states: ClassVar[dict[tuple[str, tuple[str, ...]], SessionState]] = {}
     # By alias.
     _functions: ClassVar[dict[str, CalledFunctions]] = {}
@@ -34,7 +39,7 @@ class SessionChanges:
         self._wrapper = wrapper
         self._may_be_changed = False
         self._custom_settings: set[str] = set()
-        # Functions that the job called. The text of its statements does not say what they do.
+        # Functions that the job called. The text of its statements does not show what they do.
         self._called: set[str] = set()
         self._has_written = False
         self._named_cursors: list[weakref.ref[Any]] = []
@@ -62,7 +67,7 @@ class SessionChanges:
             self._has_written = True
 
     def is_suspect(self) -> bool:
-        """Return whether the job may have changed the session."""
+        """Return True if the job may have changed the session."""
         if self._called or self._has_written:
             may_be_changed = self._calls_may_change_session() or self._may_be_changed
         else:
@@ -77,7 +82,7 @@ class SessionChanges:
         try:
             settings = functions.suspects(self._wrapper.cursor, self._called, has_written=self._has_written)
         except Error:
-            # find() reads the session next, and reports what is wrong with it.
+            # find() reads the session next, and reports the error.
             return True
         self._custom_settings.update(settings or ())
         return settings is not None

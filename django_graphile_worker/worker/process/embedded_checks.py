@@ -1,4 +1,4 @@
-"""Checks for workers that are started by code: the settings they can keep, and whether a test forbids them."""
+"""Checks for workers that are started by code: settings that they cannot use, and tests that forbid a database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django_graphile_worker.routing import Place, places_to_serve
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-# Settings that a worker started by code cannot keep, and what to do instead.
+# Settings that a worker started by code cannot use, and what to do instead.
 DATABASE = {"database": "expected databases=[...], the list of aliases to serve."}
 PROCESSES = {
     "processes": "expected 1, as a worker started by code runs in the process of its caller. "
@@ -23,7 +23,7 @@ PROCESSES = {
 }
 CRON = dict.fromkeys(
     ("crontab", "crontab_file"),
-    "expected none, as it only runs jobs that are already there. Use run_worker() or Worker for recurring tasks.",
+    "expected none, as it only runs jobs that exist already. Use run_worker() or Worker for recurring tasks.",
 )
 
 
@@ -52,8 +52,8 @@ def places(
 def heed_test_guards(aliases: Sequence[str]) -> None:
     """Raise the error of a test framework that forbids the use of these databases.
 
-    Django's and pytest-django's tests guard Django's own connections, and the worker opens others: where no test
-    database was made, the worker would run the jobs of the real database.
+    The test frameworks of Django and pytest-django guard Django's own connections, but the worker opens others: without
+    a test database, the worker would run the jobs of the real database.
     """
     for alias in aliases:
         connection = connections[alias]
@@ -64,14 +64,14 @@ def heed_test_guards(aliases: Sequence[str]) -> None:
 
 
 def _is_replaced(connection: BaseDatabaseWrapper, name: str) -> bool:
-    """Is the method not Django's own? Calling Django's would open a connection, to a server that may not answer."""
+    """Return True if the method is not Django's own, which would open a connection to a server that may not answer."""
     return name in vars(connection) or not getattr(connection, name).__module__.startswith("django.db.")
 
 
 def _call(connection: BaseDatabaseWrapper, name: str) -> None:
     was_open = connection.connection is not None
-    # A database that is down and a caller that is a coroutine are no errors of a guard: the worker's own connections
-    # report the first, and work in spite of the second.
+    # These are not the errors of a guard. If the database is down, the worker's own connections report it; if the
+    # caller is a coroutine, they work nevertheless.
     with contextlib.suppress(Error, SynchronousOnlyOperation):
         getattr(connection, name)()
     if not was_open and connection.connection is not None:

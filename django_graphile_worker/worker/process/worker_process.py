@@ -1,4 +1,4 @@
-"""The life of a worker process: its runners run, with signals handled, until they are stopped or drained."""
+"""The life of a worker process: its runners run until a signal stops them, or until no runnable job is left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from django_graphile_worker.worker.process.runners import name_databases, shut_down, start_all, unanswered
+from django_graphile_worker.worker.process.runner_group import name_databases, shut_down, start_all, unanswered
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import Ending, StopState

@@ -8,13 +8,13 @@ from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.service import Loop, Trouble
 
 
-class SharedLoop(Loop):
-    """A loop without a thread of its own: the thread that fetched a job can run it, and another goes on here."""
+class PoolLoop(Loop):
+    """A loop without a thread of its own: the thread that claimed a job can run it, and another continues the loop."""
 
     def __init__(self, pool: SlotPool, *, on_trouble: Trouble | None = None) -> None:
         super().__init__(on_trouble=on_trouble)
         self._pool = pool
-        # How long the next turn is to rest at first; None before the first round.
+        # Seconds for which the next turn rests before its first round; None before the first turn.
         self._delay: float | None = None
         self._has_started = False
         self._is_over = threading.Event()
@@ -37,7 +37,7 @@ class SharedLoop(Loop):
         return self._has_started and self._is_over.is_set() and not self.is_stopping
 
     def _take_turn(self) -> bool:
-        """Run the loop until the thread has kept a job to run (return True), or until the end (return False)."""
+        """Run the loop until the thread has kept a job to run (return True), or until it is stopped (return False)."""
         has_kept = False
         try:
             while not has_kept and not self._stopping.is_set():

@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_graphile_worker.worker.connections import lifecycle
-from django_graphile_worker.worker.connections.session_changes import SessionChanges
+from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker.django_connections.session_changes import SessionChanges
 from django_graphile_worker.worker.outcomes import Succeeded
 from tests.conftest import RawConnection
 from tests.support.backends import Pids, execute

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from django_graphile_worker.worker.connections.session_sql import traits_of
+from django_graphile_worker.worker.django_connections.session_changing_sql import traits_of
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_graphile_worker.escaping import LONGEST_TEXT, escaped, shown, storable_text
+from django_graphile_worker.printable_text import LONGEST_TEXT, escaped, shown, storable_text
 
 
 @pytest.mark.parametrize(

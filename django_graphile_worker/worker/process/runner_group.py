@@ -45,8 +45,8 @@ def _schedules(places: Iterable[Place]) -> Iterator[tuple[CronItem, ...]]:
 def start_all(runners: Sequence[Runner], should_stop: Question = never, *, waits: bool = False) -> None:
     """Start the runners whose databases answer, and the others as soon as theirs do. Its counterpart is shut_down().
 
-    Raises an error where no database answers, unless ``waits`` says to wait for the databases. A single runner
-    either starts or raises its own error.
+    Raises an error if no database answers, unless ``waits`` is True and the errors may pass. The error of a single
+    runner is raised unchanged.
     """
     name_databases(runners)
     if len(runners) == 1:
@@ -61,7 +61,7 @@ def start_all(runners: Sequence[Runner], should_stop: Question = never, *, waits
 
 
 def name_databases(runners: Sequence[Runner]) -> None:
-    """Have the log name the database of each line where this process serves several."""
+    """Have each line of the log name its database, if this process serves several."""
     receivers.served_databases.add(runner.label for runner in runners)
 
 
@@ -82,7 +82,10 @@ def _may_pass(error: BaseException | None) -> bool:
 
 
 def _raise_what_keeps_all(troubles: Mapping[str, BaseException | None], *, waits: bool) -> None:
-    """Raise an error that waiting does not mend, or the errors of all databases where none answers."""
+    """Raise an error that does not come from the database, or one error for all databases if none answers.
+
+    With ``waits``, raise nothing if all errors may pass.
+    """
     if waits and all(_may_pass(trouble) for trouble in troubles.values() if trouble is not None):
         return
     away = {alias: trouble for alias, trouble in troubles.items() if isinstance(trouble, psycopg.Error)}

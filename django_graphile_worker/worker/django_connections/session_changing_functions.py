@@ -8,9 +8,13 @@ from time import monotonic
 from typing import Any
 
 from django_graphile_worker.sql.session import SiteFunction, functions_of_the_site, triggers_of_the_site
-from django_graphile_worker.worker.connections.session_sql import Traits, custom_settings_in, traits_of_body
+from django_graphile_worker.worker.django_connections.session_changing_sql import (
+    Traits,
+    custom_settings_in,
+    traits_of_body,
+)
 
-# Seconds after which everything known about functions is read again: they may be created while the worker runs.
+# Seconds after which all functions are read again: functions may be created while the worker runs.
 MAX_AGE = 60.0
 _MAX_NAMES = 10_000
 
@@ -18,15 +22,15 @@ OpenCursor = Callable[[], AbstractContextManager[Any]]
 
 
 class CalledFunctions:
-    """What is known about the functions of one database, for all threads of this process.
+    """A cache of the functions of one database, for all threads of this process.
 
-    There is no lock: a thread would hold it while it waits for the database. Two threads that ask at once only read the
-    same rows twice.
+    There is no lock: a thread would hold it while it waits for the database. Without it, two threads only read the same
+    rows twice.
     """
 
     def __init__(self) -> None:
         self._expires_at = 0.0
-        # By name: an empty list for a name that is no function of the site, several entries if it is overloaded.
+        # By name: an empty list for a name that is not a function of the site, several entries if it is overloaded.
         self._functions: dict[str, list[tuple[SiteFunction, Traits]]] = {}
         # The names of trigger functions; None until they are first needed.
         self._triggers: frozenset[str] | None = None

@@ -18,7 +18,8 @@ _SESSION_STATEMENT = rf"""(?isx)
       | prepare \b (?! \s+ transaction\b) )
     """
 _SESSION_EXPRESSION = r"(?i)set_config\s*\((?!(?:[^()']|'[^']*')*,\s*true\s*\))|advisory_lock|\btemp(?:orary)?\b"
-# In the body of a function, statements also begin after these words, and `execute` runs text that is not known here.
+# In the body of a function, statements also begin after these words, and `execute` runs a text that is built at run
+# time.
 _BODY_STATEMENT = rf"""(?isx)
     (?:\A|;|\b(?:begin|then|else|loop)\b) (?:\s|{_COMMENT})*
     (?: set \b (?! (?:\s|{_COMMENT})+ (?:local|constraints|transaction)\b)
@@ -28,7 +29,7 @@ _CUSTOM_SETTING = r"(?i)\b[a-z_][\w$]*\.[a-z_][\w$]*\b"
 _MAX_CUSTOM_SETTINGS = 100
 _CALL = r"""(?i)\b([a-z_][\w$]*)"?\s*\("""
 _WRITE = r"(?i)\b(?:insert|update|delete|merge|copy)\b"
-# Names before a parenthesis in usual statements of the ORM. For other names the database is asked, once a minute.
+# Names before a parenthesis in usual statements of the ORM. Other names are looked up in the database, once a minute.
 _HARMLESS_CALLS = frozenset(
     re.split(
         " ",
@@ -48,11 +49,11 @@ def custom_settings_in(statement: Any, parameters: Any) -> list[str]:
 
 
 class Traits(Frozen):
-    """What the text of a statement says about its effect on the session."""
+    """What the text of a statement shows about its effect on the session."""
 
     # The session may differ after the statement; a query after the job decides whether it does.
     may_change_session: bool
-    # The functions that it calls and that are not known to be harmless: a function may change the session, too.
+    # The called functions that are not known to be harmless: a function may change the session, too.
     functions: frozenset[str]
     # A statement that writes may call triggers.
     is_write: bool
@@ -62,7 +63,7 @@ HARMLESS = Traits(may_change_session=False, functions=frozenset(), is_write=Fals
 
 
 def traits_of(statement: Any) -> Traits:
-    """Read a statement. Most are read once, and then found in a cache."""
+    """Return the traits of a statement, for most statements from a cache."""
     text = _to_text(statement)
     if len(text) > _MAX_CACHED_LENGTH:
         return _read(text)
@@ -70,7 +71,7 @@ def traits_of(statement: Any) -> Traits:
 
 
 def traits_of_body(language: str, text: str) -> Traits:
-    """Read the text of a function. A text that cannot be read, or that builds its statements, may do anything."""
+    """Return the traits of a function. If its text cannot be read, or builds its statements, it may do anything."""
     is_readable = language in {"sql", "plpgsql"} and bool(text.strip())
     may_change = not is_readable or re.search(_BODY_STATEMENT, text) or re.search(_SESSION_EXPRESSION, text)
     return Traits(
