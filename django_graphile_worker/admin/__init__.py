@@ -3,7 +3,7 @@
 Start reading with ``pages`` (the base class of every page), then ``overview`` and ``jobs/``. A page is a
 ``ModelAdmin`` of an unmanaged model whose ``changelist_view`` opens a transaction with ``databases.reading``, reads
 through ``sql.inspection``, and renders a template of templates/admin/graphile_worker/. ``databases`` finds the database
-that the user has selected, ``scope`` finds the jobs that the user may see, ``search`` parses the search box,
+that the user has selected, ``visible_jobs`` finds the jobs that the user may see, ``search`` parses the search box,
 ``formatting`` formats values, and ``audit`` writes the admin's log.
 
 The package may import ``api``, ``models``, ``sql`` and the layers below them, but not ``worker`` or ``management``.

@@ -1,4 +1,4 @@
-"""The ledger, graphile-worker's own table of migrations: refuse a schema whose version this package does not know."""
+"""The ledger, graphile-worker's own table of migrations: detects a schema that this package does not support."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
-# The last migration of graphile-worker that this version of the package knows.
+# The last migration of graphile-worker that this version of the package supports.
 LEDGER = 20
 
 LATEST_BREAKING = """/* gw:breaking-migration */
@@ -26,16 +26,16 @@ select exists (
 
 
 def breaking_migration(cursor: Cursor, *, schema: str) -> BreakingMigrationError | None:
-    """Return the error to raise, or None, when the schema has no breaking migration that this version does not know."""
+    """Return the error for a schema with a breaking migration that this version does not support, else None."""
     cursor.execute(statement(LATEST_BREAKING, schema))
     latest = int(cursor.fetchone()[0])
     return None if latest <= LEDGER else error_of(latest, schema)
 
 
 def refuse_breaking_migration(cursor: Cursor, *, schema: str) -> None:
-    """Raise when the schema has a breaking migration that this version does not know.
+    """Raise the error for a schema with a breaking migration that this version does not support.
 
-    Do nothing where the role may not read the ledger: it cannot know.
+    Do nothing if the role may not read the ledger.
     """
     cursor.execute(MAY_READ, [schema])
     if cursor.fetchone()[0]:
@@ -47,6 +47,6 @@ def refuse_breaking_migration(cursor: Cursor, *, schema: str) -> None:
 def error_of(latest: int, schema: str) -> BreakingMigrationError:
     return BreakingMigrationError(
         f"The schema {schema!r} belongs to a newer graphile-worker: expected no breaking migration after "
-        f"{LEDGER}, got {latest}. Upgrade django-graphile-worker to a version that knows it, or choose another name "
+        f"{LEDGER}, got {latest}. Upgrade django-graphile-worker to a version that supports it, or choose another name "
         f'with GRAPHILE_WORKER["SCHEMA"].'
     )

@@ -1,7 +1,7 @@
 """The parts of one worker, and the rules that concern several of them.
 
 ``wiring.py`` builds the parts. A part has no reference to the parts that it reports to: it calls an object of
-``callbacks.py``, which finds the other parts here.
+``part_callbacks.py``, which finds the other parts here.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_says_how_to_upgrade_an_older_one(site: Site, foreign: WorkerSql) -> Non
 def test_goes_on_with_a_warning_when_the_ledger_is_newer_but_breaks_nothing(site: Site, foreign: WorkerSql) -> None:
     foreign.query("insert into {schema}.migrations (id) values (21)")
 
-    with pytest.warns(RuntimeWarning, match=r"at migration 21 of graphile-worker; .* knows migrations up to 20\."):
+    with pytest.warns(RuntimeWarning, match=r"at migration 21 of graphile-worker; .* supports migrations up to 20\."):
         site.migrate()
 
     assert foreign.add_job(job_key="waiting")["revision"] == 1

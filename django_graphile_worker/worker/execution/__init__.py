@@ -5,6 +5,7 @@ once per task), ``binding`` (its arguments), ``results`` (failures in what it re
 (what a failure stores). Around these are ``middleware`` and ``atomic``, ``task_helpers`` and ``abort`` (what tasks
 use), ``event_loop`` and ``coroutine_run`` (async tasks).
 
-Imports ``connections``, ``typed_payloads``, ``outcomes`` and ``fork_guard`` of the worker, and nothing that fetches or
-releases jobs. Modules that most jobs do not need are imported late: each would delay the first job of a worker.
+Imports ``django_connections``, ``typed_payloads``, ``outcomes`` and ``fork_guard`` of the worker, and nothing that
+fetches or releases jobs. Modules that most jobs do not need are imported late: each would delay the first job of a
+worker.
 """

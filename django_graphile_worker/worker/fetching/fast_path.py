@@ -7,8 +7,8 @@ short:
 
 - ``sql.fast_claim``: one look-up and one update replace the claim statement, which chooses between queues and backlogs;
 - ``database.prepared``: the statement goes straight to libpq, because a cursor would take a tenth of the whole time;
-- ``pool.turns``: the thread that claimed runs the job, while another thread fetches, because waking a thread for the
-  job would take longer than all of the worker's own work before.
+- ``pool.fetch_turns``: the thread that claimed runs the job, while another thread fetches, because waking a thread for
+  the job would take longer than all of the worker's own work before.
 
 The fetcher calls ``start_due_jobs()`` and nothing else. To have a worker claim every job with the claim statement, pass
 ``NoFastPath`` to the fetcher, and remove this module, ``fetching.fast_claim``, ``sql.fast_claim`` and

@@ -20,7 +20,7 @@ Turn = Callable[[], bool]
 
 
 class Turns:
-    """The thread that runs the shared loop now, the thread that is next, and the work unit that the first has kept."""
+    """The thread that runs the loop now, the thread that is next, and the work unit that the first has kept."""
 
     def __init__(self, threads: PoolThreads, current: list[WorkUnit | None]) -> None:
         self._threads = threads

@@ -59,7 +59,7 @@ class SlotPool:
         self._on_thread_end = events.on_thread_end
         # The work units that wait, in order. Slots take them; a slot that finds none rests until it is called.
         self._line: deque[WorkUnit] = deque()
-        # What each thread runs. There is one more thread than jobs may run at once: a thread may run the shared loop.
+        # What each thread runs. There is one more thread than jobs may run at once: a thread may run the fetcher.
         self._current: list[WorkUnit | None] = [None] * (concurrency + 1)
         self._threads = PoolThreads(self._work, most=concurrency)
         self._turns = Turns(self._threads, self._current)
@@ -134,7 +134,7 @@ class SlotPool:
         self._threads.call(slots)
 
     def share(self, turn: Turn) -> None:
-        """Have the threads run this loop in turns, beside the jobs; see ``turns``."""
+        """Have the threads run this loop in turns, beside the jobs; see ``fetch_turns``."""
         self._turns.share(turn)
 
     def keep(self, unit: WorkUnit) -> bool:

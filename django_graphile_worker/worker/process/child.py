@@ -57,7 +57,7 @@ class Child:
 
     @property
     def handles_signals(self) -> bool:
-        """Return whether a signal that stops nothing may be sent: without a handler it would kill the process."""
+        """Has the process installed its signal handlers? Before, a signal that stops nothing would kill it."""
         self._read_messages()
         return self.is_alive and self._handles_signals
 
