@@ -107,7 +107,7 @@ def test_server_clock_that_was_just_set__an_operator_s_sweep_buries_nobody_who_l
     environment = shifted_fleet.environment | {"FAULT_WORKER_SETTINGS": json.dumps(leases)}
     command = [sys.executable, MANAGE, "graphile_worker", "sweep"]
     said = subprocess.run(command, cwd=CHECKOUT, env=environment, check=True, timeout=100, capture_output=True)
-    assert b"Nothing to free" in said.stdout
+    assert b"Nothing to unlock" in said.stdout
     world.go("go")
     world.wait_until_empty()
     assert len(world.executions()) == 6, "each of them started once"

@@ -86,7 +86,7 @@ class TestPausing:
 
     def test_crontab__resumes_what_was_paused_by_hand(self) -> None:
         execute("update {schema}._private_known_crontabs set last_execution = 'infinity'")
-        assert "not known any more" in operate("crontab").out
+        assert "no longer known" in operate("crontab").out
         said = operate("crontab", "--resume", "receipts", "--json").json
         assert said == {"identifier": "receipts", "is_paused": False, "was_changed": True}
         assert self.item()["last_execution"] is None
