@@ -1,4 +1,4 @@
-"""A job queue for Django in your own PostgreSQL, speaking graphile-worker's schema."""
+"""A job queue for Django in your own PostgreSQL, with the database schema of graphile-worker."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ __all__ = [
     "task",
 ]
 
-# The module of each public name. A module is loaded when a name of it is first used: a web process never runs a job, a
-# worker need not add one, and most projects have no crontab. Together they take 50 ms.
+# The module of each public name. A module is loaded when one of its names is first used: a web process never runs a
+# job, a worker need not add jobs, and most projects have no crontab. Loading all of them takes 50 ms.
 _HOMES = {
     "Abort": "worker.execution.abort",
     "BatchFailure": "exceptions",
@@ -168,7 +168,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    # Found without this function from now on.
+    # Python calls __getattr__() only for names that the module does not have: the next access is a plain lookup.
     globals()[name] = value
     return value
 

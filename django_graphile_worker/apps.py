@@ -15,17 +15,17 @@ from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker.gc_pause import collector_paused
 
-# An environment variable that Django's reloader and --reload set for the process that they watch.
+# The environment variable that Django's reloader, and runworker --reload, set in the process that they watch.
 DJANGO_AUTORELOAD_ENV = "RUN_MAIN"
 
 
 def _is_worker_command() -> bool:
-    """Was this process started as ``manage.py runworker`` or ``manage.py graphile_worker run``?"""
+    """Return whether this process was started as ``manage.py runworker`` or ``manage.py graphile_worker run``."""
     return sys.argv[1:2] == ["runworker"] or sys.argv[1:3] == ["graphile_worker", "run"]
 
 
 def _loading() -> AbstractContextManager[None]:
-    """Pause the garbage collector while a worker loads modules; leave the collector of any other process alone."""
+    """Pause the garbage collector while a worker loads modules; change nothing in any other process."""
     return collector_paused() if _is_worker_command() else nullcontext()
 
 
@@ -36,7 +36,7 @@ logger = logging.getLogger("django_graphile_worker.database")
 
 
 class GraphileWorkerConfig(AppConfig):
-    """The app: it finds the tasks of every installed app, registers checks, and logs what happens."""
+    """The app configuration: imports every ``tasks.py``, registers checks, and connects receivers of signals."""
 
     name = "django_graphile_worker"
     label = routing.APP_LABEL
@@ -44,13 +44,13 @@ class GraphileWorkerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        # The first models load the database driver, which would keep the collector busy for 35 ms.
+        # The first models load the database driver; the collector would need 35 ms for its objects.
         with _loading():
             super().import_models()
 
     def ready(self) -> None:
         with _loading():
-            # Late import: these need Django's models, which are not loaded when this module is.
+            # Late import: these need Django's models, which are loaded after this module.
             from django_graphile_worker import checks
             from django_graphile_worker.logs import receivers
 
@@ -66,7 +66,7 @@ class GraphileWorkerConfig(AppConfig):
 
 @contextmanager
 def _errors_left_to_the_worker() -> Iterator[None]:
-    """Ignore errors in tasks in the process that watches under ``runworker --reload``: the worker reports them."""
+    """Ignore errors in ``tasks.py`` in the process that watches for ``runworker --reload``: the worker reports them."""
     try:
         yield
     except Exception:
@@ -100,7 +100,7 @@ def install_named_later(**arguments: Any) -> None:
 
 
 def register_task_names(*, using: str, **kwargs: Any) -> None:
-    """Make a row for each task, so that adding a job does not wait for another transaction that makes the row."""
+    """Insert a row for each task, so that adding a job does not wait for another transaction that inserts the row."""
     # Late import: only migrate needs these.
     from django_graphile_worker.sql import tasks as sql_tasks
     from django_graphile_worker.sql.install import catalog
@@ -113,5 +113,5 @@ def register_task_names(*, using: str, **kwargs: Any) -> None:
                 if "_private_tasks" in catalog.relations(cursor, schema=schema):
                     sql_tasks.register_tasks(cursor, registry.tasks.usable_identifiers(), schema=schema)
         except Error as error:
-            # The rows are a convenience and must not fail a deployment: adding jobs makes them, too.
+            # The rows are a convenience, and their absence must not fail a deployment: add_job() inserts them, too.
             logger.warning("Task names were not registered in the database %r: %s", using, error)

@@ -12,12 +12,12 @@ _REMARK = re.compile(r"^Not tried again after attempt ([0-9]{1,5}) of [0-9]{1,5}
 
 
 def final_remark(attempts: int, max_attempts: int) -> str:
-    """Return the line for ``last_error``; empty if all attempts were used."""
+    """Return the line that ``last_error`` gets; empty if all attempts were used."""
     return f"Not tried again after attempt {attempts} of {max_attempts}." if attempts < max_attempts else ""
 
 
 def was_given_up(last_error: str | None) -> bool:
-    """Tell whether the worker wrote that the job must not be retried although attempts were left."""
+    """Return whether ``last_error`` says that the job must not be retried although attempts were left."""
     return bool(last_error and _REMARK.search(last_error))
 
 

@@ -19,12 +19,12 @@ from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
 
 SETTING = "GRAPHILE_WORKER"
-# A statement that hangs must leave time for another before the lease expires.
+# A statement that hangs must leave time for a second statement before the lease expires.
 STATEMENTS_PER_TIMEOUT = 2
-# The installation of calls that name none.
+# The installation of calls that name no installation.
 DEFAULT = "default"
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
-# Settings of the whole project rather than of one queue; they are set in the installation "default".
+# Settings of the whole project and not of one installation; they are set in the installation "default".
 OF_THE_PROJECT = frozenset(
     {"ADMIN_STATEMENT_TIMEOUT", "DROP_WAITING_JOBS", "MIGRATION_LOCK_TIMEOUT", "PROCESSES", "REDACT"}
 )
@@ -99,7 +99,7 @@ class Settings(Frozen):
         return _checked(cls(), mapping)
 
     def replace(self, **overrides: Any) -> Settings:
-        """Return the settings with some changed, checked like those of the project."""
+        """Return the settings with these changes, which are checked like the settings of the project."""
         return _checked(self, {name.upper(): value for name, value in overrides.items()})
 
     def forbidding(self, flags: Iterable[str]) -> Settings:
@@ -113,7 +113,7 @@ class Settings(Frozen):
 class Configured(Frozen):
     """The project's settings."""
 
-    # By the alias of the installation; settings without aliases are those of "default".
+    # By the alias of the installation; settings without aliases belong to "default".
     installations: Mapping[str, Settings]
     # Whether the project names its installations. If not, "default" is in every database that a caller names.
     are_named: bool
@@ -142,8 +142,8 @@ def are_installations_named() -> bool:
 def schema_of_models() -> str:
     """Return the schema in the table names of the models.
 
-    Models are loaded before system checks run. If the setting is wrong they take the default, so that the system checks
-    can run and say what is wrong.
+    Models are loaded before system checks run. If the setting is wrong, the models use the default, so that the system
+    checks can run and report the mistake.
     """
     mapping = getattr(django_settings, SETTING, None)
     try:
@@ -198,8 +198,8 @@ def _mistaken_entry(alias: Any, values: Mapping[str, Any]) -> Iterable[SettingMi
     for key in sorted(OF_THE_PROJECT & set(values)) if alias != DEFAULT else ():
         yield SettingMistake(
             key=key,
-            message=f'{SETTING}["{alias}"]: expected settings of this installation, got {key!r}, which is the '
-            f'project\'s. Put it into {SETTING}["{DEFAULT}"].',
+            message=f'{SETTING}["{alias}"]: expected settings of this installation, got {key!r}, a setting '
+            f'of the project. Put it into {SETTING}["{DEFAULT}"].',
         )
 
 
@@ -210,7 +210,7 @@ def _shared_schemas(installations: Mapping[str, Settings]) -> Iterable[SettingMi
         if owner != alias:
             message = (
                 f'{SETTING}["{alias}"]: expected a schema of its own, got {settings.schema!r} in the database '
-                f"{settings.database!r}, which is that of {owner!r}. Set its SCHEMA, or its DATABASE."
+                f"{settings.database!r}, which the installation {owner!r} uses. Set its SCHEMA, or its DATABASE."
             )
             yield SettingMistake(key="SCHEMA", message=message)
 
@@ -274,7 +274,7 @@ def _contradictions(candidate: Settings, where: str) -> Iterable[SettingMistake]
     if candidate.statement_timeout > candidate.worker_timeout / STATEMENTS_PER_TIMEOUT:
         yield SettingMistake(
             key="STATEMENT_TIMEOUT",
-            message=f'{SETTING}["STATEMENT_TIMEOUT"]: expected at most half of WORKER_TIMEOUT '
+            message=f'{where}["STATEMENT_TIMEOUT"]: expected at most half of WORKER_TIMEOUT '
             f"({candidate.worker_timeout / STATEMENTS_PER_TIMEOUT:g} seconds), got {candidate.statement_timeout:g}: "
             "a worker whose statement hangs would lose its jobs before it can try again.",
         )

@@ -1,6 +1,6 @@
 """Durations as text for people: in logs, commands and errors.
 
-The admin has its own, which are translated; the time phrases of crontabs are in ``crontab.time_phrases``.
+The admin translates its durations (``admin.formatting``); the time phrases of crontabs are in ``crontab.time_phrases``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ _UNITS = ((365 * DAY, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s"))
 
 
 def readable_duration(seconds: float) -> str:
-    """Write seconds for people: ``0.4 ms``, ``12 ms``, ``2.4 s``, ``18 min``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Return seconds as text: ``0.4 ms``, ``12 ms``, ``2.4 s``, ``18 min``, ``2 h 5 min``, ``3 d 4 h``."""
     seconds = max(0.0, seconds)
     if seconds < 0.9995:
         milliseconds = seconds * 1_000
@@ -30,13 +30,13 @@ def readable_duration(seconds: float) -> str:
 
 
 def _in_two_units(number: int, size: int, large: str, small: str) -> str:
-    """Write a number of small units as ``2 h 5 min``, or as ``2 h`` when the rest is zero."""
+    """Return a number of small units as ``2 h 5 min``, or as ``2 h`` when the rest is zero."""
     whole, rest = divmod(number, size)
     return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
 
 
 def in_largest_unit(seconds: float) -> str:
-    """Write seconds in the largest unit that fits, and nothing below it: ``3 h``, not ``3 h 12 m 5 s``."""
+    """Return seconds in the largest unit that fits, without the rest: ``3 h``, not ``3 h 12 m 5 s``."""
     seconds = round(abs(seconds))
     for size, unit in _UNITS:
         if seconds >= size:

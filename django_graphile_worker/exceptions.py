@@ -1,7 +1,7 @@
 """The exceptions of this package.
 
 All have one base class, so that ``except GraphileWorkerError`` catches them. Each
-message says what was expected, what was given instead, and how to mend it.
+message says what was expected, what was found, and how to correct it.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class InvalidJobError(GraphileWorkerError, ValueError):
 
 
 class PayloadError(InvalidJobError):
-    """A payload cannot be stored as JSON and read back, or does not fit its task; ``path`` says which part of it."""
+    """A payload cannot be stored as JSON and read back, or does not fit its task; ``path`` is the affected part."""
 
-    # Whether the payload of a claimed job does not fit the type that its task takes: no other attempt can succeed.
+    # True if the payload of a claimed job does not fit the type that its task takes: no other attempt can succeed.
     is_misfit = False
 
     def __init__(self, message: str, *, path: str = "$") -> None:
@@ -97,7 +97,7 @@ class WorkerDiedError(GraphileWorkerError):
 
 
 class LeftoverStateError(GraphileWorkerError):
-    """A task returned and left a transaction open, or its session changed."""
+    """A task returned and left a transaction open, or a database session changed."""
 
 
 class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake
@@ -125,7 +125,7 @@ class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, 
 
     def __init__(self, failures: Mapping[int, BaseException], count: int) -> None:
         self.failures = dict(failures)
-        # The number of items in the payload, including those that succeeded.
+        # The number of all items in the payload.
         self.count = count
         super().__init__(self.failures, count)
 
@@ -154,7 +154,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def to_delay(value: object, *, name: str, expected: str) -> timedelta:
-    """Return a delay that is given as a timedelta or a number of seconds, or raise."""
+    """Return a timedelta or a number of seconds as a timedelta; raise for any other value, and for a negative delay."""
     if isinstance(value, timedelta):
         delay = value
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -170,4 +170,4 @@ def to_delay(value: object, *, name: str, expected: str) -> timedelta:
 
 
 class ReadOnlyModelError(GraphileWorkerError, TypeError):
-    """A model over the worker schema was written to; the message names the function to use."""
+    """Code tried to write to a model of the worker schema; the message names the function to use."""

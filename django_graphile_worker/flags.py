@@ -1,4 +1,4 @@
-"""The flags that a callable for the setting FORBIDDEN_FLAGS returns: how they are checked, and extended."""
+"""Checks and extends the flags that a callable for the setting FORBIDDEN_FLAGS returns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def checked_flags(flags: Any) -> tuple[str, ...]:
 
 
 class MoreFlags:
-    """A callable for FORBIDDEN_FLAGS that adds flags to those of another callable, sync or async."""
+    """A callable for FORBIDDEN_FLAGS that adds flags to the flags of another callable, sync or async."""
 
     def __init__(self, source: Callable[[], Any] | str, more: tuple[str, ...]) -> None:
         self.source = source

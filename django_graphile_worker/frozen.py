@@ -15,7 +15,7 @@ class _Fields:
 
     def __get__(self, value: object, kind: type[Frozen]) -> dict[str, Field[Any]]:
         with self._making:
-            # Another thread may have made it a dataclass meanwhile.
+            # Another thread may have made it a dataclass in the meantime.
             if vars(kind)["__dataclass_fields__"] is self:
                 dataclass(frozen=True, init=False, repr=False, eq=False, match_args=False)(kind)
         return vars(kind)["__dataclass_fields__"]  # type: ignore[no-any-return]
@@ -32,10 +32,11 @@ class Frozen:
     0.5 to 2 ms for each class; the start of a worker loads a dozen. The methods of ``Frozen`` are inherited instead.
 
     Use it in modules that ``runworker`` or a web process loads at its start: ``conf``, ``exceptions``, ``jobs``,
-    ``routing``, ``schedule``, ``signatures``, ``worker``. Do not use it elsewhere, as in ``admin``, ``crontab`` and
-    ``management``: ``@dataclass(frozen=True, slots=True)`` is what readers expect, is smaller, and takes positions.
-    Both take longer to create than a ``NamedTuple``, which is for rows of a statement and for tuples that callers
-    unpack, or than a plain class with ``__slots__``, which is for objects that are made for every job.
+    ``routing``, ``schedule``, ``signatures``, ``sql``, ``worker``. In other modules, such as ``admin``, ``crontab`` and
+    ``management``, use ``@dataclass(frozen=True, slots=True)``: readers expect it, and its instances are smaller and
+    take positional arguments. Creating an instance of either takes longer than creating a ``NamedTuple``, which is for
+    rows of a statement and for tuples that callers unpack, or an instance of a plain class with ``__slots__``, which is
+    for objects that are made for every job.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]

@@ -65,14 +65,14 @@ class RemovedJob(Job):
 
     @property
     def was_running(self) -> bool:
-        """Whether a worker was running the job: it continues to its end, without its key, and is not retried.
+        """Whether a worker was running the job: then it finishes, without its key, and is not retried.
 
         If False, the row is deleted, and the job will not run.
         """
         return self.locked_at is not None
 
     def __eq__(self, other: object) -> bool:
-        """Compare equal to a ``Job`` with the same values, too."""
+        """Return True also for a ``Job`` with the same values."""
         return isinstance(other, Job) and Job(**vars(self)) == Job(**vars(other))
 
     __hash__ = Job.__hash__
@@ -113,7 +113,7 @@ class JobDefaults(Frozen):
 
 @runtime_checkable
 class TaskLike(Protocol):
-    """What this module needs of a registered task: its identifier, and defaults for its jobs."""
+    """The part of a registered task that this module uses: its identifier, and the defaults of its jobs."""
 
     @property
     def identifier(self) -> str: ...
@@ -180,11 +180,11 @@ def unknown_option(name: str) -> InvalidTypeError:
 
     if name in ("using", "installation"):
         return InvalidTypeError(
-            f"JobSpec: expected the options of a job, got {name!r}. Give it to add_jobs(specs, {name}=...)."
+            f"JobSpec: expected the options of a job, got {name!r}. Pass it to add_jobs(specs, {name}=...)."
         )
     options = list(JobOptions.__annotations__)
-    way_out = did_you_mean(name, options, JOB_OPTIONS) or f"There are {', '.join(options)}."
-    return InvalidTypeError(f"add_job: expected an option that it knows, got {name!r}. {way_out}")
+    way_out = did_you_mean(name, options, JOB_OPTIONS) or f"Known options: {', '.join(options)}."
+    return InvalidTypeError(f"add_job: expected a known option, got {name!r}. {way_out}")
 
 
 def _defaults_of(task: object) -> JobDefaults:
@@ -242,7 +242,7 @@ def valid_run_at(value: object) -> datetime | timedelta | None:
         year = (datetime.now(UTC) + value if isinstance(value, timedelta) else value).year
     except OverflowError:
         year = 0
-    # A margin of a year, as the clock and the time zone of the database may differ from those of this process.
+    # The margin of a year covers differences between the clocks and time zones of this process and of the database.
     if not MINYEAR < year < MAXYEAR:
         raise InvalidJobError(f"run_at: expected a time in the years 2 to 9998, got {value!r}.")
     return value
@@ -269,7 +269,7 @@ def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
 def _text(name: str, value: object, longest: int | None) -> str:
     if not isinstance(value, str):
         raise InvalidTypeError(f"{name}: expected a string, got {value!r} ({type(value).__name__}).")
-    # str.__str__() instead of str(): it returns the value of an Enum that is also a string.
+    # str.__str__() and not str(): for an Enum that is also a string it returns the value, not the name.
     text = value if type(value) is str else str.__str__(value)
     if not text or (longest is not None and len(text) > longest):
         limits = f"1 to {longest} characters" if longest else "at least 1 character"
@@ -281,7 +281,7 @@ def _text(name: str, value: object, longest: int | None) -> str:
 
 
 def _refuse_unstorable(name: str, text: str) -> None:
-    """Refuse NUL and half a surrogate pair, which PostgreSQL's text cannot hold."""
+    """Raise InvalidJobError for NUL and for half a surrogate pair, which PostgreSQL's text cannot store."""
     for index, character in enumerate(text):
         if character == "\x00" or "\ud800" <= character <= "\udfff":
             raise InvalidJobError(

@@ -1,7 +1,7 @@
 """Unmanaged, read-only models over the worker schema.
 
-Only the SQL functions write rows, because they keep locks, keys and notifications
-right; the models are for reading, filtering and joining.
+The models are for reading, filtering and joining. Only the SQL functions write rows,
+because a correct change also concerns locks, keys and notifications.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def table(name: str) -> str:
 
 
 class PayloadField(models.Field):  # type: ignore[type-arg]
-    """A column of type json, read as text: a value that cannot be decoded must not hide its whole page of rows."""
+    """A column of type json, read as text: one value that cannot be decoded must not fail the whole query."""
 
     description = _("JSON (not jsonb)")
 
@@ -42,7 +42,7 @@ class PayloadField(models.Field):  # type: ignore[type-arg]
 
 
 class TimestampField(models.DateTimeField):  # type: ignore[type-arg]
-    """A timestamptz whose infinities are read as the first or last day that Python has."""
+    """A timestamptz whose infinities are read as the first or the last day that Python can represent."""
 
     def select_format(self, compiler: SQLCompiler, sql: str, params: Any) -> tuple[str, Any]:
         return within_python_years(sql), tuple(params) * 3
@@ -83,7 +83,7 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise ReadOnlyModelError(
-            f"{self.model.__name__} rows are read-only: a write past the functions of the schema would break the "
+            f"{self.model.__name__} rows are read-only: a write without the functions of the schema would break the "
             f"workers' locks. {self.model.way_to_write}"
         )
 
@@ -110,9 +110,9 @@ class ReadOnlyModel(models.Model):
 
 
 class Task(ReadOnlyModel):
-    """A task identifier that a job has had, or that a worker has registered."""
+    """A task identifier that a job has had, or that migrate or a worker has registered."""
 
-    way_to_write = "Identifiers are made by add_job() and by workers, and removed by cleanup()."
+    way_to_write = "add_job(), migrate and workers insert identifiers, and cleanup() deletes them."
 
     id = models.IntegerField(primary_key=True)
     identifier = models.TextField(unique=True)
@@ -130,7 +130,7 @@ class Task(ReadOnlyModel):
 class JobQueue(ReadOnlyModel):
     """A named queue: its jobs run one at a time."""
 
-    way_to_write = "Queues are made by add_job(), unlocked by force_unlock_workers() and removed by cleanup()."
+    way_to_write = "add_job() inserts queues, force_unlock_workers() unlocks them, and cleanup() deletes them."
 
     id = models.IntegerField(primary_key=True)
     queue_name = models.TextField(unique=True)
@@ -195,7 +195,7 @@ class Job(ReadOnlyModel):
 class KnownCrontab(ReadOnlyModel):
     """A crontab item that a worker has seen, and when it last fired."""
 
-    way_to_write = "Known crontabs are written by workers alone."
+    way_to_write = "Workers write known crontabs; 'manage.py graphile_worker crontab' pauses and resumes them."
 
     identifier = models.TextField(primary_key=True)
     known_since = TimestampField()
@@ -214,7 +214,7 @@ class KnownCrontab(ReadOnlyModel):
 class Worker(ReadOnlyModel):
     """A registered worker process, and the time of its last heartbeat."""
 
-    way_to_write = "Workers write their own rows."
+    way_to_write = "Each worker writes its own row; force_unlock_workers() unlocks the jobs of workers that have ended."
 
     id = models.TextField(primary_key=True)
     last_heartbeat_at = TimestampField()
@@ -233,11 +233,11 @@ class Worker(ReadOnlyModel):
         return self.pk
 
 
-# Pages of the admin. They are proxies, because each page needs permissions and an entry in the index, but no table.
+# Pages of the admin. They are proxies: each page needs permissions and an entry in the index, but no table.
 
 
 class Overview(Job):
-    """The page of the dashboard."""
+    """The overview page."""
 
     class Meta:
         proxy = True

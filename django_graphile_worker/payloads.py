@@ -1,7 +1,7 @@
 """Payloads: encodes Python values as JSON that PostgreSQL can store and Python can read back, and decodes it.
 
-A usable payload costs one pass of the C encoder and a few scans of its text. Only if one of
-these fails is the value walked, to find the part that cannot be used.
+A usable payload costs one pass of the C encoder and a few scans of its text. If one of these
+fails, the value is walked to find the part that cannot be used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from django_graphile_worker.exceptions import PayloadError
 
-# json.loads() recurses, and fails at about a thousand levels; half of them are left to its callers.
+# json.loads() recurses, and fails at about a thousand levels. Its callers may need up to half of them.
 MAX_DEPTH = 500
 # Python refuses to read a longer integer back (sys.set_int_max_str_digits).
 MAX_DIGITS = 4300
 
 
 class _Encoder(DjangoJSONEncoder):
-    """Django's encoder, extended by the models that a task's annotation can make of a payload."""
+    """Django's encoder, extended by the model types that a task may annotate its payload with."""
 
     def default(self, o: Any) -> Any:
         try:
@@ -34,7 +34,8 @@ class _Encoder(DjangoJSONEncoder):
             if isinstance(o, type):
                 raise
             if dataclasses.is_dataclass(o):
-                # Like asdict(), without its copies. A field that the constructor does not take could not be read back.
+                # Like asdict(), but without copies. Leave out fields that the constructor does not take: they could not
+                # be read back.
                 return {field.name: getattr(o, field.name) for field in dataclasses.fields(o) if field.init}
             if _is_pydantic(o):
                 return _dumped_by_pydantic(o)
@@ -59,8 +60,8 @@ def _dumped_by_pydantic(model: Any) -> Any:
         place = waiting.pop()
         if place.value == _HIDDEN_BY_PYDANTIC:
             raise ValueError(
-                f"pydantic hides the secret at {place.path()}, so it would be lost: give the field a serializer, "
-                "or look the secret up in the task"
+                f"pydantic hides the secret at {place.path()}, so it would be lost: add a serializer to the field, "
+                "or read the secret in the task"
             )
         waiting.extend(place.children())
     return dumped
@@ -76,7 +77,7 @@ _PLAIN_KEY = r"[^\W\d]\w*"
 
 
 class RawPayload(str):
-    """The JSON text of a payload that PostgreSQL holds but Python cannot decode."""
+    """The JSON text of a payload that PostgreSQL can store but Python cannot decode."""
 
     __slots__ = ()
 
@@ -98,12 +99,12 @@ def encode(payload: Any, *, max_size: int) -> str:
 
 
 def decode(text: str) -> Any:
-    """Return the value of a payload; raise ValueError or RecursionError if Python cannot hold it."""
+    """Return the value of a payload; raise ValueError or RecursionError if Python cannot decode it."""
     return json.loads(text)
 
 
 def decode_leniently(text: str) -> Any:
-    """Return the value of a payload, or its text as RawPayload if Python cannot hold it."""
+    """Return the value of a payload, or its text as RawPayload if Python cannot decode it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """``python -m django_graphile_worker.probe PATH``: check the worker that writes this health file.
 
-For a container's liveness probe. It loads neither Django nor the project: it starts as fast as Python itself.
+It is the liveness probe of a container. It loads neither Django nor the project, so it starts as fast as Python itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ USAGE = "usage: python -m django_graphile_worker.probe [--ready] PATH"
 
 
 def problems(path: str, *, must_be_ready: bool = False) -> list[str]:
-    """Return what is wrong with the worker, or with each process of a worker with several."""
+    """Return the problems of the worker, at most one for each of its processes."""
     file = Path(path)
     # A worker with several processes has several files: PATH.0, PATH.1 and so on.
     files = [*([file] if file.exists() else []), *sorted(file.parent.glob(f"{escape(file.name)}.[0-9]*"))]
@@ -32,7 +32,7 @@ def _problem(path: Path, must_be_ready: bool) -> str:
     except (OSError, ValueError, TypeError, KeyError) as error:
         return f"{path}: expected a health file, got {type(error).__name__}: {error}"
     if age > valid:
-        return f"{path}: expected a file younger than {valid:.0f} s, got {age:.0f} s: the worker hangs, or is gone"
+        return f"{path}: expected a file younger than {valid:.0f} s, got {age:.0f} s: the worker hangs, or has ended"
     if must_be_ready and not content.get("is_ready"):
         return f"{path}: expected a worker whose database answers, got a worker that waits for it"
     return ""

@@ -1,4 +1,4 @@
-"""Hides secrets: the values of keys that match the setting REDACT, in values at any depth and in texts."""
+"""Hides secrets: the values of keys that match the setting REDACT, in payloads at any depth and in texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOGIN = re.compile(r"(?P<before>://[^\s:/@]*+:)[^\s@/]++(?=@)")
 
 
 def is_secret(key: object) -> bool:
-    """Tell whether the value of a key must be hidden."""
+    """Return whether the value of a key must be hidden."""
     return any(pattern.search(str(key)) for pattern in conf.current().redact)
 
 
@@ -47,7 +47,7 @@ def redact(value: Any, level: int = 0) -> Any:
 
 
 def redact_text(text: str) -> str:
-    """Return a text with each value of a ``secret=value`` hidden; the name of an exception is not taken for a key."""
+    """Return a text with each value of a ``secret=value`` hidden; the name of an exception does not count as a key."""
     text = _LOGIN.sub(rf"\g<before>{HIDDEN}", text)
     parts: list[str] = []
     done = kept = 0

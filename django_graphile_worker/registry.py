@@ -49,7 +49,7 @@ class Registry:
         return tuple(sorted(self._tasks))
 
     def usable_identifiers(self) -> tuple[str, ...]:
-        """Return the identifiers that the database can hold; a system check reports the others."""
+        """Return the identifiers that the database can store; a system check reports the others."""
         return tuple(name for name in self.identifiers() if _is_valid_identifier(name))
 
     @property
@@ -59,7 +59,7 @@ class Registry:
 
     @contextmanager
     def isolated(self) -> Iterator[Registry]:
-        """Undo at the end of the block all registrations inside it."""
+        """Undo all registrations of the block at its end."""
         kept = {identifier: list(group) for identifier, group in self._tasks.items()}
         try:
             yield self
@@ -139,13 +139,13 @@ def _register(function: Callable[P, R], identifier: str | None, defaults: JobDef
     if is_generator_function(function):
         raise InvalidTypeError(
             f"@task: expected a function that returns when it is done, got the generator {registered.place}: calling "
-            "it runs nothing of its body. Take 'yield' out of it, or put it into another function and loop over that."
+            "it runs nothing of its body. Remove 'yield', or move it into another function and loop over its result."
         )
     if registered.atomic and registered.is_async:
         raise InvalidTypeError(
             f"@task(atomic=True): expected a plain function, got the async function "
-            f"{registered.place}: Django's transactions need 'def'. Write 'def', or leave "
-            "atomic out."
+            f"{registered.place}: Django's transactions need 'def'. Write 'def', or omit "
+            "atomic."
         )
     tasks.register(registered)
     return registered
@@ -160,8 +160,8 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
     options = ["identifier", *defaults, "atomic", "backoff", "cron"]
-    way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"There are {', '.join(options)}."
-    raise InvalidTypeError(f"@task: expected an option that it knows, got {unknown[0]!r}. {way_out}")
+    way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
+    raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -172,7 +172,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _task_identifier(value: object) -> str | None:
-    """Return the identifier; refuse what cannot be one. A system check reports an identifier that is too long."""
+    """Return the identifier; raise for a value that cannot be an identifier. A system check reports a too long one."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -198,7 +198,7 @@ def _valid_backoff(backoff: Backoff | None) -> timedelta | Callable[..., Any] | 
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
-    """Tell whether two tasks are one function whose module was imported again (reload, ``python -m``, two paths)."""
+    """Return whether two tasks are one function whose module was imported again (reload, ``python -m``, two paths)."""
     return known.origin == new.origin or (source_of(known.function) == source_of(new.function) != ("unknown", 0))
 
 

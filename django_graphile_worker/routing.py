@@ -37,7 +37,7 @@ class Place(Frozen):
 def queue_alias(using: str | None = None) -> str:
     """Return the database of "default": the given one, else a router's choice, else the setting DATABASE.
 
-    Where a project names its installations, each has its DATABASE, and routers are not asked.
+    In a project with named installations, the setting DATABASE of "default" decides, and routers do not.
     """
     if using is not None:
         if not isinstance(using, str):
@@ -58,7 +58,7 @@ def routed_alias(database: str) -> str:
 
 
 def place_of(using: str | None = None, installation: str | None = None) -> Place:
-    """Return the place where jobs are added, changed and found; raise ConfigurationError if there is none."""
+    """Return the place where jobs are added, changed and read; raise ConfigurationError if there is none."""
     if installation is not None and not isinstance(installation, str):
         raise InvalidTypeError(
             f"installation: expected an alias of settings.{conf.SETTING} (str), got {installation!r}."
@@ -66,8 +66,9 @@ def place_of(using: str | None = None, installation: str | None = None) -> Place
     if not conf.are_installations_named():
         if installation is not None and installation != conf.DEFAULT:
             raise ConfigurationError(
-                f"installation: expected {conf.DEFAULT!r}, got {installation!r}: settings.{conf.SETTING} names no "
-                f'others. To name some, write {conf.SETTING} = {{"default": {{...}}, "another": {{...}}}}.'
+                f"installation: expected {conf.DEFAULT!r}, got {installation!r}: settings.{conf.SETTING} has no "
+                "named installations. To name installations, "
+                f'write {conf.SETTING} = {{"default": {{...}}, "another": {{...}}}}.'
             )
         return Place(using=queue_alias(using), installation=conf.DEFAULT, settings=conf.current())
     alias = _installation_in(queue_alias(using)) if installation is None and using is not None else installation
@@ -75,7 +76,7 @@ def place_of(using: str | None = None, installation: str | None = None) -> Place
     if using is not None and using != place.using:
         raise ConfigurationError(
             f"using: expected {place.using!r}, the database of the installation {place.installation!r}, got {using!r}. "
-            "Leave it out."
+            "Omit it."
         )
     return place
 
@@ -91,14 +92,14 @@ def _installed(alias: str) -> Place:
 
 
 def _installation_in(using: str) -> str:
-    """Return the installation in a database, if only one can be meant."""
+    """Return the installation in a database: the only one there, or "default"; raise if neither exists."""
     there = [place.installation for place in places_in(using)]
     if len(there) == 1 or conf.DEFAULT in there:
         return conf.DEFAULT if conf.DEFAULT in there else there[0]
     if there:
         raise ConfigurationError(
             f"using: expected a database with one installation, got {using!r} with {', '.join(map(repr, there))}. "
-            f"Say which with installation=..."
+            f"Choose an installation with installation=..."
         )
     known = ", ".join(sorted({repr(settings.database) for settings in conf.configured().installations.values()}))
     raise ConfigurationError(
@@ -107,7 +108,7 @@ def _installation_in(using: str) -> str:
 
 
 def places_in(using: str) -> list[Place]:
-    """Return the worker schemas that belong in this database."""
+    """Return the places in this database: each is an installation with its worker schema."""
     if not conf.are_installations_named():
         return [Place(using=using, installation=conf.DEFAULT, settings=conf.current())]
     return [
@@ -131,9 +132,9 @@ def places_to_serve(
     change: Callable[[conf.Settings], conf.Settings] = lambda settings: settings,
     arguments: tuple[str, str] = ("databases", "installations"),
 ) -> tuple[Place, ...]:
-    """Return the places that a worker serves, each once: the given ones, else the place where jobs are added.
+    """Return the places that a worker serves, each once: the given places, else the place where jobs are added.
 
-    ``change`` turns the settings of an installation into those of its worker.
+    ``change`` turns the settings of an installation into the settings of its worker.
     """
     aliases = _valid_aliases(databases, arguments[0], "database")
     names = _valid_aliases(installations, arguments[1], "installation")
@@ -150,7 +151,8 @@ def places_to_serve(
 def _valid_aliases(aliases: Iterable[str], argument: str, kind: str) -> list[str]:
     if isinstance(aliases, str) or not all(isinstance(alias, str) for alias in aliases):
         raise InvalidTypeError(
-            f"{argument}: expected a list of {kind} aliases, got {aliases!r}. A single one is a list too: ['default']."
+            f"{argument}: expected a list of {kind} aliases, got {aliases!r}. "
+            "Write a single alias as a list, too: ['default']."
         )
     return list(aliases)
 
@@ -167,6 +169,6 @@ def queue_connection(using: str | None = None, *, argument: str = "using") -> Ba
     if connection.vendor != "postgresql":
         raise ConfigurationError(
             f"The queue needs PostgreSQL: expected a PostgreSQL database, got {connection.vendor} "
-            f'for the alias {alias!r}. Name another with {argument}=... or GRAPHILE_WORKER["DATABASE"].'
+            f'for the alias {alias!r}. Choose another database with {argument}=... or GRAPHILE_WORKER["DATABASE"].'
         )
     return connection

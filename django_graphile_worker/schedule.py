@@ -14,13 +14,13 @@ from django_graphile_worker.jobs import valid_job_key
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem, Draft
 
-# The defaults of a task that its schedules share with ``task.add_job()``.
+# The defaults of a task that apply to its schedules as they apply to ``task.add_job()``.
 DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
 MOST_CACHED = 100
 
 
 class Sources(Frozen):
-    """Everything that the recurring tasks of one installation are read from."""
+    """The texts, items and tasks from which the recurring tasks of one installation are read."""
 
     crontab: str | tuple[Any, ...]
     filename: str
@@ -29,26 +29,26 @@ class Sources(Frozen):
     tasks: tuple[registry.Task[Any, Any], ...]
 
     def replaces(self, other: Sources) -> bool:
-        """Tell whether these are the sources of the same settings, read at another time."""
+        """Return whether these are the sources of the same settings, read at another time."""
         names = ("crontab", "filename", "with_tasks")
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
 
-# The last draft of each settings, with its sources: a process reads its crontab in its system checks and again when its
-# worker starts, a crontab may have thousands of items, and every installation has its own.
+# The last draft for each set of settings, with its sources. A process reads its crontab in its system checks and again
+# when its worker starts; a crontab may have thousands of items, and every installation has its own crontab.
 _cache: list[tuple[Sources, Draft]] = []
 
 
 def is_any_written(settings: conf.Settings, *, with_tasks: bool = True) -> bool:
-    """Tell whether there is any crontab, with or without mistakes. Most projects have none."""
+    """Return whether there is any crontab, with or without mistakes. Most projects have none."""
     beside_tasks = with_tasks and any(task.cron for task in registry.tasks)
     return bool(settings.crontab or settings.crontab_file or beside_tasks)
 
 
 def draft_schedule(settings: conf.Settings, *, with_tasks: bool = True) -> Draft:
-    """Read everything in CRONTAB, in CRONTAB_FILE and in ``@task(cron=...)``; raise OSError for the file.
+    """Return the items of CRONTAB, CRONTAB_FILE and ``@task(cron=...)``; raise OSError if the file cannot be read.
 
-    The schedules of tasks belong to the installation "default": every other installation would fire them again.
+    The schedules of tasks belong to the installation "default": any other installation would fire them again.
     """
     file = settings.crontab_file
     content = None if file is None else file.read_bytes()
@@ -119,7 +119,7 @@ def _add_bytes(draft: Draft, content: bytes, source: str) -> None:
 
 
 def _with_defaults(draft: Draft, task: registry.Task[Any, Any], source: str, item: CronItem) -> CronItem:
-    """Return the item with the task's own defaults: ``@task(cron=...)`` adds jobs as ``task.add_job()`` does."""
+    """Return the item with the defaults of the task: ``@task(cron=...)`` adds jobs as ``task.add_job()`` does."""
     values = {name: getattr(task.defaults, name) for name in DEFAULTS if getattr(item, name) is None}
     if item.job_key is None:
         values["job_key"] = _job_key(draft, task, source, item)

@@ -1,4 +1,4 @@
-"""Converters of settings: each checks one kind of value, and returns it as the code uses it."""
+"""Converters of settings: each checks one kind of value, and returns the value in the form that the code uses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def schema_name(value: Any) -> str:
     if not isinstance(value, str) or not (value.isascii() and value.isidentifier() and len(value) <= 63):
         raise ExpectationError(expected)
     if value.lower().startswith("pg_") or value in {"information_schema", "public"}:
-        raise ExpectationError("a schema of its own; PostgreSQL's own schemas and public are not")
+        raise ExpectationError("a schema that is neither public nor one of PostgreSQL's own")
     return value
 
 

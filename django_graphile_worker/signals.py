@@ -10,6 +10,8 @@ Common arguments:
     the worker's id, as in ``locked_by``;
 ``database``
     the alias of the database that the queue is in;
+``installation``
+    the alias of the installation, which every signal has in addition;
 ``job``
     a frozen :class:`~django_graphile_worker.jobs.Job`, as it was claimed;
 ``duration``
@@ -26,7 +28,7 @@ from django.dispatch import Signal
 
 
 class Event(Signal):
-    """A signal that knows the names of its arguments."""
+    """A signal with the names of its arguments."""
 
     def __init__(self, *arguments: str) -> None:
         super().__init__()
@@ -34,7 +36,7 @@ class Event(Signal):
         self._conditional_receiver: tuple[str, Callable[..., bool]] | None = None
 
     def is_heard(self, **arguments: object) -> bool:
-        """Tell whether any receiver would act on the signal; building its arguments is wasted work otherwise."""
+        """Return whether any receiver would act on the signal; if not, the sender need not build its arguments."""
         receivers = self.receivers
         if len(receivers) == 1 and self._conditional_receiver is not None:
             dispatch_uid, is_active = self._conditional_receiver
@@ -60,15 +62,15 @@ worker_lost_lease = Event("worker_id", "database", "new_worker_id")
 # A newer graphile-worker has changed the schema in a way that this version does not know: the worker stops.
 schema_refused = Event("worker_id", "database", "error")
 
-# With LISTEN the worker is told about a new job; without it the worker polls.
+# While the worker listens, a notification wakes it for each new job; otherwise it polls.
 listening_started = Event("worker_id", "database")
 listening_lost = Event("worker_id", "database", "error", "retry_in")
 
-# The life of a job. job_succeeded, job_failed, job_permanently_failed and job_interrupted say how a run ended;
-# job_released says that the database has stored it.
+# The life of a job. job_succeeded, job_failed, job_permanently_failed and job_interrupted are sent when a run ends;
+# job_released is sent when the database has stored its outcome.
 jobs_claimed = Event("worker_id", "database", "jobs", "duration")
 job_started = Event("worker_id", "database", "job")
-# log_success: whether the worker that ran the job wants a line in the log.
+# log_success: the setting LOG_SUCCESS of the worker that ran the job.
 job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
 job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
 job_permanently_failed = Event("worker_id", "database", "job", "duration", "error")
@@ -93,9 +95,9 @@ cron_backfilled = Event("worker_id", "database", "identifier", "ticks")
 
 # A statement failed; the worker tries again after retry_in.
 database_trouble = Event("worker_id", "database", "action", "error", "retry_in")
-# Every part of the worker reaches the database again; duration is how long one of them did not.
+# Every part of the worker reaches the database again; duration is the length of the outage.
 database_answered = Event("worker_id", "database", "duration")
 # The worker schema lacks some of its indexes, so finding jobs is slow. Each worker sends this once.
 indexes_missed = Event("worker_id", "database", "missing", "incomplete")
-# Jobs wait for tasks that no live worker has. Each worker sends each name once.
+# Jobs wait for tasks that no live worker has. Each worker sends each name once, and again when the name comes back.
 tasks_unserved = Event("worker_id", "database", "identifiers")

@@ -18,7 +18,7 @@ from django_graphile_worker.frozen import Frozen
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _GENERATORS = (types.GeneratorType, types.AsyncGeneratorType)
-# Names and types of a second parameter that show that its author expects helpers.
+# Names and types by which a second parameter shows that it is meant for helpers.
 _HELPERS_NAMES = frozenset({"helpers", "helper", "context", "ctx"})
 _HELPERS_TYPES = frozenset({"Helpers", "Any", "object"})
 
@@ -37,7 +37,7 @@ class Signature(Frozen):
 
     @property
     def may_mistake_helpers(self) -> bool:
-        """Whether the second parameter gets helpers although neither its name nor its annotation says so."""
+        """Whether the second parameter gets helpers although neither its name nor its annotation shows that."""
         parameter = self.helpers
         if parameter is None or parameter.name.startswith("_") or parameter.name.lower() in _HELPERS_NAMES:
             return False
@@ -45,11 +45,11 @@ class Signature(Frozen):
 
 
 def read(function: Callable[..., Any]) -> Signature:
-    """Return the parameters that a worker fills: (payload), (payload, helpers) or none; raise for any other."""
+    """Return the parameters that a worker fills: (payload), (payload, helpers) or none; raise for others."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        # Some functions that are written in C have no signature: they get the payload.
+        # Some functions written in C have no signature: they get the payload.
         return Signature()
     positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
     helpers = _helpers(parameters, positional)
@@ -74,13 +74,13 @@ def source_of(function: Callable[..., Any]) -> tuple[str, int]:
 
 
 def is_async_function(function: Callable[..., Any]) -> bool:
-    """Tell whether calling the function returns a coroutine."""
+    """Return whether calling the function returns a coroutine."""
     function = _without_partials(function)
     return iscoroutinefunction(function) or iscoroutinefunction(_call_of(function))
 
 
 def is_generator_function(function: Callable[..., Any]) -> bool:
-    """Tell whether calling the function only returns a generator, and runs nothing of its body."""
+    """Return whether calling the function only returns a generator, and runs nothing of its body."""
     function = _without_partials(function)
     return any(
         inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (function, _call_of(function))
@@ -88,7 +88,7 @@ def is_generator_function(function: Callable[..., Any]) -> bool:
 
 
 def is_generator(result: object) -> bool:
-    """Tell whether a result is a generator, whose body has not run."""
+    """Return whether a result is a generator, whose body has not run."""
     return isinstance(result, _GENERATORS)
 
 
@@ -115,7 +115,7 @@ def _helpers(parameters: Sequence[Parameter], positional: Sequence[Parameter]) -
 
 
 def _wants_helpers(parameter: Parameter) -> bool:
-    """Tell whether a second parameter gets helpers: with a default only if its name or annotation says so."""
+    """Return whether a second parameter gets helpers: if it has a default, only by its name or annotation."""
     return (
         parameter.default is Parameter.empty or parameter.name == "helpers" or _annotation_name(parameter) == "Helpers"
     )
@@ -139,5 +139,5 @@ def _refuse_others(
             raise InvalidTypeError(
                 f"expected a task that takes (payload) or (payload, helpers), got "
                 f"{getattr(function, '__qualname__', function)!s}{inspect.signature(function)}: "
-                f"nothing would fill {parameter.name!r}. Put it into the payload."
+                f"no argument would fill {parameter.name!r}. Put it into the payload."
             )

@@ -14,15 +14,15 @@ TASK_OPTIONS = {
     "default_retry_delay": "Did you mean 'backoff'?",
     "retry_backoff": "Did you mean 'backoff'?",
     "retry_delay": "Did you mean 'backoff'?",
-    "autoretry_for": "Every exception is retried; raise PermanentFailure where a retry is of no use.",
+    "autoretry_for": "Every exception is retried; raise PermanentFailure where a retry cannot succeed.",
     "bind": "A task that takes (payload, helpers) gets its job as helpers.job.",
     "rate_limit": "There is no rate limit; the recipes in the documentation show alternatives.",
     "time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
     "soft_time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
-    "ignore_result": "Results are not stored: leave it out.",
+    "ignore_result": "Results are not stored: omit it.",
 }
 
-# Options of add_job.
+# Options of add_job in the same job queues.
 JOB_OPTIONS = {
     "countdown": "Did you mean run_at=timedelta(seconds=...)?",
     "delay": "Did you mean run_at=timedelta(seconds=...)?",
@@ -45,7 +45,7 @@ JOB_OPTIONS = {
     "link": "Add the next job at the end of the task.",
 }
 
-# Attributes of a task.
+# Attributes of a task in the same job queues.
 TASK_ATTRIBUTES = {
     "delay": "Did you mean add_job({...})?",
     "enqueue": "Did you mean add_job({...})?",
@@ -60,16 +60,16 @@ TASK_ATTRIBUTES = {
     "adelay": "Did you mean aadd_job({...})?",
     "defer_async": "Did you mean aadd_job({...})?",
     "apply": "Call the task itself to run it here and now.",
-    "s": "Did you mean JobSpec(task, {...})? A chain is made by adding the next job at the end of the task.",
-    "si": "Did you mean JobSpec(task, {...})? A chain is made by adding the next job at the end of the task.",
-    "signature": "Did you mean JobSpec(task, {...})? A chain is made by adding the next job at the end of the task.",
+    "s": "Did you mean JobSpec(task, {...})? For a chain, add the next job at the end of the task.",
+    "si": "Did you mean JobSpec(task, {...})? For a chain, add the next job at the end of the task.",
+    "signature": "Did you mean JobSpec(task, {...})? For a chain, add the next job at the end of the task.",
     "retry": "Did you mean 'raise RetryLater(seconds)'?",
     "request": "A task that takes (payload, helpers) gets its job as helpers.job.",
 }
 
 
 def did_you_mean(name: str, known: Iterable[str], elsewhere: Mapping[str, str] | None = None) -> str:
-    """Return a sentence that suggests what an unknown name means; empty when nothing comes close.
+    """Return a sentence that suggests another name for an unknown name; empty when no known name is similar.
 
     ``elsewhere`` has the sentences for names that other job queues use.
     """
@@ -80,8 +80,8 @@ def did_you_mean(name: str, known: Iterable[str], elsewhere: Mapping[str, str] |
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known name that resembles this one most, or None."""
-    # Late import: a process without mistakes does without difflib.
+    """Return the most similar known name, or None."""
+    # Late import: only a mistake needs difflib.
     import difflib
 
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)

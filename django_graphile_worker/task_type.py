@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from django_graphile_worker.jobs import JobOptions
 
-    # The type of the first parameter, which Task[[Receipt], None] may leave out.
+    # The type of the first parameter. It has a default, so that Task[[Receipt], None] is valid.
     Payload = typing_extensions.TypeVar("Payload", default=Any)
 
     class _Dataclass(Protocol):
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     class _MsgspecStruct(Protocol):
         __struct_fields__: ClassVar[tuple[str, ...]]
 
-    # Types that a task's annotation can make of a JSON object; add_job() takes them and dicts.
+    # Types to which an annotation can convert a JSON object; add_job() takes their instances, and dicts.
     Model = TypeVar("Model", bound=_Dataclass | _PydanticModel | _MsgspecStruct)
 
     class TaskDecorator(Protocol):
@@ -58,7 +58,7 @@ class Task(Generic[P, R, Payload]):
     __qualname__: str
 
     if not TYPE_CHECKING:
-        # Type checkers know the default of Payload; at run time Python 3.11 would require all three arguments.
+        # Only type checkers support the default of Payload: at run time, Python 3.11 would require all three arguments.
         def __class_getitem__(cls, arguments: Any) -> GenericAlias:
             return GenericAlias(cls, arguments)
 
@@ -110,7 +110,7 @@ class Task(Generic[P, R, Payload]):
         self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
     ) -> Job: ...
     def add_job(self, payload: Any = None, **options: Any) -> Job:
-        """Add a job for this task, with the task's defaults; options as for ``add_job``."""
+        """Add a job for this task, with the task's defaults. The options are those of ``add_job()``."""
         # Late import: the API is a higher layer, and a process that adds no jobs never loads it.
         from django_graphile_worker.api.add import add_job
 
@@ -129,7 +129,7 @@ class Task(Generic[P, R, Payload]):
         self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
     ) -> Job: ...
     async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
-        """Add a job for this task from asynchronous code."""
+        """Asynchronous variant of ``add_job()``."""
         # Late import: the API is a higher layer, and a process that adds no jobs never loads it.
         from django_graphile_worker.api.add import aadd_job
 
@@ -149,7 +149,7 @@ class Task(Generic[P, R, Payload]):
         return str(getattr(function, "__module__", "")), str(name)
 
     def __reduce__(self) -> str:
-        # Pickle and copy by name, as for functions.
+        # Like a function, a task is pickled and copied by its name.
         return str(getattr(self, "__qualname__", self.identifier))
 
     def __repr__(self) -> str:

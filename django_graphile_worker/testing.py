@@ -11,8 +11,8 @@ from django_graphile_worker.sql import cleanup, unused_names
 def clear_queue(*, using: str | None = None, installation: str | None = None) -> int:
     """Delete all jobs, queues, workers, recurring tasks and statistics; return the number of jobs.
 
-    For tests that commit: Django empties only the tables of managed models after each test, and the tables of the
-    worker are not among them. Running jobs are deleted, too.
+    Call it in tests that commit: after each test Django empties only the tables of managed models, and the tables of
+    the worker are not among them. Running jobs are deleted, too.
     """
     with open_queue(using, installation) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_hidden_tables()

@@ -1,16 +1,16 @@
-"""The pages of Django's admin. The default site has them; ``register(site)`` adds them to another site.
+"""Pages of Django's admin. They are registered on the default site; ``register(site)`` adds them to another site.
 
 Start reading with ``pages`` (the base class of every page), then ``overview`` and ``jobs/``. A page is a
 ``ModelAdmin`` of an unmanaged model whose ``changelist_view`` opens a transaction with ``databases.reading``, reads
-through ``sql.inspection``, and renders a template of templates/admin/graphile_worker/. ``databases`` knows the database
-that the user has selected, ``scope`` the jobs that the user may see, ``search`` the search box, ``formatting`` how
-values are shown, ``audit`` the admin's log.
+through ``sql.inspection``, and renders a template of templates/admin/graphile_worker/. ``databases`` finds the database
+that the user has selected, ``visible_jobs`` finds the jobs that the user may see, ``search`` parses the search box,
+``formatting`` formats values, and ``audit`` writes the admin's log.
 
 The package may import ``api``, ``models``, ``sql`` and the layers below them, but not ``worker`` or ``management``.
 Nothing outside this package imports it.
 
-To add a page, write an unmanaged model in models.py (it has the permission to view the page) and a subclass of
-``PageAdmin``, register both in ``PAGES`` below, and name the page in ``PageAdmin.navigation``.
+To add a page, write a proxy model in models.py, for the permission to view the page, and a subclass of ``PageAdmin``.
+Register both in ``PAGES`` below, and name the page in ``PageAdmin.navigation``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Entries in the admin's log of what users did."""
+"""Writes entries about the actions of users to the admin's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.redaction import redact_text
 
-# Up to this many objects get an entry each, which their history shows; more objects share an entry that names them.
+# Up to this many objects get an entry each, which their history shows. More objects share one entry that names them.
 MOST_ENTRIES = 100
 LONGEST_MESSAGE = 10_000
 
@@ -26,7 +26,7 @@ def log(request: HttpRequest, model: type[Model], object_id: str, name: str, mes
 
 
 class BulkEntry:
-    """The log of an action on many objects: an entry for each if they are few, else one entry that is updated."""
+    """The log of an action on several objects: an entry for each of a few objects, else one entry that is updated."""
 
     def __init__(self, request: HttpRequest, model: type[Model], message: str, flag: int = CHANGE) -> None:
         self._about = (request, model)
@@ -34,7 +34,7 @@ class BulkEntry:
         self._summary: LogEntry | None = None
 
     def write(self, ids: Sequence[int], number: int, *, is_last: bool) -> None:
-        """Log that `number` jobs have been changed so far, of which `ids` are the first."""
+        """Log that `number` jobs have been changed so far; `ids` are the first of them."""
         if is_last and self._summary is None and number <= MOST_ENTRIES and len(ids) == number:
             self._write_each(ids)
             return

@@ -46,7 +46,7 @@ class Scale:
 
 
 def round_up(value: float) -> float:
-    """Return the next number that is easy to read and has such a half: 1, 2, 4, 6 or 8, and zeros."""
+    """Return the next number whose half is easy to read, too: 1, 2, 4, 6 or 8, followed by zeros."""
     if value <= 0:
         return 1.0
     magnitude = 10.0 ** math.floor(math.log10(value))

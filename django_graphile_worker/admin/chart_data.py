@@ -1,4 +1,4 @@
-"""Statistics as the series of a chart: one point for each period of a time span."""
+"""Turns statistics into the series of a chart, with one point for each period of a time span."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FIRST_BOUND = 2.0**-11
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """How far back a chart looks, and the length of its periods in seconds."""
+    """The time that a chart covers, as a number of periods and the length of a period in seconds."""
 
     name: str
     period: int
     points: int
-    # Figures of the whole span are read in this longer period, which has fewer rows.
+    # Figures of the whole span are read from the statistics of this longer period, which have fewer rows.
     coarse_period: int
 
     def starts(self, now: datetime) -> list[int]:
@@ -43,7 +43,7 @@ SPANS = {
 
 
 def rows_by_period(rows: Iterable[Row], span: Span, now: datetime) -> list[Row]:
-    """Return one row for each period, all tasks added up; periods without jobs have a row of zeros."""
+    """Return one row for each period, with the sums of all tasks; periods without jobs have a row of zeros."""
     groups: dict[int, list[Row]] = {start: [] for start in span.starts(now)}
     for row in rows:
         if row.started_at in groups:

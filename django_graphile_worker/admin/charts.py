@@ -1,4 +1,4 @@
-"""Charts as SVG, rendered by the server: they need no script and no style attribute, and colours are CSS classes."""
+"""Renders charts as SVG on the server. They need no script and no style attribute: colours are CSS classes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from django_graphile_worker.sql.install import catalog
 
 QUERY_CANCELED = "57014"
 PARAMETER = "database"
-# How long the answer is cached whether a database has the schema.
+# How long the result of looking for the schema in a database is cached.
 CACHE_SECONDS = 300.0
 
 
@@ -45,7 +45,7 @@ def aliases() -> list[str]:
 
 
 def selected_alias(request: HttpRequest) -> str:
-    """Return the database that the request selects if it has the schema, else the one that jobs are added to."""
+    """Return the database that the request selects if it has the schema, else the database that jobs are added to."""
     selected = request.POST.get(PARAMETER) or request.GET.get(PARAMETER)
     return selected if selected and selected in aliases() else queue_alias()
 
@@ -67,7 +67,7 @@ def _has_schema(alias: str) -> bool:
     answer, expires_at = _cache.get((alias, schema), (False, 0.0))
     if expires_at < time.monotonic():
         answer = False
-        # A page of this database must open even when another database fails.
+        # A page must open even when another database fails.
         with suppress(Exception), connections[alias].cursor() as cursor:
             answer = "_private_jobs" in catalog.relations(cursor, schema=schema)
         _cache[alias, schema] = (answer, time.monotonic() + CACHE_SECONDS)
@@ -83,7 +83,7 @@ def reading(alias: str) -> Iterator[Session]:
 
 @contextmanager
 def writing(alias: str) -> Iterator[Session]:
-    """Open a transaction for changing jobs, with STATEMENT_TIMEOUT for each statement, as the worker has."""
+    """Open a transaction for changing jobs, with STATEMENT_TIMEOUT for each statement, as in the worker."""
     with _limited(alias, conf.current().statement_timeout) as session:
         yield session
 
@@ -96,7 +96,7 @@ def _limited(alias: str, timeout: float) -> Iterator[Session]:
         with transaction.atomic(using=alias), connection.cursor() as cursor:
             before = limits.limit_statements(cursor, timeout=timeout)
             yield Session(cursor, schema)
-            # The limits end with the transaction. Inside a transaction of the caller they would outlive the page.
+            # The limits end with the transaction. Inside a transaction of the caller they would outlast the page.
             if not is_outermost:
                 limits.change_settings(cursor, before)
     except OperationalError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django_graphile_worker import attempts, exceptions
 from django_graphile_worker.redaction import redact_text
 
-# The module path of the exceptions of this package says nothing, and leaves no room for the message.
+# The module path of the exceptions of this package is of no interest, and leaves no room for the message.
 _OWN_EXCEPTION = re.compile(r"django_graphile_worker(?:\.[a-z_]\w*)*\.(?P<name>[A-Z]\w*)(?=:|$)")
 
 
@@ -39,14 +39,14 @@ def without_name(line: str, name: str) -> str:
 
 
 def stored_names(name: str) -> tuple[str, ...]:
-    """Return the names under which jobs may store an exception: of this package's exceptions, also the full path."""
+    """Return the names that jobs may store for an exception: for an exception of this package, also the full path."""
     kind = getattr(exceptions, name, None)
     is_own = isinstance(kind, type) and issubclass(kind, exceptions.GraphileWorkerError)
     return (name, f"{exceptions.__name__}.{name}") if is_own else (name,)
 
 
 def was_given_up(error: str | None) -> bool:
-    """Return whether the task itself said that further attempts are of no use."""
+    """Return whether the task itself ended all attempts, by raising PermanentFailure for example."""
     name = (error or "").split("\n", 1)[0].split(":", 1)[0]
     return attempts.was_given_up(error) or name in _paths_with_subclasses(exceptions.PermanentFailure)
 

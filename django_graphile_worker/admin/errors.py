@@ -21,7 +21,7 @@ GROUP_ACTIONS = ("run", "fail")
 
 
 class ErrorGroupAdmin(PageAdmin):
-    """Groups by task and exception. A whole group can be retried or permanently failed."""
+    """Jobs in groups by task and exception. A whole group can be retried or failed permanently."""
 
     page_title = gettext_lazy("Errors")
 

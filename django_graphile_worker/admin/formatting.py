@@ -1,4 +1,4 @@
-"""Times, durations and numbers as text for the pages."""
+"""Formats times, durations and numbers for the pages."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def count(value: Count | None) -> str:
 
 
 def capped_number(number: int, most: int) -> str:
-    """Return a number that was counted up to `most` + 1."""
+    """Return a number that was counted up to `most` + 1: ``1,000+`` if it is larger than `most`."""
     return f"{most:,}+" if number > most else f"{number:,}"
 
 

@@ -22,7 +22,7 @@ MOST_NAMES = 5
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """A cause and its remedy; `level` is "error" or "warning"."""
+    """A problem, with its cause and its remedy; `level` is "error" or "warning"."""
 
     level: str
     cause: str
@@ -40,7 +40,7 @@ def tasks_of(holder: Holder) -> list[str]:
 
 
 def known_tasks(holders: Sequence[Holder]) -> frozenset[str] | None:
-    """Return the tasks of all live workers; None when no worker is alive, or when one does not name its tasks."""
+    """Return the tasks of all live workers; None if no worker is alive, or if one has not registered its tasks."""
     alive = [holder for holder in holders if is_alive(holder)]
     if not alive or not all(tasks_of(holder) for holder in alive):
         return None
@@ -112,7 +112,7 @@ def _task_problems(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -
         if all(task in registry.tasks for task in unknown)
         else _("Deploy the code of these tasks and restart the workers, or remove the jobs.")
     )
-    cause = _("Jobs are ready whose task no worker has: %(tasks)s.") % {"tasks": _listed(unknown)}
+    cause = _("No worker has the tasks of some ready jobs: %(tasks)s.") % {"tasks": _listed(unknown)}
     yield HealthProblem("error", cause, remedy)
 
 
@@ -124,7 +124,7 @@ def _lock_problems(holders: Sequence[Holder]) -> Iterator[HealthProblem]:
                 "warning",
                 _("%(worker)s has held a lock for %(duration)s, and is not registered.")
                 % {"worker": holder.id, "duration": duration(age)},
-                _("Its locks are released after four hours. If the worker is gone, force-unlock it under Workers."),
+                _("Its locks are released after four hours. If the worker has ended, force-unlock it under Workers."),
             )
 
 

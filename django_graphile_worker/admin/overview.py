@@ -25,7 +25,7 @@ from django_graphile_worker.sql.inspection.counts import Count, count_states, ea
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.statistics import ALL_TASKS, Row
 
-# A ready job that waits longer than this marks its tile.
+# If the oldest ready job has waited for longer than this, its tile is highlighted.
 LATE_SECONDS = 60
 
 
@@ -41,7 +41,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class OverviewFigures:
-    """What the page reads from the database."""
+    """The values that the page reads from the database."""
 
     counts: dict[State, Count]
     oldest_ready: datetime | None
@@ -53,7 +53,7 @@ class OverviewFigures:
 
 
 class OverviewAdmin(PageAdmin):
-    """The overview, which takes a fixed number of cheap queries."""
+    """The overview, which sends a fixed number of cheap queries."""
 
     page_title = gettext_lazy("Overview")
 
@@ -82,7 +82,7 @@ class OverviewAdmin(PageAdmin):
         return self.render(request, "overview.html", context)
 
     def _restricted(self, request: HttpRequest) -> HttpResponse:
-        """Show no figures to users that may not see every job: the figures are those of all jobs."""
+        """Show no figures to users that may not see every job, because the figures cover all jobs."""
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             holders = lock_holders.holders(cursor, schema=schema)
         context = {

@@ -53,7 +53,7 @@ def _percentiles(title: str, labels: Sequence[str], histograms: Sequence[Sequenc
 
 
 def _whole_number(value: float) -> str:
-    """Return a number of jobs; "" for a fraction, which a label of the axis may be."""
+    """Return a number of jobs; "" for a fraction: the values of grid lines may be fractions."""
     return f"{value:,.0f}" if value == int(value) else ""
 
 

@@ -30,7 +30,7 @@ NO_RUNS = TaskRuns({}, 0)
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A row of the table: the jobs of a task that wait, and the results of those that ran."""
+    """A row of the table: the waiting jobs of a task, and the results of its runs."""
 
     identifier: str
     ready: str
@@ -51,7 +51,7 @@ class TaskFigures:
     """The tasks that the table shows, and their figures."""
 
     names: Sequence[str]
-    # Since when jobs wait, without their number: of tasks that no worker has, and of tasks that the table may show.
+    # The age of the oldest job of each task, without counts: for tasks that no worker has and tasks of the table.
     backlog_ages: Sequence[TaskBacklog]
     backlogs: Mapping[str, TaskBacklog]
     runs: Mapping[str, TaskRuns]
@@ -59,7 +59,7 @@ class TaskFigures:
 
 
 def read_figures(cursor: Any, served: frozenset[str] | None, span: Span, now: datetime, *, schema: str) -> TaskFigures:
-    """Read the figures of the tasks that ran most, then of those that have waited longest; of the others little."""
+    """Read the figures of the tasks that ran most, then of the tasks that have waited longest; of others, only ages."""
     since = span.coarse_since(now)
     busiest = statistics.busiest_tasks(cursor, schema=schema, period=span.coarse_period, since=since, limit=MOST_TASKS)
     ages = _read_backlog_ages(cursor, served, has_room=len(busiest) < MOST_TASKS, schema=schema)

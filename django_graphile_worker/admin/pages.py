@@ -1,4 +1,4 @@
-"""The base class of all pages: frame, permissions, addresses, and a page that explains database errors."""
+"""The base class of all pages: common context, permissions, addresses, and a page that explains database errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import models
 from django_graphile_worker.admin import databases
-from django_graphile_worker.admin.scope import ids_subquery
+from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
 
@@ -57,9 +57,9 @@ def require_post(view: View) -> View:
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """The base of every page. It reads through sql/ and changes jobs through the functions of the schema.
+    """The base of every page, which reads through sql/ and changes jobs through the functions of the schema.
 
-    The forms of ModelAdmin are closed.
+    The views of ModelAdmin that write rows are disabled.
     """
 
     page_title: Any = ""
@@ -79,7 +79,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         return bool(request.user.has_perm(f"{models.Job._meta.app_label}.{codename}"))
 
     def visible_ids(self, request: HttpRequest, alias: str) -> Subquery | None:
-        """Return the ids of the jobs that `get_queryset` of the site's JobAdmin leaves to the user; None for all."""
+        """Return the ids of the jobs that `get_queryset` of the site's JobAdmin returns for the user; None for all."""
         jobs = self.admin_site._registry.get(models.Job)
         return None if jobs is None else ids_subquery(jobs.get_queryset(request), alias)
 
@@ -141,7 +141,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             given[databases.PARAMETER] = selected
         return f"{address}?{urlencode(given, doseq=True)}" if given else address
 
-    # Nothing is written through the forms of ModelAdmin.
+    # The pages do not use the views of ModelAdmin that write rows.
     def add_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         raise PermissionDenied
 

@@ -21,7 +21,7 @@ PAGE_SIZE = 50
 
 
 class JobQueueAdmin(UnlockAdmin):
-    """The depth and the oldest job of each queue, and the worker that holds it."""
+    """The queues with their depth, their oldest job, and the worker that holds each."""
 
     page_title = gettext_lazy("Queues")
 

@@ -1,4 +1,4 @@
-"""The recurring page: when each crontab item runs and ran, and a button that runs it now."""
+"""The recurring page: the next runs and the last run of each crontab item, and a button that runs it now."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from django_graphile_worker.sql import paused_crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
 
 NEXT_RUNS = 5
-# A callable has to be called for each minute, so the search for its next runs ends here.
+# The search for the next runs of a callable calls it for each minute, so it ends after this time.
 LOOK_AHEAD = timedelta(days=2)
 
 
 class RecurringTaskAdmin(PageAdmin):
-    """The crontab items of all sources, with what the database knows of them."""
+    """The crontab items of all sources, with the record of each in the database."""
 
     page_title = gettext_lazy("Recurring")
 
@@ -51,7 +51,7 @@ class RecurringTaskAdmin(PageAdmin):
         context = {
             "items": [_row(item, known.get(item.name), now) for item in items],
             "mistakes": mistakes,
-            # With mistakes the crontab has no items, and every known item would look like a removed one.
+            # With mistakes the crontab has no items, and every known item would be listed as removed.
             "removed_items": [] if mistakes else _removed_items(others),
             "run_url": self.url(request, "recurringtask", "run"),
             "may_run": self.has_run_permission(request),

@@ -1,4 +1,4 @@
-"""The search box: text such as `task:send_email queue:eu "connection reset"` to search terms and criteria, and back."""
+"""Parses the search box: `task:send_email queue:eu "connection reset"` becomes search terms and criteria."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOKEN = re.compile(r'(?:(?P<name>[a-z_]+(?:\.[^\s:"]+)?):)?(?:"(?P<quoted>(?:[^
 
 
 class SearchTerm(NamedTuple):
-    """A condition of a search, which callers unpack: `task:send_email`."""
+    """A condition of a search, such as `task:send_email`. Callers unpack it."""
 
     name: str
     value: str
@@ -33,7 +33,7 @@ class SearchTerm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A parsed search: its terms, the criteria they stand for, and what is wrong with the rest."""
+    """A parsed search: its terms, their criteria, and the mistakes in the rest of the text."""
 
     terms: tuple[SearchTerm, ...] = ()
     criteria: Criteria = EVERYTHING
@@ -47,7 +47,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class WordMatches:
-    """What a word without a name in front of it matches in the database."""
+    """The columns of the database that a word without a name in front of it matches."""
 
     is_task: bool = False
     is_queue: bool = False
@@ -86,7 +86,7 @@ def parse_search(
 
 
 def _exceeded_limits(text: str, number: int) -> Iterator[str]:
-    """Yield a mistake for each exceeded limit: a search without its last words finds more than was asked for."""
+    """Yield a mistake for each exceeded limit: a search without its last words finds more jobs than the user wants."""
     if len(text) > LONGEST_QUERY:
         yield _("expected at most %(most)s characters, got %(got)s") % {"most": LONGEST_QUERY, "got": len(text)}
     if number > MOST_TERMS:

@@ -1,4 +1,4 @@
-"""The meaning of each search term: a name and a value to criteria. A value that does not fit raises ValueError."""
+"""Turns each search term, a name and a value, into criteria. An invalid value raises ValueError."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def add_term(criteria: Criteria, name: str, value: str, *, sees_payloads: bool, 
     if name.startswith("payload."):
         return _payload(name, value, criteria, sees_payloads)
     if not sees_payloads and (name == "error" or (name == "exception" and redact_text(value) != value)):
-        # By trying texts until one matches, a user could read what the pages hide.
+        # A user could find out a hidden text by trying texts until one matches.
         raise ValueError(_("the text of errors is hidden from you; use exception: to find errors by their names"))
     parser = PARSERS.get(name)
     if parser is None:
         expected = ", ".join(f"{each}:" for each in [*PARSERS, "payload.path"])
         raise ValueError(_("expected one of %(names)s") % {"names": expected})
     if name == "task" and "*" in value:
-        # A pattern without a match stays as it is and finds no job; without a condition it would find every job.
+        # A pattern without a match is used as a name, which no job has; without a condition, every job would match.
         matching = tuple(task for task in known_tasks if fnmatch.fnmatchcase(task, value)) or (value,)
         return replace(criteria, tasks=criteria.tasks + matching)
     return parser(criteria, value)
@@ -113,7 +113,7 @@ def _time(text: str, *, is_end: bool = False) -> datetime | None:
 def _payload(name: str, value: str, criteria: Criteria, sees_payloads: bool) -> Criteria:
     path = tuple(name.split(".")[1:])
     if not sees_payloads and any(is_secret(step) for step in path):
-        # A search that matches would reveal what the pages hide.
+        # A search that finds the job would reveal the hidden value.
         raise ValueError(_("this part of payloads is hidden from you"))
     return replace(criteria, payload=(*criteria.payload, (path, value)), payload_branches=sees_payloads)
 

@@ -23,7 +23,7 @@ class UnlockAdmin(PageAdmin):
         return self.has_app_permission(request, "unlock_worker")
 
     def unlock(self, request: HttpRequest, back_url: str) -> HttpResponse:
-        """Ask for confirmation, then release everything that the worker holds. A live worker needs a second consent."""
+        """Ask for confirmation, then unlock all jobs and queues of the worker. A live worker needs a second consent."""
         self.require(self.has_unlock_permission(request))
         worker_id = request.POST.get("worker", "").replace("\x00", "")
         alias = databases.selected_alias(request)

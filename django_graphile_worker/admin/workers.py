@@ -40,7 +40,7 @@ class WorkerCard:
 
 
 class WorkerAdmin(UnlockAdmin):
-    """Workers and the jobs that they run. What a dead worker holds can be force-unlocked."""
+    """Workers and the jobs that they run. Jobs and queues of a dead worker can be force-unlocked."""
 
     page_title = gettext_lazy("Workers")
 
@@ -89,7 +89,7 @@ class WorkerAdmin(UnlockAdmin):
         )
 
     def _can_unlock(self, request: HttpRequest, holder: lock_holders.Holder) -> bool:
-        # A live worker returns everything when it is stopped, so the page does not offer to unlock it.
+        # A live worker returns its jobs when it is stopped, so the page has no button to unlock it.
         holds_anything = bool(holder.jobs or holder.queues)
         return self.has_unlock_permission(request) and holds_anything and not health.is_alive(holder)
 

@@ -1,9 +1,9 @@
 """The functions that add jobs, change waiting jobs and delete unused rows.
 
-They use Django's own connection, so they are part of the transaction around
-them: a job exists if and only if that transaction commits. Each function has an
-asynchronous variant, whose name begins with ``a``. Start with ``add``; the folder
-may import ``sql`` and what is below it, and nothing of ``worker``.
+They use Django's own connection, so each call is part of the transaction around
+it: a job exists if and only if that transaction commits. Each function has an
+asynchronous variant, whose name begins with ``a``. Start reading with ``add``. The
+folder may import ``sql`` and the layers below it, and nothing of ``worker``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from django_graphile_worker.api.change import (
     remove_job,
     reschedule_jobs,
 )
-from django_graphile_worker.api.clean import acleanup, cleanup
+from django_graphile_worker.api.clean_up import acleanup, cleanup
 from django_graphile_worker.sql.cleanup import CleanupResult
 
 __all__ = [

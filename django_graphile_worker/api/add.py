@@ -1,4 +1,4 @@
-"""Adds jobs: one, a list, or a stream of any length."""
+"""Adds jobs: a single job, a list, or a stream of any length."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from django_graphile_worker.sql.add_jobs import Batch, Entry
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 
-# Each statement of a stream: large enough to be fast, small enough for the memory of the process.
+# The limits of each statement of a stream: large enough to be fast, small enough for the memory of the process.
 STREAMED_SPECS, STREAMED_CHARACTERS = 5_000, 4 * 1024 * 1024
-# Each statement of a list: PostgreSQL takes a value of up to a gigabyte.
+# The limits of each statement of a list: PostgreSQL takes a value of up to a gigabyte.
 LISTED_SPECS, LISTED_CHARACTERS = 1_000_000, 128 * 1024 * 1024
 
 
@@ -89,7 +89,7 @@ def add_jobs(
 ) -> list[Job] | int:
     """Add many jobs, all or none, and return them in the order of their specs.
 
-    With ``returning=False``, stream any number of specs into the database, and return only their number.
+    With ``returning=False``, stream any number of specs into the database, and return only the number of jobs.
     """
     place = place_of(using, installation)
     entries = _entries(specs, place.settings.max_payload_size)
@@ -150,7 +150,7 @@ MOST_LOGGED_NAMES = 1_000
 
 
 def _log_unknown_name(name: str) -> None:
-    """Log a task identifier that may be mistyped; it may also be a task of another project's worker."""
+    """Log a task identifier that may be mistyped. It may also be a task that the worker of another project has."""
     if len(logged_names) >= MOST_LOGGED_NAMES:
         return
     logged_names.add(name)

@@ -15,7 +15,7 @@ R = TypeVar("R")
 def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return a coroutine function that calls the function in the thread that holds Django's connection.
 
-    The call is therefore part of a transaction around it, as the synchronous function is.
+    The call is therefore part of a transaction around it, like a call of the synchronous function.
     """
     run = sync_to_async(function, thread_sensitive=True)
 

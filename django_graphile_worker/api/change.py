@@ -1,4 +1,4 @@
-"""Finds and changes jobs by key or by id, and unlocks the jobs of workers by worker id."""
+"""Reads and changes jobs by key or by id, and unlocks the jobs of workers by worker id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.times import aware
-from django_graphile_worker.escaping import storable_text
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import (
     LARGEST_MAX_ATTEMPTS,
@@ -21,6 +20,7 @@ from django_graphile_worker.jobs import (
     valid_run_at,
     whole_number,
 )
+from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.sql import jobs as sql_jobs
 
 LARGEST_ID = 2**63 - 1
@@ -29,7 +29,7 @@ LARGEST_ID = 2**63 - 1
 def get_job(id_or_key: int | str, *, using: str | None = None, installation: str | None = None) -> Job | None:
     """Return the job with this id (an int) or this key (a str), or None.
 
-    A job that has succeeded or was completed has no row any more.
+    A job that has succeeded or was completed is deleted, so the result is None.
     """
     wanted = _valid_id_or_key(id_or_key)
     with open_queue(using, installation) as queue:
@@ -49,8 +49,8 @@ def _valid_id_or_key(value: object) -> int | str:
 def remove_job(job_key: str, *, using: str | None = None, installation: str | None = None) -> RemovedJob | None:
     """Remove the job with this key and return it, or return None.
 
-    A job that is running is not stopped: it loses its key, and is not retried. ``was_running`` of the
-    result says whether the job was running.
+    A running job is not stopped: it loses its key, and is not retried. Then ``was_running`` of the result is
+    True.
     """
     key = valid_job_key(job_key)
     if key is None:
@@ -98,7 +98,7 @@ def reschedule_jobs(
     using: str | None = None,
     installation: str | None = None,
 ) -> list[Job]:
-    """Change the time, the priority and the attempts of jobs, and return them; None keeps a value.
+    """Change the time, the priority and the attempts of jobs, and return them. None leaves a value unchanged.
 
     Running jobs are neither changed nor returned.
     """
@@ -122,7 +122,7 @@ def force_unlock_workers(
 ) -> None:
     """Unlock the jobs and queues of workers that have certainly ended.
 
-    The jobs of a worker that is still alive would run a second time, at the same time.
+    If a worker still runs, its jobs run a second time, at the same time.
     """
     ids = _valid_list("worker_ids", "worker ids", worker_ids)
     for worker_id in ids:

@@ -17,7 +17,7 @@ from django_graphile_worker.sql.errors import not_permitted, translated
 
 
 class QueueConnection(NamedTuple):
-    """An open cursor on the database of a queue, and what statements need to know about it."""
+    """An open cursor on the database of a queue, and the values that its statements need."""
 
     cursor: Cursor
     alias: str
@@ -34,7 +34,7 @@ class QueueConnection(NamedTuple):
         """Raise SchemaError if row-level security hides rows from this role: the tables would look empty."""
         role, tables = row_security.hidden_tables(self.cursor, schema=self.schema)
         if tables:
-            got = f"got {role!r}, to whom {', '.join(tables)} look empty"
+            got = f"got {role!r}, for which {', '.join(tables)} appear empty"
             raise SchemaError(not_permitted(self.alias, self.schema, got))
 
 
@@ -45,7 +45,7 @@ def open_queue(using: str | None, installation: str | None = None) -> AbstractCo
 
 @contextmanager
 def open_place(place: Place) -> Iterator[QueueConnection]:
-    """Open a cursor as ``open_queue()`` does, for a place that is known already."""
+    """Open a cursor as ``open_queue()`` does, for a place that the caller has looked up."""
     settings = place.settings
     connection = queue_connection(place.using)
     try:

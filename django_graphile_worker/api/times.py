@@ -1,4 +1,4 @@
-"""Makes naive times aware, as Django does."""
+"""Makes naive times aware, as Django's fields do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGE = f"{Path(__file__).parents[1]}/"
 
 
 def aware(run_at: datetime | timedelta | None) -> datetime | timedelta | None:
-    """Return the time as Django's DateTimeField stores it: with a warning, a naive time gets the default time zone."""
+    """Return the time as Django's DateTimeField stores it: a naive time gets the default time zone, with a warning."""
     if not isinstance(run_at, datetime) or not settings.USE_TZ or timezone.is_aware(run_at):
         return run_at
     warnings.warn(

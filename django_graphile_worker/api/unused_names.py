@@ -16,10 +16,10 @@ from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.unused_names import Watermark
 
 LOCK_NOT_AVAILABLE = "55P03"
-# How often to try to get the lock, and the pause in seconds in which other sessions can add jobs.
+# The number of attempts to get the lock, and the pause between them in seconds, in which other sessions can add jobs.
 TRIES = 5
 PAUSE = 0.05
-# How often to search again because jobs got other names in the meantime.
+# The number of searches without a deletion, because jobs got other names in the meantime, before giving up.
 MOST_SEARCHES_IN_VAIN = 5
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Find(Protocol):
 
 
 class IncompleteError(Exception):
-    """Not all unused names of a kind ("queues" or "tasks") could be deleted, only ``deleted`` of them."""
+    """Only ``deleted`` of the unused names of a kind ("queues" or "tasks") could be deleted."""
 
     def __init__(self, kind: str, deleted: int = 0) -> None:
         super().__init__(kind, deleted)
@@ -40,7 +40,7 @@ class IncompleteError(Exception):
 
 
 class NamesDeletion:
-    """The deletion of one kind of names, given how to find those without jobs and how to delete some of them."""
+    """The deletion of one kind of names: ``find`` returns names without jobs, and ``delete`` deletes some of them."""
 
     def __init__(self, kind: str, queue: QueueConnection, find: Find, delete: Delete) -> None:
         self._kind = kind
@@ -66,7 +66,7 @@ class NamesDeletion:
             after = reached or after
 
     def _delete_portions(self, ids: Sequence[int], since: Watermark) -> tuple[int | None, Watermark]:
-        """Delete ids in portions; return the last id that was done, or None, and the watermark for the next search."""
+        """Delete ids in portions; return the last deleted id, or None, and the watermark for the next search."""
         reached, latest = None, since
         for portion in _portions(ids):
             deleted, latest = self._locked(partial(self._delete_portion, portion, since))

@@ -16,7 +16,7 @@ SETTINGS_PAGE = "https://github.com/django-graphile-worker/django-graphile-worke
 
 
 def valid_settings() -> conf.Settings | None:
-    """Return the settings, or None when they are invalid: `check_settings` reports them, and other checks skip them."""
+    """Return the settings, or None when they are invalid: `check_settings` reports that, and other checks skip them."""
     try:
         return conf.current()
     except ConfigurationError:
@@ -35,7 +35,7 @@ def setting_name(place: Place, key: str) -> str:
 
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check every key and every value."""
+    """Check every key and every value of the setting."""
     try:
         conf.current()
     except ConfigurationError as error:
@@ -55,7 +55,7 @@ def _setting_message(mistake: SettingMistake) -> CheckMessage:
 
 
 def check_dotted_paths(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Import what the worker imports when it starts."""
+    """Check that the worker can import MIDDLEWARE and FORBIDDEN_FLAGS when it starts."""
     return [message for place in valid_places() for message in _check_dotted_paths_of(place)]
 
 

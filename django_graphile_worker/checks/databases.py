@@ -1,4 +1,4 @@
-"""Checks of the databases that hold the jobs, as they are configured; `check_installation` alone opens a connection."""
+"""Checks of the databases that contain the jobs. Only `check_installation` opens a connection."""
 
 from __future__ import annotations
 
@@ -163,15 +163,15 @@ def _check_pool_of(place: Place, connection: BaseDatabaseWrapper) -> list[CheckM
 def check_installation(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Check the worker schema of each installation in the databases that Django is asked to check."""
+    """Check the worker schema of each installation in the databases that the command checks."""
     messages: list[CheckMessage] = []
     for place, connection in _places_with_connections():
         if connection.alias not in (databases or ()):
             continue
-        # Late import: most commands, the worker's too, check no database; saves a millisecond of every start.
+        # Late import: most commands, also runworker, check no database; saves a millisecond of every start.
         from django_graphile_worker.checks.schema import check_schema
 
-        # Django reports a database that cannot be reached.
+        # Django itself reports a database that cannot be reached.
         with suppress(DatabaseError):
             messages += check_schema(connection, place.settings.schema)
     return messages

@@ -8,7 +8,7 @@ from django.core.checks import CheckMessage, Warning  # noqa: A004 - Django's na
 
 from django_graphile_worker.sql.install import catalog, indexes
 
-# The tables that the migrations of this app add to those of graphile-worker; their indexes come with them.
+# Tables that only this package has. Without them, the migrations that create the indexes have not run.
 OWN_RELATIONS = {"_private_workers", "_private_statistics"}
 
 

@@ -1,4 +1,4 @@
-"""The check of what the role of a connection may see in a worker schema."""
+"""The check of row-level security: which tables of a worker schema the role of a connection can read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Checks of a worker schema in its database: its tables, its migrations table and its functions.
 
-`check_schema` also calls the checks of `rights`, `indexes` and `workers`, each when the schema is complete enough.
+`check_schema` also calls the checks of `rights`, `indexes` and `workers`, if the schema has the tables that they need.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from django_graphile_worker.checks.workers import check_timeouts
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.errors import not_installed
 from django_graphile_worker.sql.install import catalog, installer
-from django_graphile_worker.sql.ledger import LEDGER, refuse_breaking_migration
+from django_graphile_worker.sql.migrations_ledger import LEDGER, refuse_breaking_migration
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -32,7 +32,7 @@ def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMess
     with connection.cursor() as cursor:
         if not _is_complete(cursor, schema):
             is_migrated = _is_migrated(connection)
-            # Another migrate may have finished between the two queries: read the schema again after its record.
+            # Another migrate may have finished between the two queries: read the schema again after Django's record.
             if not is_migrated or not _is_complete(cursor, schema):
                 return _missing_schema(connection, schema, is_migrated=is_migrated)
         if hidden := check_row_security(cursor, connection.alias, schema):
@@ -61,7 +61,7 @@ def _is_migrating() -> bool:
 def _missing_schema(connection: BaseDatabaseWrapper, schema: str, *, is_migrated: bool) -> list[CheckMessage]:
     if is_migrated and _is_migrating() and "zero" in sys.argv:
         return []
-    # With named installations, migrate looks for the schema of each and creates it.
+    # With named installations, migrate creates the schema of each installation that has none.
     if is_migrated and not conf.are_installations_named():
         return [_lost_schema(connection.alias, schema)]
     if _is_migrating():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_tasks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check that each identifier belongs to one function and fits into the database, and that a worker can call it."""
+    """Check that each identifier is valid and belongs to one function, and that a worker can call the function."""
     messages = [_duplicate_identifier(group) for group in registry.tasks.duplicates]
     for task in registry.tasks:
         messages += [*_check_identifier(task), *_check_signature(task)]
@@ -79,7 +79,7 @@ def _mistaken_helpers(task: Task[Any, Any], name: str) -> CheckMessage:
 
 
 def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check every crontab item of every source, and the tasks that they name."""
+    """Check the crontab items of every source, and that the tasks that they name exist."""
     return [message for place in valid_places() for message in _check_crontab_of(place)]
 
 

@@ -1,8 +1,8 @@
-"""Crontabs: from text or items to checked items, and from items to the times at which they are due.
+"""Crontabs: turns text and items into checked items, and computes the times at which items are due.
 
-The folder is pure: it imports neither Django nor psycopg, and reads no clock. Start with ``items`` (one recurring
-task), then ``draft`` (a crontab from several sources). Functions named ``read_…`` report mistakes to a
-``MistakeCollector`` and go on; those named ``parse_…`` raise one ``CrontabError`` with every mistake.
+The folder is pure: it imports neither Django nor psycopg, and reads no clock. Start reading with ``items`` (one
+recurring task), then ``draft`` (a crontab from several sources). Functions named ``read_…`` report mistakes to a
+``MistakeCollector`` and continue; functions named ``parse_…`` raise one ``CrontabError`` with every mistake.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def describe(item: CronItem) -> str:
     """Describe when an item is due: ``At 04:00, Monday to Friday (Europe/Paris)``."""
     if not isinstance(item.match, str):
         name = getattr(item.match, "__qualname__", None) or type(item.match).__qualname__
-        sentence = f"Whenever {name}() says so"
+        sentence = f"Whenever {name}() returns true"
     else:
         sentence = describe_pattern(parse_pattern(item.match))
     return f"{sentence} ({item.zone.key if item.zone else 'UTC'})"

@@ -1,4 +1,4 @@
-"""Checks crontabs as a whole: text and items from several sources become checked items, or one error."""
+"""Collects text and items from several sources and checks them together: the result is checked items or one error."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Draft:
         self.mistakes += collector.mistakes
 
     def copy(self) -> Draft:
-        """Return a copy for a caller that adds mistakes of its own."""
+        """Return a copy, to which a caller can add mistakes of its own."""
         return Draft(self.placed.copy(), self.mistakes.copy())
 
     def add_mistake(self, source: str, expected: str, text: str, at: Position | None = None) -> None:
@@ -84,7 +84,7 @@ class Draft:
         for placed in self.placed:
             task = placed.item.task
             if task not in known:
-                # Searched once for each name: the search is slow, and a name may be in thousands of lines.
+                # Search once for each name: the search is slow, and a name may occur in thousands of lines.
                 if task not in hints:
                     near = closest(task, names)
                     hints[task] = f" (did you mean {near!r}?)" if near else ""
@@ -104,7 +104,7 @@ class Draft:
             if earlier is not placed:
                 line = f" line {earlier.name_at.line}" if earlier.name_at.line else ""
                 expected = (
-                    f"an identifier of its own ({earlier.source}{line} already has this one): "
-                    "give it another, with ?id= or identifier="
+                    f"an identifier of its own ({earlier.source}{line} already has this identifier): "
+                    "choose another with ?id= or identifier="
                 )
                 self.add_mistake(placed.source, expected, placed.item.name, placed.name_at)

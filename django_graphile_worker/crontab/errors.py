@@ -28,15 +28,15 @@ class CrontabMistake:
         if self.column is None or not self.context:
             return headline
         excerpt, before = self._excerpt(self.column - 1)
-        # Tabs stay tabs, so that the carets stand under the text in any terminal.
+        # Keep tabs, so that the carets are below the mistake whatever the tab width of the terminal is.
         indent = "".join("\t" if character == "\t" else " " for character in before)
         carets = "^" * max(1, min(len(self.text), len(excerpt) - len(before)))
         return f"{headline}\n    {excerpt}\n    {indent}{carets}"
 
     def _excerpt(self, offset: int) -> tuple[str, str]:
-        """Return the line, or the part of a long line around the mistake, and what of it comes before the mistake.
+        """Return the line, or the part of a long line around the mistake, and its text before the mistake.
 
-        A line with thousands of mistakes is repeated for each: its whole text would take quadratic time and space.
+        A line with thousands of mistakes is printed for each of them: whole lines would take quadratic time and space.
         """
         if len(self.context) <= _LONGEST_CONTEXT:
             return self.context, self.context[:offset]
@@ -59,7 +59,7 @@ def _shortened(text: str) -> str:
 
 
 class MistakeCollector:
-    """Collects the mistakes of one source, so that one error can name all of them."""
+    """A list of the mistakes of one source, so that one error can name all of them."""
 
     def __init__(self, source: str = "crontab") -> None:
         self.source = source

@@ -1,4 +1,4 @@
-"""The five time fields of a pattern: their ranges and names, and how a field is read and written."""
+"""The five time fields of a pattern: their ranges and names, and functions that read and write a field."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Field:
 
     @property
     def described(self) -> str:
-        """Return the field's name and range for messages."""
+        """The name and the range of the field, for messages."""
         range_in_words = f"{self.name} from {self.smallest} to {self.largest}"
         if not self.names:
             return range_in_words

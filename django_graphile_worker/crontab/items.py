@@ -1,4 +1,4 @@
-"""``CronItem``: a recurring task, with the jobs that it adds and the times at which it adds them."""
+"""``CronItem``: a recurring task, that is the times at which it is due and the job that it adds."""
 
 from __future__ import annotations
 

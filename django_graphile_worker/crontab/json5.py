@@ -10,7 +10,7 @@ _BLANK = re.compile(
     r"(?:[\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]++"
     r"|//[^\n\r\u2028\u2029]*+|/\*(?s:.)*?\*/)*+"
 )
-# Possessive quantifiers: a text that is no string fails after one pass over its characters.
+# Possessive quantifiers: a text that is not a string fails after one pass over its characters.
 _STRING = {
     '"': re.compile(r'"((?:[^"\\\n\r]++|\\(?:\r\n|(?s:.)))*+)"'),
     "'": re.compile(r"'((?:[^'\\\n\r]++|\\(?:\r\n|(?s:.)))*+)'"),

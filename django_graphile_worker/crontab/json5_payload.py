@@ -1,4 +1,4 @@
-"""The payloads of items: JSON5 in a crontab line, plain JSON in the job."""
+"""Reads the payloads of items: JSON5 in a crontab line becomes plain JSON for the job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_payload(text: str, collector: MistakeCollector, at: Position) -> dict[s
 
 
 def _loads(text: str) -> Any:
-    """Try JSON first: it is JSON5 too, and the C decoder is faster."""
+    """Return the value of a JSON5 text. Try JSON first: it is valid JSON5, and its decoder, written in C, is faster."""
     try:
         return json.loads(text)
     except ValueError:
@@ -40,7 +40,7 @@ def _loads(text: str) -> Any:
 
 
 def plain_payload(payload: object) -> dict[str, Any]:
-    """Return the payload as JSON reads it back; raise ValueError with what was expected."""
+    """Return the payload after a round trip through JSON; raise ValueError with what was expected."""
     if not isinstance(payload, Mapping):
         raise ValueError("an object (a dict) as payload")
     try:

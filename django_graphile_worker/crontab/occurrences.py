@@ -1,4 +1,4 @@
-"""The times of a pattern, computed from its months, days, hours and minutes instead of by trying every minute."""
+"""Computes the times of a pattern from its months, days, hours and minutes, without trying every minute."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pattern_times(pattern: Pattern, zone: ZoneInfo | None, after: datetime) -> I
     try:
         for wall_clock in wall_clock_times(pattern, start + MINUTE):
             instant = instant_of(wall_clock, zone)
-            # All minutes that a transition skips share one instant, and a minute that it repeats may be in the past.
+            # All minutes that a time change skips have the same instant, and a minute that it repeats may be past.
             if instant > last:
                 last = instant
                 yield instant

@@ -30,7 +30,7 @@ class PlacedItem:
 
 
 def read_crontab(text: str, collector: MistakeCollector) -> list[PlacedItem]:
-    """Return the items of a crontab, without those of lines with mistakes."""
+    """Return the items of all lines without mistakes; report the mistakes to the collector."""
     items = []
     # Not splitlines(), which also splits at characters that a payload may contain.
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
@@ -48,7 +48,7 @@ def read_schedule(
     written = text.strip()
     placed = _read_line(written, Position(None, 1, written), collector, task)
     if placed and named_by_pattern and placed.name_at == placed.task_at:
-        # Named after the pattern, not the position in the list: reordering the list must not rename its items.
+        # Name the item after its pattern, not after its position: reordering the list must not rename its items.
         return replace(placed, item=replace(placed.item, identifier=f"{task} {placed.item.match}"))
     return placed
 
@@ -94,7 +94,7 @@ def _read_time(text: str, words: list[re.Match[str]], start: Position, collector
 
 
 def _report_mistakes(words: list[re.Match[str]], start: Position, collector: MistakeCollector) -> None:
-    """Read the time fields again, and report where in the line each mistake is."""
+    """Read the time fields again, and report each mistake with its position in the line."""
     placed = [(word[0], start.shifted(word.start())) for word in words]
     if len(placed) == 1:
         [(text, at)] = placed
@@ -115,12 +115,12 @@ def _read_task(
         return at, words[0].end()
     expected = "a task identifier (letters, digits, '_', '-', ':' and '/') after five time fields"
     collector.add(expected, words[0][0], at)
-    # The words between this one and the options are part of the same mistake.
+    # All words before the options are part of the same mistake.
     return at, words[-1].end()
 
 
 def _read_rest(line: str, offset: int, start: Position, collector: MistakeCollector) -> tuple[dict[str, Any], int]:
-    """Read options, then a payload, both optional. Return what they set, and the offset of the name (0: none given)."""
+    """Read options and a payload, both optional. Return the values they set, and the offset of ``id`` (0: none)."""
     values: dict[str, Any] = {}
     name_offset = 0
     word = _WORD.search(line, offset)

@@ -1,4 +1,4 @@
-"""``Pattern``: when an item is due, as the values of five time fields."""
+"""``Pattern``: the values of the five time fields that determine when an item is due."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Pattern:
 
     @property
     def either_day(self) -> bool:
-        """Both the day of the month and the day of the week are restricted: a day that matches either is due."""
+        """True if both the day of the month and the day of the week are restricted: then either has to match."""
         return self.restricts_dates and self.restricts_weekdays
 
     def matches(self, local: datetime) -> bool:
-        """Tell whether the pattern includes this minute of its local time."""
+        """Return whether the pattern includes this minute of its local time."""
         return (
             local.minute in self.minutes
             and local.hour in self.hours
@@ -86,7 +86,7 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def read_pattern(text: str, collector: MistakeCollector, at: Position) -> Pattern | None:
-    """Return the pattern of a text that holds nothing else, or None if it has mistakes."""
+    """Return the pattern of a text that contains nothing else, or None if it has mistakes."""
     words = list(re.finditer(r"\S+", text))
     if len(words) == 1 and words[0][0].startswith("@"):
         return read_shorthand(words[0][0], collector, at.shifted(words[0].start()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-# graphile-worker has no unit longer than a week; a year is an addition, and always 365 days.
+# The longest unit of graphile-worker is a week. Years are an addition of this package: each has 365 days.
 _UNITS = {
     "y": timedelta(days=365),
     "w": timedelta(weeks=1),
@@ -32,7 +32,7 @@ def parse_time_phrase(text: str) -> timedelta:
 
 
 def format_time_phrase(period: timedelta) -> str:
-    """Return the shortest phrase for a period, in the units that graphile-worker knows (no years)."""
+    """Return the shortest phrase for a period, in the units that graphile-worker has (no years)."""
     if period.microseconds or period < timedelta(0):
         raise ValueError(f"expected a period of whole seconds, got {period!r}")
     text, rest = "", period

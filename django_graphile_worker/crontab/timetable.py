@@ -13,7 +13,7 @@ from django_graphile_worker.crontab.occurrences import Matcher, matcher_times, p
 from django_graphile_worker.crontab.patterns import Pattern, parse_pattern
 from django_graphile_worker.crontab.zones import local_minutes
 
-# A callable is called for each minute, so a search for its next time must end somewhere.
+# The search for the next time of a callable calls it for each minute, so it ends after this period.
 LOOK_AHEAD = timedelta(days=35)
 
 OnError = Callable[[CronItem, Exception], None]
@@ -43,7 +43,7 @@ def _raise(item: CronItem, error: Exception) -> None:
 
 
 class Timetable:
-    """All items, indexed so that finding those that are due takes as long for thousands of items as for one."""
+    """All items, indexed so that finding the due items takes as long for thousands of items as for a single item."""
 
     def __init__(self, items: Iterable[CronItem]) -> None:
         self.items = tuple(items)

@@ -1,4 +1,4 @@
-"""Checks items that are made in Python by the same rules as the lines of a crontab."""
+"""Checks ``CronItem`` objects by the same rules as the lines of a crontab."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _checked(name: str, read: Callable[[Any], Any], expected: str, item: CronIte
     try:
         return read(value)
     except (ValueError, TypeError) as error:
-        # The errors of these two say more than a fixed sentence.
+        # The errors of these two attributes are more precise than a fixed sentence.
         reason = str(error) if name in {"payload", "time_zone"} else expected
         collector.add(f"{name} to be {reason}", value if isinstance(value, str) else repr(value))
         return None

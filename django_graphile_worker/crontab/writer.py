@@ -9,14 +9,14 @@ from urllib.parse import quote
 from django_graphile_worker.crontab.items import CronItem
 from django_graphile_worker.crontab.time_phrases import format_time_phrase
 
-# Characters that options need not escape, beside letters, digits and '_.-~'.
+# Characters that need no escape in options, in addition to letters, digits and '_.-~'.
 _PLAIN = "/:,"
 
 
 def format_item(item: CronItem) -> str:
     """Write an item as one line of a crontab; raise ValueError if its ``match`` is a callable."""
     if not isinstance(item.match, str):
-        raise ValueError(f"expected a cron item with a pattern, got one with a callable: {item.match!r}")
+        raise ValueError(f"expected a crontab item with a pattern, got an item with a callable: {item.match!r}")
     words = [item.match, item.task]
     options = "&".join(f"{key}={quote(value, safe=_PLAIN)}" for key, value in _options(item))
     if options:

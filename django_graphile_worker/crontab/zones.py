@@ -1,8 +1,8 @@
-"""Time zones: which local minutes of a zone fire at which UTC minute.
+"""Time zones: maps local minutes to the UTC minutes at which they fire, and back.
 
-The rule, for every zone and every transition: each local minute fires once. A
-minute that the clock skips (spring) fires at the end of the gap, the first
-instant after it; a minute that comes twice (autumn) fires the first time.
+In every zone and at every time change, each local minute fires once. A minute
+that the clock skips (in spring) fires at the first instant after the gap; a minute
+that occurs twice (in autumn) fires the first time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _expected(key: str) -> str:
 
 
 def local_minutes(instant: datetime, zone: ZoneInfo | None) -> list[datetime]:
-    """Return the local minutes that fire at a UTC minute: usually one; none or many at a transition."""
+    """Return the local minutes that fire at a UTC minute: usually one; none or many at a time change."""
     if zone is None:
         return [instant]
     local = instant.astimezone(zone)

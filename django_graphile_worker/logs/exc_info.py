@@ -11,16 +11,16 @@ from django_graphile_worker.exceptions import RetryLater
 from django_graphile_worker.redaction import redact_text
 
 _LONGEST_CHAIN = 20
-# After a cut the text continues with the next word that begins within this many characters: the rest of a word may be
-# the rest of a secret whose name was cut off.
+# After a cut, the text continues with the next word that begins within this many characters: the rest of a word that
+# was cut in two may be the rest of a secret whose name is missing.
 _LONGEST_WORD = 1_000
 
 
 def worth_logging(error: BaseException | None, *, is_final: bool = False) -> BaseException | None:
     """Return the exception for a record's ``exc_info``.
 
-    Return None for a retry that the task asked for, and for an exception that a handler could not write. Replace an
-    exception whose text is too long, or holds a secret, by a copy with the same name and traceback.
+    Return None for a retry that the task requested, and for an exception that a handler could not write. Return a copy
+    with the same name and traceback for an exception whose text is too long or contains a secret.
     """
     if error is None or (isinstance(error, RetryLater) and not is_final):
         return None
@@ -31,7 +31,7 @@ def worth_logging(error: BaseException | None, *, is_final: bool = False) -> Bas
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Cut a text to ``limit`` characters: leave out its middle, as both ends say more, and say how much is missing."""
+    """Shorten a text to ``limit`` characters: replace its middle, the least useful part, by the length of the cut."""
     if len(text) <= limit:
         return text
     mark = f"\n[... {len(text) - limit} characters left out ...]\n"
@@ -46,7 +46,7 @@ def _from_next_word(text: str) -> str:
 
 
 def _linked(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and what a traceback prints with it: causes, contexts, members of groups."""
+    """Yield an exception and those that its traceback includes: causes, contexts, members of groups."""
     waiting = [error]
     for _ in range(_LONGEST_CHAIN):
         if not waiting:
@@ -60,7 +60,7 @@ def _linked(error: BaseException) -> Iterator[BaseException]:
 
 
 def _text(error: BaseException) -> str:
-    """Return the message and the notes of an exception, whose own methods may raise anything."""
+    """Return the message and the notes of an exception, whose methods may raise anything."""
     try:
         return "\n".join([str(error), *map(str, getattr(error, "__notes__", ()))])
     except BaseException:
@@ -98,7 +98,7 @@ def _named_like(error: BaseException) -> type[Exception]:
 
 
 def _is_writable(error: BaseException) -> bool:
-    """Tell whether a handler can write the exception: half a surrogate pair makes it drop the whole record."""
+    """Return whether a handler can write the exception: half a surrogate pair makes it drop the whole record."""
     try:
         "".join(format_exception_only(error)).encode()
     except BaseException:

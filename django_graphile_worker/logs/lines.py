@@ -1,4 +1,4 @@
-"""How the arguments of a signal become the text and the attributes of a log record."""
+"""Turns the arguments of a signal into the text and the attributes of a log record."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from django_graphile_worker import conf
 from django_graphile_worker.durations import readable_duration
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.printable_text import shown
 
 # A crontab may have thousands of items, all of them due at once.
 MOST_LISTED = 100
 
-# logging refuses extra attributes that a record has already.
+# logging raises KeyError for extra attributes that a record already has.
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class _ServedDatabases:
     """The databases, or named installations, that this process works on.
 
-    A line names its database only while there are several.
+    A line names its database only while the process works on several.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def _name(item: object) -> str:
 
 
 def _attributes(facts: Mapping[str, object]) -> dict[str, object]:
-    """Return the attributes of a record: numbers as numbers, for aggregation, everything else as in the line."""
+    """Return the attributes of a record: numbers as numbers, for aggregation, other values as in the line."""
     return {
         name: value if value is None or isinstance(value, int | float) else _value_text(value)
         for name, value in facts.items()

@@ -1,8 +1,8 @@
-"""The receivers that write the log: one line for each signal that deserves one.
+"""The receivers that write the log: a line for each signal in ``_RECEIVERS``.
 
 Lines about jobs go to ``django_graphile_worker.jobs``, the others to
-``.worker``, ``.cron`` and ``.database``. Each record carries its facts as
-attributes too (``job_id``, ``task_identifier``, …; see the reference of
+``.worker``, ``.cron`` and ``.database``. Each record has its facts as
+attributes, too (``job_id``, ``task_identifier``, …; see the reference of
 signals), and never a payload. The message of a record is a template, the same for
 all records of a kind, with the values as its arguments: error trackers group by it.
 """
@@ -15,10 +15,10 @@ from typing import Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.durations import readable_duration
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs.lines import error_text, job_attributes, place_key, served_databases, with_place, write
 from django_graphile_worker.logs.throttle import Throttle
+from django_graphile_worker.printable_text import shown
 
 __all__ = ["connect", "served_databases"]
 
@@ -34,7 +34,7 @@ def connect() -> None:
     """Connect a receiver to every signal that has a line; calling it again changes nothing."""
     for name, receiver in _RECEIVERS.items():
         getattr(signals, name).connect(receiver, weak=False, dispatch_uid=_uid(name))
-    # These two are sent for every job: a signal whose line is not written must cost nothing.
+    # Workers send these two signals for every job: a signal whose line is not written must cost nothing.
     signals.job_started.mute_unless(_uid("job_started"), _logs_starts)
     signals.job_succeeded.mute_unless(_uid("job_succeeded"), _logs_successes)
 
@@ -48,7 +48,7 @@ def _logs_starts(**kwargs: Any) -> bool:
 
 
 def _logs_successes(*, log_success: bool = True, **kwargs: Any) -> bool:
-    # The setting of the worker, which may differ from the project's: a command line or a caller can override it.
+    # LOG_SUCCESS of the worker may differ from that of the project: a command line or a caller can override it.
     return log_success and _jobs.isEnabledFor(logging.INFO)
 
 
@@ -126,7 +126,7 @@ def _log_run(
     if error is None:
         _jobs.log(level, template, *arguments, extra=attributes)
         return
-    # Late import: a worker that starts has no error to log yet, and starts sooner without it.
+    # Late import: a worker that starts has no error to log yet, and starts faster without it.
     from django_graphile_worker.logs.exc_info import worth_logging
 
     text = error_text(error)
@@ -151,7 +151,7 @@ def _line(logger: logging.Logger, level: int, template: str) -> Callable[..., No
 def _throttled_line(logger: logging.Logger, template: str) -> Callable[..., None]:
     """Return a receiver for failures that repeat every few seconds.
 
-    The same failure is a warning at most once per ``throttle.INTERVAL``; the lines in between are for DEBUG.
+    The same failure is a warning at most once per ``throttle.INTERVAL``; in between it is logged at DEBUG.
     """
 
     def receiver(**arguments: Any) -> None:
@@ -165,7 +165,7 @@ def _throttled_line(logger: logging.Logger, template: str) -> Callable[..., None
 
 
 def _kind(error: object) -> str:
-    """Return one name for all errors of a lost connection, which has many messages: gone, refused, starting up."""
+    """Return the class of an error, or "connection" for all errors of a lost connection, which has many messages."""
     code = getattr(error, "sqlstate", None)
     is_connection = code is None and any(kind.__name__ == "OperationalError" for kind in type(error).__mro__)
     return "connection" if is_connection or str(code).startswith(("08", "57P")) else type(error).__name__

@@ -1,4 +1,4 @@
-"""Limits how often the same line is written: a log that repeats one failure thirty times hides the next."""
+"""Limits how often the same line is written: a log that repeats one failure thirty times hides the next failure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ INTERVAL = 60.0
 
 
 class Throttle:
-    """Admits each subject once per interval, and counts what it kept back in between."""
+    """A filter that admits each subject once per interval, and counts how often it rejected the subject in between."""
 
     def __init__(self, *, interval: float = INTERVAL, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = interval
         self._clock = clock
         self._lock = threading.Lock()
-        # When each subject was last admitted, and how often it was kept back since.
+        # When each subject was last admitted, and how often it was rejected since.
         self._admitted: dict[Hashable, tuple[float, int]] = {}
 
     def admit(self, subject: Hashable) -> int | None:
-        """Return how often the subject was kept back since it was last admitted, or None to keep it back now."""
+        """Return how often the subject was rejected since it was last admitted, or None to reject it now."""
         now = self._clock()
         with self._lock:
             self._drop_old(now)
@@ -33,7 +33,7 @@ class Throttle:
             return kept_back
 
     def forget(self, concerns: Callable[[Hashable], bool] = lambda subject: True) -> None:
-        """Forget subjects whose cause is over: the next occurrence is admitted at once."""
+        """Forget subjects whose cause has ended, so that the next occurrence is admitted at once."""
         with self._lock:
             self._admitted = {subject: entry for subject, entry in self._admitted.items() if not concerns(subject)}
 

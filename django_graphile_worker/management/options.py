@@ -1,4 +1,4 @@
-"""The options of a worker's command line, and the plan they make. Both commands use them."""
+"""The command line options of a worker, and the plan that they become. Both commands use them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = (
 
 
 def at_least(smallest: float, kind: type[int] | type[float]) -> Any:
-    """Return a converter of an option to a number, which rejects numbers that are too small."""
+    """Return a converter that turns the text of an option into a number, and rejects numbers that are too small."""
 
     def convert(text: str) -> int | float:
         try:
@@ -63,7 +63,7 @@ def add_worker_arguments(parser: CommandParser) -> None:
 
 
 def _add_amounts(parser: CommandParser, defaults: conf.Settings) -> None:
-    work = parser.add_argument_group("how much")
+    work = parser.add_argument_group("amount of work")
     work.add_argument(
         "-j",
         "--concurrency",
@@ -82,50 +82,50 @@ def _add_amounts(parser: CommandParser, defaults: conf.Settings) -> None:
         "--local-queue-size",
         type=at_least(0, int),
         metavar="N",
-        help="Claim at most N jobs ahead of free slots; the worker chooses how many up to that "
+        help="Claim at most N jobs ahead of free slots; the worker chooses a number up to N "
         f"(default: LOCAL_QUEUE_SIZE, {defaults.local_queue_size}).",
     )
     work.add_argument(
         "--grace-period",
         type=at_least(0, float),
         metavar="SECONDS",
-        help="Let running jobs go on for so long after the first signal "
+        help="Let running jobs continue for this long after the first signal "
         f"(default: GRACE_PERIOD, {defaults.grace_period:g}).",
     )
 
 
 def _add_choices(parser: CommandParser) -> None:
-    which = parser.add_argument_group("which jobs")
+    which = parser.add_argument_group("choice of jobs")
     which.add_argument(
         "--database",
         action="append",
         dest="databases",
         metavar="ALIAS",
-        help="Work on this database; may be given several times, -j counts for each (default: DATABASE).",
+        help="Work on this database; may be given several times, and -j applies to each (default: DATABASE).",
     )
     which.add_argument(
         "--installation",
         action="append",
         dest="installations",
         metavar="ALIAS",
-        help="Work on this installation, where GRAPHILE_WORKER names several; may be given several times "
+        help="Work on this installation, if GRAPHILE_WORKER names several; may be given several times "
         "(default: default).",
     )
     which.add_argument(
-        "--tasks", action="append", metavar="GLOB", help="Run only tasks that match; may be given several times."
+        "--tasks", action="append", metavar="GLOB", help="Run only tasks that match GLOB; may be given several times."
     )
     which.add_argument(
         "--exclude-tasks",
         action="append",
         metavar="GLOB",
-        help="Leave out tasks that match; may be given several times.",
+        help="Do not run tasks that match GLOB; may be given several times.",
     )
     which.add_argument(
         "--forbid-flag",
         action="append",
         dest="forbidden_flags",
         metavar="FLAG",
-        help="Leave out jobs with this flag, in addition to FORBIDDEN_FLAGS; may be given several times.",
+        help="Do not run jobs with this flag, in addition to FORBIDDEN_FLAGS; may be given several times.",
     )
 
 
@@ -136,18 +136,18 @@ def _add_recurring(parser: CommandParser) -> None:
         type=existing_file,
         dest="crontab_file",
         metavar="FILE",
-        help="Read recurring tasks from this file, too.",
+        help="Read recurring tasks from this file instead of CRONTAB_FILE.",
     )
-    cron.add_argument("--no-cron", action="store_true", help="Schedule no recurring tasks from this worker.")
+    cron.add_argument("--no-cron", action="store_true", help="Do not schedule recurring tasks from this worker.")
 
 
 def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:
-    wire = parser.add_argument_group("talking to PostgreSQL")
+    wire = parser.add_argument_group("connection to PostgreSQL")
     wire.add_argument(
         "--poll-interval",
         type=at_least(0.01, float),
         metavar="SECONDS",
-        help="Look for jobs at this interval, also without a notification "
+        help="Look for jobs at this interval, even without a notification "
         f"(default: POLL_INTERVAL, {defaults.poll_interval:g}).",
     )
     wire.add_argument(
@@ -155,7 +155,7 @@ def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:
         action="store_false",
         dest="listen",
         default=None,
-        help="Only poll, without LISTEN: for poolers in transaction mode.",
+        help="Only poll, and do not LISTEN: for poolers in transaction mode.",
     )
     wire.add_argument(
         "--no-prepared-statements",
@@ -167,22 +167,22 @@ def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:
 
 
 def _add_health(parser: CommandParser) -> None:
-    health = parser.add_argument_group("in a container")
+    health = parser.add_argument_group("containers")
     health.add_argument(
         "--health-file",
         metavar="PATH",
         default="",
-        help="Rewrite this file while the process is sound; python -m django_graphile_worker.probe PATH checks it.",
+        help="Rewrite this file while the process is healthy; python -m django_graphile_worker.probe PATH checks it.",
     )
     health.add_argument(
         "--no-wait",
         action="store_true",
-        help="Exit with an error when the database does not answer at the start, instead of waiting for it.",
+        help="Exit with an error if the database does not answer at the start, instead of waiting for it.",
     )
 
 
 def _add_display(parser: CommandParser) -> None:
-    display = parser.add_argument_group("what is shown")
+    display = parser.add_argument_group("output and development")
     display.add_argument(
         "--no-log-success",
         action="store_false",
@@ -196,9 +196,9 @@ def _add_display(parser: CommandParser) -> None:
 
 
 def plan_from(options: dict[str, Any], *, is_colored: bool) -> Plan:
-    """Return what the command line asks for. The settings are not read: see Plan."""
+    """Return the plan of a command line. The settings are not read: see Plan."""
     if options["reload"] and (options["once"] or (options["processes"] or 1) > 1):
-        raise CommandError("--reload: expected one process that stays, got --processes or --once as well.")
+        raise CommandError("--reload: expected a single process that keeps running, got --processes or --once as well.")
     return Plan(
         overrides={name: options[name] for name in SETTINGS if options.get(name) is not None},
         databases=tuple(options.get("databases") or ()),

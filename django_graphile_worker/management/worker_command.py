@@ -1,4 +1,4 @@
-"""The command of ``runworker``, which ``graphile_worker run`` executes, too."""
+"""The command ``runworker``, which ``graphile_worker run`` executes, too."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from django_graphile_worker.worker.process.start import start
 
 
 class WorkerCommand(BaseCommand):
-    """A command that runs a worker: options become a plan, the plan is started, its exit code ends the process."""
+    """A command that runs a worker: turns options into a plan, starts the plan, and ends with its exit code."""
 
     requires_system_checks = ["graphile_worker"]
     # Set by Django: False under call_command().
     _called_from_command_line: bool
 
     def get_check_kwargs(self, options: dict[str, Any]) -> Any:
-        # The worker checks its database itself, later, when it can report more about it.
+        # The worker checks its database later, when it can report more about it.
         return {"tags": self.requires_system_checks, "databases": []}
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -30,7 +30,7 @@ class WorkerCommand(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         if options["reload"] and not is_watched():
-            # A mistake in the code must not end the process that waits for the code to change.
+            # A mistake in the code must not end the process that waits for changes of the code.
             options["skip_checks"] = True
         return super().execute(*args, **options)
 

@@ -1,9 +1,9 @@
 """Migration operations: install, adopt, extend, repair and remove the worker schema.
 
 ``operation`` has the base class, which runs each operation in one transaction under a lock. ``schema``, ``functions``
-and ``indexes`` have the operations that the migrations use, ``receivers`` what runs around a migrate, ``repair`` what
-the command ``repair`` does. The statements are in ``sql.install``. Imports ``conf``, ``routing``, ``exceptions`` and
-``sql``. Start reading at ``schema``.
+and ``indexes`` have the operations that the migrations use, ``receivers`` the receivers of Django's migration signals,
+``repair`` the work of the command ``repair``. The statements are in ``sql.install``. The folder may import ``sql`` and
+``routing`` and the layers below them. Start reading with ``schema``.
 
 To change the schema: write new files for ``sql/ddl``, one for each way, and a migration with ``RunSchemaFile`` (or
 ``ReplaceFunctions`` for the functions that graphile-worker has too). The name and arguments of an operation in a

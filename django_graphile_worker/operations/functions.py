@@ -1,4 +1,4 @@
-"""Replace the public functions, which graphile-worker has too, by newer versions of this package."""
+"""The operation that replaces the public functions, which graphile-worker has, too, by newer versions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from django_graphile_worker.sql.schema import ddl
 
 
 class ReplaceFunctions(SchemaOperation):
-    """Run some files of sql/ddl that replace the functions of an earlier migration, and others to put these back.
+    """An operation that runs files of sql/ddl with newer functions, and backwards files with the earlier functions.
 
     graphile-worker may have replaced a function since the schema was adopted. Forwards, the operation records the text
-    of such a function, and migrating back to zero restores it; backwards, such a function stays as it is.
+    of such a function, and migrating back to zero restores it; backwards, such a function stays unchanged.
     """
 
     def __init__(self, name: str, forwards: Iterable[str], backwards: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Build indexes of tables that are in use."""
+"""The operation that builds indexes of tables that are in use."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from django_graphile_worker.operations.operation import SchemaOperation, all_or_
 from django_graphile_worker.sql.install import indexes
 from django_graphile_worker.sql.install.indexes import Index
 
-# The interval in seconds of looking whether another session has finished its index.
+# The interval, in seconds, of checking whether another session has finished building its index.
 POLL_INTERVAL = 0.2
 
 
 class BuildIndexes(SchemaOperation):
-    """Build the missing indexes of some files of sql/ddl, while other sessions add and run jobs.
+    """An operation that builds the missing indexes of some files of sql/ddl, while other sessions add and run jobs.
 
-    The migration must not be atomic. Each index is built, and dropped, in a transaction of its own: graphile-worker's
-    statements lock jobs and queues, and one transaction that locked both tables could deadlock with them. After an
-    interruption, the operation can be run again and builds the rest.
+    The migration must not be atomic. Each index is built, and dropped, in a transaction of its own: statements of
+    graphile-worker lock the tables of jobs and of queues, and a transaction that locked both tables could deadlock with
+    them. After an interruption, the operation can be run again and builds the remaining indexes.
     """
 
     def __init__(self, *filenames: str) -> None:
@@ -68,7 +68,10 @@ class BuildIndexes(SchemaOperation):
         indexes.drop_indexes(schema_editor.execute, names, schema=schema)
 
     def _build(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, index: Index) -> None:
-        """Build the index concurrently, or for a small table, which is not worth two scans and two waits, at once."""
+        """Build the index, concurrently only if a table is large.
+
+        A concurrent build takes two scans and two waits, which a small table does not justify.
+        """
         connection = schema_editor.connection
         with connection.cursor() as cursor:
             is_large = indexes.is_any_table_large(cursor, schema=schema)
@@ -90,14 +93,15 @@ class BuildIndexes(SchemaOperation):
     def _wait_for_running_builds(self, connection: BaseDatabaseWrapper, schema: str) -> None:
         """Wait until no other session builds an index, however long it takes.
 
-        Not inside a transaction: a session that builds an index waits for open transactions.
+        Do not wait inside a transaction: the session that builds an index waits for open transactions.
         """
         while not connection.in_atomic_block:
             with connection.cursor() as cursor:
                 if not indexes.is_build_running(cursor, schema=schema):
                     return
-            # Polls, because a session that waits in PostgreSQL has a snapshot (with LOCK TABLE that of looking up the
-            # name), and a session that builds an index waits for all older snapshots: each would wait for the other.
+            # Poll and do not wait in PostgreSQL: a session that waits there has a snapshot (LOCK TABLE needs it to look
+            # up the name), and a session that builds an index waits for all older snapshots. Each would wait for the
+            # other.
             time.sleep(POLL_INTERVAL)
 
     def _missing(self, connection: BaseDatabaseWrapper, schema: str) -> list[Index]:

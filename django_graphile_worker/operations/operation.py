@@ -1,4 +1,4 @@
-"""The base class of the operations: each is one transaction under a lock, with messages that state the way out."""
+"""The base class of the operations: each runs in one transaction under a lock, and its errors say what to do."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ OnSchema = Callable[[BaseDatabaseSchemaEditor, str], None]
 
 
 class SchemaOperation(ABC, Operation):
-    """An operation on the worker schema: no change of Django's state, and one transaction in the database."""
+    """An operation on the worker schema, in one transaction. It does not change the state of Django's models."""
 
     reduces_to_sql = True
     reversible = True
-    # The name under which the schema records that the operation was run; None for operations without a record.
+    # The name under which the schema records that the operation has run; None for operations without a record.
     part: str | None = None
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Leave the models to operations of their own."""
+        """Change nothing: other operations create the models."""
 
     def database_forwards(
         self,
@@ -58,7 +58,7 @@ class SchemaOperation(ABC, Operation):
         if not concerns(app_label, schema_editor.connection):
             return
         if schema_editor.collect_sql and schema_editor.atomic_migration:
-            # Outside a transaction, SET LOCAL has no effect.
+            # Outside a transaction, SET LOCAL would have no effect.
             schema_editor.execute(f"/* gw:install */ set local search_path = {SEARCH_PATH};", params=None)
         act = write if schema_editor.collect_sql else run
         for place in places_in(schema_editor.connection.alias):
@@ -82,7 +82,7 @@ class SchemaOperation(ABC, Operation):
 
     @abstractmethod
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """Undo ``install``, and leave the database as it was found."""
+        """Undo ``install``, and restore the database to the state before it."""
 
     @abstractmethod
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
@@ -90,13 +90,13 @@ class SchemaOperation(ABC, Operation):
 
 
 def concerns(app_label: str, connection: BaseDatabaseWrapper) -> bool:
-    """Return whether the operations run on this connection: PostgreSQL, and allowed by the site's routers."""
+    """Return whether the operations run on this connection: it is PostgreSQL, and the site's routers allow it."""
     return connection.vendor == "postgresql" and router.allow_migrate(connection.alias, app_label)
 
 
 @contextmanager
 def all_or_nothing(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
-    """Run the block in one transaction, alone among migrations, and wait for no lock longer than the setting says.
+    """Run the block in one transaction, while no other migration runs, with MIGRATION_LOCK_TIMEOUT for each lock.
 
     Objects that the block creates refer to PostgreSQL's own functions and operators, whatever objects other roles have
     put into the schemas of the site's search_path.
@@ -112,7 +112,7 @@ def all_or_nothing(connection: BaseDatabaseWrapper, schema: str) -> Iterator[Non
 
 @contextmanager
 def explained(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
-    """Turn errors about locks and privileges into SchemaError, which states the cause and the way out."""
+    """Turn errors about locks and privileges into SchemaError, which says the cause and what to do."""
     try:
         yield
     except DatabaseError as error:
@@ -126,11 +126,11 @@ def explained(connection: BaseDatabaseWrapper, schema: str) -> Iterator[None]:
 def _describe_lock(connection: BaseDatabaseWrapper, schema: str) -> str:
     with connection.cursor() as cursor:
         holders = locks.lock_holders(cursor, schema=schema)
-    sessions = "; ".join(str(holder) for holder in holders) or "a session that has ended meanwhile"
+    sessions = "; ".join(str(holder) for holder in holders) or "a session that has ended in the meantime"
     return (
         f"Could not get a lock in the worker schema {schema!r} within "
         f"{conf.current().migration_lock_timeout:g} seconds, and nothing was changed. Locks are held by {sessions}. "
-        f"Let it finish or end it with pg_terminate_backend(pid), then migrate again; to wait longer set "
+        f"Let it finish or end it with pg_terminate_backend(pid), then migrate again. To wait longer, set "
         f'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"].'
     )
 

@@ -1,4 +1,4 @@
-"""Receivers of Django's signals around a migrate: refuse to lose jobs, and install what migrations did not."""
+"""Receivers of Django's migration signals: refuse to drop waiting jobs, and install what migrations did not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
 
 
 def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> None:
-    """Install the worker schema after a migrate without migrations: a post_migrate receiver for such test runs."""
+    """Receive post_migrate: install the worker schema if migrations are switched off, as in some test runs."""
     if not _is_without_migrations(sender) or not concerns(sender.label, connections[using]):
         return
     state = ProjectState()
@@ -35,7 +35,7 @@ def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> 
 
 
 def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
-    """Refuse to migrate back to zero while jobs wait, before the first step: a pre_migrate receiver."""
+    """Receive pre_migrate: refuse to migrate back to zero while jobs wait, before the first step."""
     is_last_step = any(backwards and (step.app_label, step.initial) == (sender.label, True) for step, backwards in plan)
     if not is_last_step or not concerns(sender.label, connections[using]):
         return
@@ -49,10 +49,10 @@ def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migrat
 def install_named_later(
     sender: AppConfig, using: str, verbosity: int = 1, stdout: IO[str] | None = None, **kwargs: Any
 ) -> None:
-    """Install the worker schema of installations that were named after the migrations ran: a post_migrate receiver.
+    """Receive post_migrate: install the worker schema of installations that were named after the migrations ran.
 
-    Django runs a migration once for each database, so it would not reach a schema that settings.GRAPHILE_WORKER names
-    later.
+    Django runs a migration once for each database, so the migration does not reach a schema that
+    settings.GRAPHILE_WORKER names later.
     """
     connection = connections[using]
     if not conf.are_installations_named() or not concerns(sender.label, connection) or _is_without_migrations(sender):
@@ -64,7 +64,7 @@ def install_named_later(
             for migration in migrations:
                 _install(connection, migration, schema)
             if verbosity >= 1 and migrations:
-                # Django has reported that there is nothing to migrate.
+                # Without this line, the last message would be that of Django: that there is nothing to migrate.
                 (stdout or sys.stdout).write(f"  Installed the worker schema {schema} in the database {using}.\n")
 
 
@@ -77,7 +77,7 @@ def _applied_migrations(connection: BaseDatabaseWrapper) -> Iterable[tuple[str, 
 
 
 def _is_complete(connection: BaseDatabaseWrapper, migrations: Iterable[type[Migration]], schema: str) -> bool:
-    """Return whether the schema's record has all parts of these migrations."""
+    """Return whether the schema records all parts of these migrations as installed."""
     with connection.cursor() as cursor:
         return all(
             catalog.part(cursor, operation.part, schema=schema)

@@ -1,4 +1,4 @@
-"""Repair the worker schema: undo changes of another program, where migrate has nothing to do."""
+"""Repairs the worker schema: undoes changes of another program, for which migrate has nothing to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_graphile_worker.operations.indexes import BuildIndexes
 from django_graphile_worker.operations.operation import all_or_nothing
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.install import catalog, indexes, installer
-from django_graphile_worker.sql.ledger import refuse_breaking_migration
+from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
 
 # A foreign function has the same arguments under other names, or another type of result.
 INVALID_FUNCTION_DEFINITION = "42P13"
@@ -21,7 +21,7 @@ DEPENDENT_OBJECTS_STILL_EXIST = "2BP01"
 class Repaired(Frozen):
     """The functions and indexes that a repair has changed."""
 
-    # Public functions that were foreign or missing, and are this package's again.
+    # Public functions that were foreign or missing, and were replaced by those of this package.
     restored: tuple[str, ...]
     # Foreign functions of the same names with other arguments, which made calls ambiguous.
     dropped: tuple[str, ...]
@@ -33,7 +33,7 @@ class Repaired(Frozen):
 
 
 def repair(alias: str, schema: str) -> Repaired:
-    """Put back the public functions and build missing indexes; jobs can be added and run meanwhile."""
+    """Restore the public functions and build missing indexes; jobs can be added and run in the meantime."""
     connection = connections[alias]
     with connection.schema_editor(atomic=False) as schema_editor:
         with all_or_nothing(connection, schema):

@@ -1,4 +1,4 @@
-"""Make or adopt the worker schema, extend it file by file, and remove it."""
+"""The operations that create or adopt the worker schema, extend it file by file, and remove it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django_graphile_worker.sql.schema import ddl
 
 
 class InstallWorkerSchema(SchemaOperation):
-    """Make the worker schema, or adopt a schema that graphile-worker has made."""
+    """An operation that creates the worker schema, or adopts a schema that graphile-worker has created."""
 
     part = WORKER_SCHEMA
 
@@ -26,7 +26,7 @@ class InstallWorkerSchema(SchemaOperation):
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with schema_editor.connection.cursor() as cursor:
             if catalog.part(cursor, WORKER_SCHEMA, schema=schema):
-                return  # another migrate has installed it meanwhile
+                return  # another migrate has installed it in the meantime
             relations = catalog.relations(cursor, schema=schema)
             if "migrations" in relations:
                 installer.adopt(schema_editor.execute, cursor, schema=schema)
@@ -49,7 +49,7 @@ class InstallWorkerSchema(SchemaOperation):
             locks.lock_jobs(cursor, schema=schema)
             check_no_job_is_lost(catalog.count_waiting_jobs(cursor, schema=schema), schema)
             installer.drop(schema_editor.execute, schema=schema)
-            # Objects of the site in the schema stay, and then the schema stays too.
+            # Objects of the site in the schema stay, and then the schema stays, too.
             if found.is_schema_made and catalog.is_schema_empty(cursor, schema=schema):
                 catalog.drop_schema(schema_editor.execute, schema=schema)
 
@@ -59,9 +59,9 @@ class InstallWorkerSchema(SchemaOperation):
 
 
 class RunSchemaFile(SchemaOperation):
-    """Run a file of sql/ddl, and another one to undo it.
+    """An operation that runs a file of sql/ddl, and another file to undo it.
 
-    Where workers may be running, the file's indexes are left to a BuildIndexes in a later migration.
+    If workers may be running, it leaves the indexes of the file to a BuildIndexes in a later migration.
     """
 
     def __init__(self, forwards: str, backwards: str) -> None:
@@ -83,7 +83,7 @@ class RunSchemaFile(SchemaOperation):
         catalog.record_part(schema_editor.execute, Part(name=self.forwards), schema=schema)
 
     def _indexes_for_later(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> Iterable[str]:
-        """Return the indexes to leave to BuildIndexes: all where workers may be running, else existing indexes."""
+        """Return the indexes to leave out: all for BuildIndexes if workers may be running, else existing indexes."""
         with schema_editor.connection.cursor() as cursor:
             worker_schema = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
             is_adopted = worker_schema is not None and worker_schema.is_adopted
@@ -108,14 +108,14 @@ def _check_nothing_in_the_way(relations: frozenset[str], schema: str) -> None:
     in_the_way = sorted(relations & catalog.RELATIONS)
     if in_the_way:
         raise SchemaError(
-            f"Expected the schema {schema!r} to be absent, empty, or made by graphile-worker, got one with "
-            f"{', '.join(in_the_way)} but without graphile-worker's table of migrations. Choose another name with "
-            f'GRAPHILE_WORKER["SCHEMA"].'
+            f"Expected the schema {schema!r} to be absent, empty, or created by graphile-worker, got a "
+            f"schema with {', '.join(in_the_way)} but without graphile-worker's table of migrations. Choose another "
+            f'name with GRAPHILE_WORKER["SCHEMA"].'
         )
 
 
 def check_no_job_is_lost(waiting: int, schema: str) -> None:
-    """Raise SchemaError when jobs wait, unless the settings allow to drop them."""
+    """Raise SchemaError when jobs wait, unless the setting DROP_WAITING_JOBS allows to drop them."""
     if waiting and not conf.current().drop_waiting_jobs:
         raise SchemaError(
             f"Expected no waiting jobs in the schema {schema!r}, got {waiting}; dropping it would lose them. Let the "

@@ -2,14 +2,15 @@
 
 A module holds the statements of one subject, each as a constant next to the function that sends it: jobs and claims
 (``add_job``, ``jobs``, ``claims``, ``releases``), workers (``workers``, ``recovery``), crontabs, statistics, sessions.
-Start reading at ``claims`` and ``releases``: a worker's way with a job. ``inspection`` reads the queue for people,
-``install`` makes the schema, ``ddl`` holds the files that migrations run; a file that was released never changes.
+Start reading at ``claims`` and ``releases``, which a worker uses for every job. ``inspection`` reads the jobs for the
+admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations run; a file that was
+released never changes.
 
 To add a statement: write the text with ``:SCHEMA`` for the schema, a tag comment such as ``/* gw:claim */`` at its
 beginning, and a type for each parameter; send it through ``schema.statement``, which makes it safe under any
-search_path (``search_path`` says why). The function takes the caller's cursor and the name of the schema, opens no
+search_path (``search_path`` explains why). The function takes the caller's cursor and the name of the schema, opens no
 transaction and commits nothing. A condition that several statements share belongs in ``conditions``, the conversion of
-a value in ``codecs``. A statement that ends a claim states the claim: the job's id and the whole ``locked_by``.
+a value in ``codecs``. A statement that ends a claim names the claim: the job's id and the whole ``locked_by``.
 
 Imports ``jobs``, ``payloads``, ``crontab``, ``exceptions`` and ``frozen``; nothing of the API, the worker or the admin.
 """

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def added_columns(now: str) -> str:
-    """Return the columns that the caller of add_job cannot know.
+    """Return the columns whose values the database decides when it adds a job.
 
-    The payload is among them, because an array may have been appended to that of a waiting job. To read a time is what
-    takes Python longest, and most times are the transaction's own: such times come as null.
+    The payload is among them, because an array may have been appended to the payload of a waiting job. Reading a time
+    takes Python longest, and most times are the time of the transaction: these are returned as null.
     """
     times = [f"nullif({readable(column)}, now())" for column in ("job.run_at", "job.created_at", "job.updated_at")]
     return f"""
@@ -53,7 +53,7 @@ ADD_JOB = call_statements("add_job", added_columns("now()"), "add_job", first="%
 
 
 def add_job(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, notify: bool = True) -> Job:
-    """Add one job; ``payload`` is the spec's as JSON text, None for the default."""
+    """Add one job; ``payload`` is the payload of the spec as JSON text, None for the default."""
     if spec.job_key is not None and spec.job_key_mode is JobKeyMode.UNSAFE_DEDUPE:
         return _add_unless_known(cursor, spec, payload, schema=schema, notify=notify)
     cursor.execute(statement(ADD_JOB[notify], schema), _parameters(spec, payload))
@@ -64,7 +64,7 @@ def add_job(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, 
 
 # The place of the revision in JOB_COLUMNS. It is zero until a job with the same key is added.
 _REVISION = 14
-# A role that may only add jobs cannot read the names of a job that was there before.
+# A role that may only add jobs cannot read the names of a job that existed before.
 _CAN_READ_NAMES = "has_table_privilege(':SCHEMA._private_tasks'::regclass, 'select')"
 _CAN_READ_NAMES_PLACE = _REVISION + 2
 
@@ -99,7 +99,7 @@ def _parameters(spec: JobSpec, payload: str | None) -> tuple[Any, ...]:
 
 
 def added_job(spec: JobSpec, payload: str | None, row: Added, now: datetime) -> Job:
-    """Return the job that a spec became, with the values that the database set."""
+    """Return the job that was added for a spec, with the values that the database set."""
     return Job(
         id=row.id,  # type: ignore[arg-type]  # the caller has checked it
         task_identifier=spec.identifier,

@@ -32,10 +32,10 @@ class Batch(Frozen):
 
 
 def batches(entries: Iterable[Entry], *, most_entries: int, most_characters: int) -> Iterator[Batch]:
-    """Cut a stream of entries where their job key mode changes or a statement would become too large.
+    """Cut a stream of entries into batches, where the job key mode changes or a statement would become too large.
 
-    Only neighbours share a batch: jobs must get their ids in the order of the specs, and of several specs with one key
-    the last must win.
+    Only neighbours share a batch: jobs must get their ids in the order of the specs, and of several specs with the same
+    key the last must win.
     """
     collected: list[Entry] = []
     present: JobKeyMode | None = None
@@ -100,7 +100,7 @@ def _add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) 
 
 
 def _in_order(entries: Sequence[Entry], rows: Sequence[Row]) -> list[Job]:
-    """Return the job of each entry. Entries that share a key share a row, which holds what the last of them wrote."""
+    """Return the job of each entry. Entries that share a key share a row, which holds the values of the last entry."""
     added = [Added._make(row[:WIDTH]) for row in rows]
     now = added[0].now
     last_entry = {entry.spec.job_key: entry for entry in entries if entry.spec.job_key is not None}
@@ -119,7 +119,7 @@ def _parameters(batch: Batch) -> tuple[str, bool]:
 
 
 def _element(entry: Entry) -> str:
-    """Write a spec as JSON, with its payload as it is, and without the options that the spec leaves out."""
+    """Return a spec as JSON, with its payload unchanged, and without the options that the spec leaves out."""
     spec, payload = entry
     parts = [f'"i":{quoted(spec.identifier)}']
     if payload is not None:

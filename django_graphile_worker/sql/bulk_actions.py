@@ -1,9 +1,9 @@
 """Change all jobs that meet some criteria, through the functions of the schema.
 
-Each step is one statement, which finds some jobs and passes their ids to a function. Few jobs take one step. Millions
-take many steps, each in a transaction of the caller's own: rows are locked for no longer than a step takes, claims have
-to skip no more locked rows than that, and finished steps stay committed. A changed job may get a place that a later
-step reads, so each step leaves out the jobs that have changed since the beginning.
+Each step is one statement, which finds some jobs and passes their ids to a function. A few jobs take one step. Millions
+of jobs take many steps, each in its own transaction of the caller: rows are locked only during a step, claims skip only
+the locked rows of a step, and finished steps stay committed. A changed job may move to a place that a later step reads,
+so each step leaves out the jobs that have changed since the beginning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FUNCTIONS = {
         %(new_priority)s::int, %(attempts)s::int, %(max_attempts)s::int)""",
 }
 
-# The clauses that also run with a function; they read its rows from ``job``.
+# Clauses of the statement that run in addition to a function; they read the rows of the function from ``job``.
 CLAUSES = {"reschedule": FORGET_CANCELLATIONS}
 
 # A page may leave out tasks beyond a limit; an action on all jobs must not, so its limits are null.
@@ -76,12 +76,12 @@ def reschedule(changes: Changes, *, notify: bool) -> Call:
 
 
 class Part(Frozen):
-    """Some of the jobs, which an index has in one order, so that each step continues where the last step ended."""
+    """Some of the jobs, which one index holds in order, so that each step continues where the last step ended."""
 
     criteria: Criteria
-    # The number of its state and the id of its task. The parts of a task that was deleted meanwhile are passed over.
+    # The number of its state and the id of its task. The parts of a task that was deleted meanwhile are skipped.
     number: tuple[int, int] = (0, 0)
-    # This part has the jobs of all parts that follow: one step of it is enough when there are few jobs.
+    # Whether this part has the jobs of all following parts: if there are few jobs, one step of it is enough.
     is_whole: bool = False
 
 
@@ -93,7 +93,7 @@ class Place(NamedTuple):
 
 
 class Step(Frozen):
-    """The result of a step: jobs found, jobs changed, the ids of the first of these, and where the next step begins."""
+    """The result of a step: how many jobs were found and changed, the first ids, and where the next step begins."""
 
     found: int = 0
     changed: int = 0
@@ -135,9 +135,9 @@ def step(
     since: datetime | None,
     size: int | None = STEP,
 ) -> Step:
-    """Do the next step, or without a size all in one step.
+    """Do the next step; without a size, do everything in one step.
 
-    A silent call switches notifications off until the caller's transaction ends.
+    A silent call switches off notifications until the caller's transaction ends.
     """
     if call.is_silent:
         cursor.execute(qualified(SILENCE))

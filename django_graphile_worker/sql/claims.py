@@ -29,7 +29,7 @@ from :SCHEMA._private_claim_jobs_v2(
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint, %(walk)s::json)"""
 
-# How many steps a claim may walk over held queues and forbidden flags: some milliseconds.
+# How many steps a claim may walk over held queues and forbidden flags: they take some milliseconds.
 MAX_STEPS = 300
 UNLIMITED_BYTES = 2**62
 
@@ -90,13 +90,13 @@ class Claimed(Frozen):
     """The claims of one statement, in the order in which the jobs start, and when the next job falls due."""
 
     claims: list[Claim]
-    # None when nothing is scheduled, or the claim has not seen everything.
+    # None if no job is scheduled, or if the claim has not read everything.
     seconds_until_next: float | None
-    # There may be more jobs to claim at once.
+    # Whether there may be more jobs that can be claimed now.
     has_more: bool
-    # The payloads are too large to claim as many jobs as was wanted.
+    # Whether the payloads are too large to claim as many jobs as requested.
     is_heavy: bool = False
-    # Jobs may be left that only a walk finds, and the claim was not to walk.
+    # Whether jobs may be left that only a walk finds, because the claim was not allowed to walk.
     is_hidden: bool = False
     # Where the next claim continues the walk over held queues and forbidden flags.
     walk: Any = None
@@ -150,7 +150,7 @@ def claim_jobs(
 
 @lru_cache(maxsize=8)
 def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
-    """Return the parameters that name the tasks, written once: lists take longer to convert than all the others."""
+    """Return the parameters that name the tasks, written once: lists take longer to convert than all other values."""
     return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 

@@ -18,8 +18,8 @@ MOST_DELETED = 10_000
 class CleanupResult(Frozen):
     """How many rows a cleanup deleted.
 
-    `is_complete` is False when names were kept because jobs were being added all the time, or because a live worker
-    does not state its tasks.
+    `is_complete` is False if names were kept because jobs were being added all the time, or because a registered worker
+    does not list its tasks.
     """
 
     jobs: int = 0
@@ -28,8 +28,8 @@ class CleanupResult(Frozen):
     is_complete: bool = True
 
 
-# The time of the last failure is not stored. A job that failed was to be tried again at run_at, a little later than
-# its failure; a job that an operator failed or cancelled has that time in updated_at.
+# The time of the last failure is not stored. For a job that failed by itself, run_at is the time of the next attempt,
+# a little later than the failure; for a job that an operator failed or cancelled, updated_at is that time.
 DELETE_FAILED_JOBS = f"""/* gw:delete_failed_jobs */
     with failed as materialized (
         select job.id
@@ -43,7 +43,7 @@ DELETE_FAILED_JOBS = f"""/* gw:delete_failed_jobs */
 
 
 def delete_failed_jobs(cursor: Cursor, *, older_than: float, schema: str) -> int:
-    """Delete some of the jobs that permanently failed at least so many seconds ago; return how many."""
+    """Delete some of the jobs that permanently failed at least this many seconds ago; return how many."""
     return _count(cursor, statement(DELETE_FAILED_JOBS, schema), [older_than, MOST_DELETED])
 
 

@@ -1,7 +1,7 @@
-"""Conversion between Python's values and PostgreSQL's: times, flags and arrays.
+"""Conversion between values of Python and of PostgreSQL: times, flags and arrays.
 
-A stored value may be out of Python's reach (a year 20000, an infinity, JSON that nests too deep). The expressions here
-make any column readable, and the readers return the nearest value that Python has.
+Python cannot represent every stored value (the year 20000, an infinity, JSON that nests too deeply). The expressions
+here make any column readable, and the readers return the nearest value that Python has.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def as_text(column: str) -> str:
-    """Return an expression that reads the column as text: the reader decodes it, value by value."""
+    """Return an expression that reads the column as text, which the reader decodes value by value."""
     return f"{column}::pg_catalog.text"
 
 
 def within_python_years(column: str) -> str:
-    """Return an expression that brings infinities and far years into the years 1 to 9999 of every time zone."""
+    """Return an expression that limits a time to the years 1 to 9999 in every time zone, also an infinite time."""
     return f"case when {column} < {FIRST} then {FIRST} when {column} > {LAST} then {LAST} else {column} end"
 
 
 @cache
 def time_reader() -> Callable[[float], datetime]:
-    """Return the function that reads seconds since 1970 as the site's settings want times.
+    """Return the function that converts seconds since 1970 to a time, aware or naive as ``USE_TZ`` decides.
 
-    It is chosen once, because each look at the settings takes long.
+    It is chosen once, because reading a setting takes long.
     """
     return _to_datetime if settings.USE_TZ else lambda epoch: naive(_to_datetime(epoch))
 
@@ -54,7 +54,7 @@ def _forget_reader(*, setting: str, **kwargs: Any) -> None:
 
 
 def _to_datetime(epoch: float) -> datetime:
-    """Return the time, or for a date that Python cannot hold the nearest that it can."""
+    """Return the time, or for a date that Python cannot represent the nearest date that it can."""
     if math.isnan(epoch):
         return LATEST
     try:
@@ -66,15 +66,15 @@ def _to_datetime(epoch: float) -> datetime:
 def naive(moment: datetime) -> datetime:
     """Return the time without its zone, in the site's own zone, for sites with ``USE_TZ = False``.
 
-    Django reads such times from its own connections; the worker's connections know nothing of that setting. A naive
-    time stays as it is.
+    Django's own connections return such times; the worker's connections do not use that setting. A naive time stays as
+    it is.
     """
     if moment.tzinfo is None:
         return moment
     try:
         return moment.astimezone(timezone.get_default_timezone()).replace(tzinfo=None)
     except OverflowError:
-        # The first or last moment that Python can hold, in a zone where it is a day beyond.
+        # The first or last time that Python can represent, in a zone where it would be a day beyond.
         return moment.replace(tzinfo=None)
 
 
@@ -92,7 +92,7 @@ def with_naive_times(job: Job) -> Job:
 def flags_from(text: str | None) -> frozenset[str]:
     """Return the flags in a column of type jsonb that was read as text.
 
-    They are the keys of an object, the elements of an array, or a string itself: PostgreSQL's operator ``?`` finds them
+    They are the keys of an object, the strings in an array, or a string itself: PostgreSQL's operator ``?`` finds them
     there too. add_job stores an object, but any program can write the column. Text that cannot be decoded has no flags.
     """
     if not text:
@@ -103,16 +103,20 @@ def flags_from(text: str | None) -> frozenset[str]:
         return frozenset()
     if isinstance(value, str):
         return frozenset({value})
-    return frozenset(map(str, value)) if isinstance(value, dict | list) else frozenset()
+    return frozenset(filter(_is_text, value)) if isinstance(value, dict | list) else frozenset()
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def int_array(numbers: Iterable[int]) -> str:
-    """Write an array as PostgreSQL does: a tenth of the time that a driver needs to convert a list."""
+    """Return the text of an array, in a tenth of the time that a driver needs to convert a list."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def text_array(texts: Iterable[str]) -> str:
-    """Write an array of texts as PostgreSQL does; see ``int_array``."""
+    """Return the text of an array of texts; see ``int_array``."""
     return "{" + ",".join(map(_Quoted().__getitem__, texts)) + "}"
 
 
@@ -125,7 +129,7 @@ class _Quoted(dict[str, str]):
 
 
 def int_multirange(numbers: Iterable[int]) -> str:
-    """Write the numbers as a multirange, which PostgreSQL searches without comparing each of them."""
+    """Return the text of a multirange of the numbers, which PostgreSQL searches without comparing each number."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and number <= ranges[-1][1]:

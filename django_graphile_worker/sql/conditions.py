@@ -1,9 +1,9 @@
-"""Conditions that several statements have in common: each is written here and nowhere else.
+"""Conditions that several statements share: each is written here and nowhere else.
 
-They are about a row that the statement calls ``job``, or ``worker``. The statements that every job needs are functions
-in the files of ``ddl``, which have their own conditions: these files never change once they are released.
+The conditions refer to a row that the statement calls ``job`` or ``worker``. The statements that every job needs are
+functions in the files of ``ddl``, which have their own conditions: these files never change after their release.
 
-A partial index serves only statements that repeat its condition. So the conditions say ``job.attempts > 0`` and
+A partial index serves only statements that repeat its condition. So the conditions include ``job.attempts > 0`` and
 ``job.locked_at is null`` even where these follow from the rest: the index of failed jobs has both.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 # A worker holds the job.
 IS_LOCKED = "job.locked_at is not null"
 IS_DUE = "job.run_at <= now()"
-# The column is_available says that no worker holds the job, and that it has attempts left.
+# The column is_available is true if no worker holds the job and it has attempts left.
 IS_READY = f"job.is_available and {IS_DUE}"
 IS_WAITING = "job.is_available and job.run_at > now()"
 IS_AVAILABLE_IN_QUEUE = "job.is_available and job.job_queue_id is not null"

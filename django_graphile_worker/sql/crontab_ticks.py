@@ -1,8 +1,8 @@
-"""Firing the ticks of crontab items, each tick exactly once.
+"""Fire the ticks of crontab items, each tick exactly once.
 
 The row of an item is the lock of all its ticks. ``last_execution`` only moves
-forward, and the statement that moves it past a tick adds that tick's job too:
-there is no moment at which a crash could part the two.
+forward, and the statement that moves it past a tick also adds the job of that tick:
+a crash cannot separate the two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.crontabs import BOUNDED_WAIT, register
 from django_graphile_worker.sql.schema import statement
 
-# The items for which this tick is still to be fired, including items whose rows were deleted. Takes no lock.
+# The items whose tick has not been fired yet, including items whose rows were deleted. Takes no lock.
 OPEN = """/* gw:cron:open */
 select %(tick)s::timestamptz <= clock.now, name.identifier, name.is_forgotten
 from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
@@ -45,8 +45,8 @@ _CLOCK = f"""clock as materialized (
 )"""
 
 # Jobs are added in the order of their items, which is the order in which jobs of the same queue and priority run.
-# add_jobs takes many at once, but one job key mode for all of them and never unsafe_dedupe. So there is one call for
-# each series of neighbours with the same mode.
+# add_jobs takes many jobs at once, but one job key mode for all of them, and never unsafe_dedupe. So there is one call
+# for each series of neighbours with the same mode.
 _ADD_JOBS = """rows as (
     select job.mode, array_agg(job.place order by job.place) as places,
         array_agg(row(job.task, job.payload, job.queue_name, job.run_at, job.max_attempts, job.job_key, job.priority,
@@ -75,8 +75,8 @@ _ADD_JOBS = """rows as (
 )"""
 
 # The clock of the database decides: a tick in the future is not fired, however far ahead a worker's own clock may be.
-# Rows that another session has locked are skipped instead of waited for: Node locks the same rows in the order of its
-# own crontab, and two sessions that wait for each other's rows would be a deadlock.
+# Rows that another session has locked are skipped, without a wait: a worker of Node.js locks the same rows in the order
+# of its own crontab, and two sessions that wait for each other's rows would be a deadlock.
 SCHEDULE = f"""/* gw:cron:schedule */
 with {_CLOCK}, {_JOBS}, free as materialized (
     select known.identifier
@@ -95,7 +95,7 @@ with {_CLOCK}, {_JOBS}, free as materialized (
 ), {_ADD_JOBS}
 select job.identifier, added.id from added join job using (place) order by added.place"""
 
-# Fires a series of ticks of one item, if no tick of it was fired since last_execution was read.
+# Fires a series of ticks of one item, unless a tick of the item was fired after last_execution was read.
 BACKFILL = f"""/* gw:cron:backfill */
 with {_CLOCK}, {_JOBS}, free as materialized (
     select known.identifier
@@ -119,12 +119,12 @@ class Scheduled(Frozen):
 
     is_due: bool
     job_ids: Mapping[str, int]
-    # The items whose rows another session has locked: whether it fires their tick is known when it has ended.
+    # The items whose rows another session has locked: whether that session fires their tick is known when it has ended.
     undecided: frozenset[str]
 
 
 class _Open(Frozen):
-    """The items for which a tick is still to be fired."""
+    """The items whose tick has not been fired yet."""
 
     is_due: bool
     names: frozenset[str]
@@ -140,9 +140,9 @@ def schedule(
     notify: bool = True,
     now: datetime | None = None,
 ) -> Scheduled:
-    """Fire one tick of several items: add the job of each item for which the tick was not fired yet.
+    """Fire one tick of several items: add the job of each item whose tick was not fired yet.
 
-    Raise LockNotAvailable when a row that the jobs need stays locked by another session; nothing is fired then.
+    Raise LockNotAvailable, and fire nothing, if a row that the jobs need stays locked by another session.
     """
     chosen = list(items)
     found = _open(cursor, [item.name for item in chosen], tick, schema=schema, now=now)
@@ -183,8 +183,8 @@ def backfill(
 ) -> bool:
     """Fire a series of ticks of one item at once.
 
-    Return False, and add nothing, when the item's ``last_execution`` is no longer the one that was ``seen``: another
-    worker has fired it. The jobs of ticks before ``late_before`` are marked as backfilled.
+    Return False, and add nothing, if the item's ``last_execution`` is no longer ``seen``: another worker has fired the
+    item. The jobs of ticks before ``late_before`` are marked as backfilled.
     """
     parameters = {
         "jobs": _jobs([item], ticks, late_before),
@@ -199,7 +199,7 @@ def backfill(
 
 
 def _jobs(items: Sequence[CronItem], ticks: Sequence[datetime], late_before: datetime) -> str:
-    """Write the jobs of each item at each tick as JSON."""
+    """Return the jobs of each item at each tick as JSON."""
     stamps = [(tick.strftime("%Y-%m-%dT%H:%M:%S.000Z"), tick < late_before) for tick in ticks]
     jobs = [_job(item, stamp, is_late) for item in items for stamp, is_late in stamps]
     return json.dumps([{"place": place, **job} for place, job in enumerate(jobs)])

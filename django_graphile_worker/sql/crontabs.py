@@ -58,7 +58,7 @@ class KnownCrontab(Frozen):
 
     identifier: str
     known_since: datetime
-    # The last day that Python has when the item is paused: its row says that it has fired for ever.
+    # For a paused item, the last date that Python can represent: its row has infinity here.
     last_execution: datetime | None
     is_paused: bool = False
 

@@ -1,4 +1,4 @@
-"""Translation of database errors into exceptions of this package, whose messages state the way out."""
+"""Translation of database errors into exceptions of this package, whose messages explain what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that a recovery has ended: their workers died too often, and no attempt is left."""
+"""Jobs that a recovery has permanently failed: their workers died too often, and no attempt is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ select {JOB_COLUMNS} from :SCHEMA._private_jobs as job where job.id = any (%(ids
 
 
 class Hold(NamedTuple):
-    """The worker that held a job, since when, and for how many seconds; columns of a recovery."""
+    """The worker that held a job, since when, and for how many seconds; columns of the statement that recovers jobs."""
 
     locked_by: str
     locked_at: datetime
@@ -40,7 +40,7 @@ class Exhausted(Frozen):
 
 
 def exhausted_jobs(cursor: Any, holds: Mapping[int, Hold], *, schema: str) -> tuple[Exhausted, ...]:
-    """Return the jobs with these ids as they were when they were held; send no statement when there are none."""
+    """Return the jobs with these ids as they were while a worker held them; send no statement if there are none."""
     if not holds:
         return ()
     cursor.execute(statement(EXHAUSTED_JOBS, schema), {"ids": list(holds)})

@@ -1,9 +1,8 @@
 """The claim of the few jobs that an idle worker was notified of, where every hundredth of a millisecond counts.
 
-Mostly there are few jobs in all, and all that are due can run at once. Then one look at them and one update is the
-whole claim. Where there is more to decide (a queue, more due jobs than free slots, many other jobs) this statement
-claims nothing, and the worker uses ``claims.claim_jobs``. The worker's side, and the figures, are in
-``worker.fetching.fast_path``.
+Mostly there are few jobs in all, and all due jobs can run at once. Then one look-up and one update are the whole claim.
+If there is more to decide (a queue, more due jobs than free slots, many other jobs), this statement claims nothing, and
+the worker uses ``claims.claim_jobs``. The worker's part, and the figures, are in ``worker.fetching.fast_path``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Rows(Protocol):
-        """The rows of the result, value by value, as the server wrote them."""
+        """The rows of the result; each value is the bytes that the server sent."""
 
         @property
         def ntuples(self) -> int: ...
@@ -47,8 +46,8 @@ COLUMNS = (
     "seconds_until_next",
 )
 
-# Parameters are numbered, as libpq takes them: no driver is in between. The update checks a job that was changed since
-# the look as it is now; the check is in a "case", so that the planner uses no index for it.
+# Parameters are numbered, as libpq requires: the statement does not pass through a driver. If a job was changed since
+# the look-up, the update checks it again; the check is in a "case", so that the planner uses no index for it.
 FAST_CLAIM = """/* gw:glance */
 with first as materialized (
     select job.ctid as tid, job.job_queue_id is not null as is_queued, job.run_at,
@@ -85,7 +84,7 @@ returning job.id, job.task_id, job.attempts, job.payload::text, job.priority,
         where first.is_known and first.run_at > coalesce($5::timestamptz, now())
     )"""
 
-# Settings that leave one plan, whatever the statistics say: the index in order. It is planned once.
+# Settings that leave a single plan, whatever the statistics are: the index in order. It is planned once.
 PLANNER = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -120,7 +119,7 @@ def claim_few(
     forbidden_flags: Sequence[str] = (),
     now: datetime | None = None,
 ) -> FastClaimed:
-    """Claim every job that is due, if that is at most ``max_jobs`` and one look shows it; else claim nothing."""
+    """Claim all due jobs, if they are at most ``max_jobs`` and the look-up finds all of them; else claim nothing."""
     rows = execute(
         (
             token.encode(),

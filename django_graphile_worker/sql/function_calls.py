@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-# Seconds rather than an interval: a day is 24 hours here, also where the session's time zone has summer time.
+# Seconds rather than an interval: a day is 24 hours here, even if the session's time zone has summer time.
 MOMENT = "coalesce(%s::timestamptz, now() + %s::float8 * interval '1 second')"
 
 
@@ -23,10 +23,10 @@ _END_OF_SILENCE = "set_config('graphile_worker.notify', silence.before, true)"
 
 
 def call_statements(tag: str, columns: str, function: str, *, first: str, rest: str = "") -> dict[bool, str]:
-    """Return the statement that calls the function, by whether the function notifies workers.
+    """Return two statements that call the function: by True with the notification of workers, by False without.
 
-    Silence lasts for the one statement: the setting is changed before the function runs, because the function's first
-    argument depends on it, and put back with the rows that the function made.
+    The notification is off for this statement only: the setting is changed before the function runs, because the first
+    argument of the function depends on it, and restored with the rows that the function returns.
     """
     return {
         True: f"/* gw:{tag} */ select {columns} from :SCHEMA.{function}({first}{rest}) as job",
@@ -41,7 +41,7 @@ def call_statements(tag: str, columns: str, function: str, *, first: str, rest: 
 def call_statements_with(
     clause: str, tag: str, columns: str, function: str, *, first: str, rest: str = ""
 ) -> dict[bool, str]:
-    """Return the statements of ``call_statements`` with another clause, which reads the function's rows as ``job``."""
+    """Return the statements of ``call_statements`` with a further clause that reads the function's rows as ``job``."""
     return {
         True: f"""/* gw:{tag} */
         with job as materialized (select job.* from :SCHEMA.{function}({first}{rest}) as job), {clause}

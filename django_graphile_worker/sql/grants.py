@@ -16,14 +16,14 @@ FILES = MappingProxyType(
         "viewer": ("grants_viewer.sql",),
     }
 )
-# PostgreSQL cuts longer names, and the cut name could be that of another policy.
+# PostgreSQL cuts longer names, and the cut name could be the name of another policy.
 LONGEST_NAME = 63
 _EVERY_ROW = re.compile(r":EVERY_ROW\((?P<verb>\w+), (?P<command>\w+)\)\n")
 _TOKEN = re.compile(r":(?P<quote>'?)(?:(?P<role>ROLE)|POLICY\((?P<policy>\w+)\))(?P=quote)")
 
 
 def script(kind: str, role: str, *, schema: str) -> str:
-    """Return the statements that grant a role what this kind of role needs."""
+    """Return the statements that grant a role the privileges of this kind of role."""
 
     def name(found: re.Match[str]) -> str:
         text = role if found["role"] else _policy(role, found["policy"])

@@ -22,7 +22,8 @@ JOB_COLUMNS = f"""
     job.attempts, job.max_attempts, job.last_error, {readable("job.created_at")}, {readable("job.updated_at")},
     job.key, {readable("job.locked_at")}, job.locked_by, job.revision, job.flags::text"""
 
-# A statement of its own: names that the function made, or a transaction that it waited for, are not in its snapshot.
+# A separate statement: the snapshot of the statement that called a function has neither the names that the function
+# inserted nor the changes of a transaction that it waited for.
 NAMES = """/* gw:names */
     select 'task', id, identifier from :SCHEMA._private_tasks where id = any(%s::int[])
     union all
@@ -30,7 +31,7 @@ NAMES = """/* gw:names */
 
 
 def jobs_from(cursor: Cursor, rows: Sequence[Row], *, schema: str) -> list[Job]:
-    """Return the jobs of some rows of JOB_COLUMNS, without rows of nulls: a function returns such a row for no job."""
+    """Return the jobs of rows of JOB_COLUMNS, without rows of nulls, which a function returns if there is no job."""
     rows = [row for row in rows if row[0] is not None]
     if not rows:
         return []
@@ -116,8 +117,8 @@ class Changes(NamedTuple):
     max_attempts: int | None
 
 
-# A job that was cancelled while it ran, and whose worker has been silent for hours, can be rescheduled. It is to run
-# then: the marker of its cancellation would have it deleted when the old claim ends.
+# A job that was cancelled while it ran, and whose worker has been silent for hours, can be rescheduled, and must run
+# then. So the marker of its cancellation is deleted, which would delete the job when the old claim ends.
 FORGET_CANCELLATIONS = """forgotten as (
             delete from :SCHEMA._private_cancellations as marker
             where marker.job_id = any (array(select job.id from job))

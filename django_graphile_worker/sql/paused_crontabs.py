@@ -24,7 +24,7 @@ update only :SCHEMA._private_known_crontabs as paused set last_execution = 'infi
 from known where paused.identifier = known.identifier
 returning paused.identifier"""
 
-# The item is known from now on: ticks of the time in which it was paused are not backfilled.
+# The item is known from now on: the ticks during the pause are not backfilled.
 RESUME = """/* gw:cron:resume */
 with kept as (
     delete from only :SCHEMA._private_paused_crontabs where identifier = %(identifier)s returning last_execution
@@ -39,19 +39,19 @@ select identifier, {microseconds_of(within_python_years("last_execution"))} from
 
 
 def pause(cursor: Any, identifier: str, *, schema: str) -> bool:
-    """Pause an item; return False when it is paused already, or unknown to the database."""
+    """Pause an item; return False if it is paused already, or has no row in the database."""
     cursor.execute(statement(PAUSE, schema), {"identifier": identifier})
     return cursor.fetchone() is not None
 
 
 def resume(cursor: Any, identifier: str, *, schema: str) -> bool:
-    """Resume an item from now on; return False when it is not paused, or unknown to the database."""
+    """Resume an item from now on; return False if it is not paused, or has no row in the database."""
     cursor.execute(statement(RESUME, schema), {"identifier": identifier})
     return cursor.fetchone() is not None
 
 
 def known_items(cursor: Any, *, schema: str) -> dict[str, KnownCrontab]:
-    """Return all known items; ``last_execution`` of a paused item is that from before the pause, None if unknown."""
+    """Return all known items; ``last_execution`` of a paused item is the value from before the pause, or None."""
     known = known_crontabs(cursor, schema=schema)
     if any(each.is_paused for each in known.values()):
         cursor.execute(statement(PAUSED, schema))

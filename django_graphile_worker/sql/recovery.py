@@ -13,13 +13,13 @@ from django_graphile_worker.sql.workers import is_lease_over
 if TYPE_CHECKING:
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
 
-# After so many seconds the lock of a worker that is not registered is stale, as in graphile-worker itself.
+# After this many seconds the lock of a worker that is not registered is stale, as in graphile-worker itself.
 STALE_LOCK_SECONDS = 4 * 3600
-# From this number of worker deaths on, the attempt of the job counts.
+# From this number of worker deaths during a job on, the attempt counts.
 POISON_LIMIT = 3
 # How many jobs one call recovers by default; the caller calls again for the rest.
 MOST_RECOVERED = 2000
-# The interval of heartbeats that is assumed where neither the worker's row nor the caller gives it.
+# The interval of heartbeats, in seconds, if neither the worker's row nor the caller states it.
 DEFAULT_HEARTBEAT = 10.0
 
 LOOK_AT_FLEET = """/* gw:look-at-fleet */
@@ -64,7 +64,7 @@ class LateWorker(NamedTuple):
 
     id: str
     beaten_at: float
-    # Negative where the heartbeat lies in the future.
+    # Negative if the heartbeat is in the future.
     silent_seconds: float
     timeout_seconds: float
     heartbeat_seconds: float
@@ -75,16 +75,17 @@ class LateWorker(NamedTuple):
         return self.is_overdue_by(0)
 
     def is_overdue_by(self, beats: int) -> bool:
-        """Return whether its last heartbeat is older than its timeout and this many of its heartbeat intervals."""
+        """Return True if its last heartbeat is older than its timeout plus this many of its heartbeat intervals."""
         return is_lease_over(self.silent_seconds, self.timeout_seconds + beats * self.heartbeat_seconds)
 
 
 class Fleet(Frozen):
-    """The number of registered workers, the late ones among them, and the holders of locks that are not registered."""
+    """The number of registered workers, the late workers among them, and unregistered workers that hold locks."""
 
     size: int
     late: list[LateWorker]
-    # The ids of workers of this package that are not registered, so dead; found among some of the locks.
+    # The ids of workers of this package that hold locks and are not registered, so they are dead. Each call reads only
+    # some of the locks.
     orphans: list[str]
     # Where the next call continues to read the locks (``go_on_at``); None after the last lock.
     reached: float | None
@@ -96,7 +97,7 @@ class Recovered(Frozen):
     dead_worker_ids: tuple[str, ...] = ()
     job_ids: tuple[int, ...] = ()
     queue_ids: tuple[int, ...] = ()
-    # There may be more jobs of the same workers: recover again at once.
+    # Whether there may be more jobs of the same workers: then recover again at once.
     is_partial: bool = False
     # The jobs that have no attempt left.
     exhausted: tuple[Exhausted, ...] = ()
@@ -119,10 +120,10 @@ def look_at_fleet(
     now: datetime | None = None,
     go_on_at: float | None = None,
 ) -> Fleet:
-    """Read which workers are late, and which hold locks older than ``timeout`` without being registered.
+    """Return the workers that are late, and the unregistered workers that hold locks older than ``timeout``.
 
-    ``timeout`` and ``heartbeat`` count for workers whose rows do not state their own. ``now`` is the time of the jobs;
-    heartbeats go by the database's clock.
+    ``timeout`` and ``heartbeat`` apply to workers whose rows do not state their own. ``now`` is the time of the jobs;
+    the database's clock measures the age of heartbeats.
     """
     parameters = {"timeout": timeout, "heartbeat": heartbeat, "moment": None, "now": now, "go_on_at": go_on_at}
     cursor.execute(statement(LOOK_AT_FLEET, schema), parameters)
@@ -178,7 +179,7 @@ def recover(
     limit: int = MOST_RECOVERED,
     now: datetime | None = None,
 ) -> Recovered:
-    """Remove these workers and recover their claims; by default, of every worker that is silent now."""
+    """Remove these workers, by default all silent workers; recover their claims, and claims of unregistered workers."""
     fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now)
     silent = [late for late in fleet.late if late.is_silent] if dead is None else dead
     worker_ids = remove_dead_workers(cursor, silent, schema=schema)
@@ -192,7 +193,7 @@ def recover(
 def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tuple[Exhausted, ...]:
     if not any(row[1] for row in rows):
         return ()
-    # Late import: rare, and 2 ms of every worker's start.
+    # Late import: rarely needed, and it would take 2 ms of every worker's start.
     from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
 
     holds = {job_id: Hold(*hold) for job_id, is_exhausted, *hold in rows if is_exhausted}
@@ -202,7 +203,7 @@ def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tu
 def release_stale_locks(
     cursor: Any, *, schema: str, stale: float = STALE_LOCK_SECONDS, now: datetime | None = None
 ) -> Unlocked:
-    """Release the jobs and queues that unregistered workers have held for four hours."""
+    """Release the jobs and queues that unregistered workers have held for ``stale`` seconds."""
     cursor.execute(statement(RELEASE_STALE_JOBS, schema), {"stale": stale, "now": now})
     jobs = cursor.fetchall()
     cursor.execute(statement(RELEASE_STALE_QUEUES, schema), {"stale": stale, "now": now})
@@ -211,10 +212,10 @@ def release_stale_locks(
 
 
 def forget_ended(cursor: Any, *, schema: str) -> None:
-    """Delete the worker deaths of jobs that are gone, and the markers of cancelled claims that have ended."""
+    """Delete the records of worker deaths for deleted jobs, and the markers of cancelled claims that have ended."""
     cursor.execute(statement(FORGET_ENDED, schema))
 
 
 def wake_workers(cursor: Any, count: int, *, schema: str) -> None:
-    """Notify workers of so many new jobs."""
+    """Notify workers of this many new jobs."""
     cursor.execute(statement(WAKE_WORKERS, schema), {"count": count})

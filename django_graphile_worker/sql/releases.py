@@ -1,6 +1,6 @@
-"""The end of claims: jobs that succeeded, failed or are returned unrun, and the named queues claimed with them.
+"""The end of claims: jobs that succeeded, failed or are returned, and the queues that were claimed with them.
 
-Every statement states the claim that it ends, by the job's id and the whole ``locked_by``. A ``locked_by`` names the
+Every statement names the claim that it ends, by the job's id and the whole ``locked_by``. A ``locked_by`` names the
 worker and its claim statement and never repeats, so a statement that arrives late changes no other claim.
 """
 
@@ -27,8 +27,8 @@ select failed_id, seconds_until_next from :SCHEMA._private_fail_claims_v2(
 RETURN_JOBS = """/* gw:return */
 select id from :SCHEMA._private_return_claims_v2(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
 
-# The job runs on with what is left of an array payload. It gets its attempt back, like every job whose run the worker
-# itself ended early.
+# The job is returned with the items of an array payload that are left. The attempt does not count, as for every job
+# whose run the worker itself ended early.
 RETURN_REMAINING = """/* gw:return-remains */
 select id from :SCHEMA._private_return_claims_v2(
     %(ids)s::bigint[], %(tokens)s::text[], %(payloads)s::text[]) as id"""
@@ -46,7 +46,7 @@ where {locked_by_worker("job", "= %(worker_id)s")}"""
 RELEASE_QUEUES = """/* gw:release-queues */
 select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens)s::text[]) as id"""
 
-# The notification wakes other workers: the waiting jobs may be of tasks that only they run.
+# The notification wakes other workers: the waiting jobs may belong to tasks that only the others run.
 WAITING_QUEUES = """/* gw:waiting-queues */
 select id, case when %(notify)s then pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
     'r', pg_catalog.random(), 'count', 1)::text) end
@@ -70,7 +70,7 @@ class Failure(Frozen):
 
 
 class HeldJob(NamedTuple):
-    """A job that a worker holds, by what the database says."""
+    """A job that a worker holds according to the database."""
 
     id: int
     token: str
@@ -93,7 +93,10 @@ def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[i
 def fail_jobs(
     cursor: Any, failures: Sequence[Failure], *, schema: str, now: datetime | None = None
 ) -> dict[int, float | None]:
-    """Store errors and plan the next attempts; return the jobs that were still claimed, with the seconds until then."""
+    """Store errors and schedule the next attempts.
+
+    Return the ids of the jobs that were still claimed, with the seconds until the next attempt, None if there is none.
+    """
     parameters = _ended([failure.claim for failure in failures])
     parameters["errors"] = [failure.error for failure in failures]
     parameters["delays"] = [failure.delay for failure in failures]
@@ -105,7 +108,7 @@ def fail_jobs(
 
 
 def return_jobs(cursor: Any, claims: Sequence[Claim | HeldJob], *, schema: str) -> set[int]:
-    """Return jobs as if they had never been claimed; the result has the ids of the jobs that were still claimed."""
+    """Return jobs to the state before their claim; the result has the ids of the jobs that were still claimed."""
     cursor.execute(statement(RETURN_JOBS, schema), _ended(claims))
     return {row[0] for row in cursor.fetchall()}
 
@@ -119,14 +122,14 @@ def return_remaining(cursor: Any, remaining: Sequence[tuple[Claim, str]], *, sch
 
 
 def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
-    """Return the ids of the jobs whose claims still stand; the other claims were lost."""
+    """Return the ids of the jobs whose claims still exist; the other claims were lost."""
     cursor.execute(statement(STILL_CLAIMED, schema), _ended(claims))
     return {row[0] for row in cursor.fetchall()}
 
 
 def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> set[int]:
     """Release queues; return the ids of the queues that were still held. Call ``waiting_queues`` after the commit."""
-    # All statements that lock several queues do so in this order, so that they cannot deadlock.
+    # All statements that lock several queues lock them in this order, so that they cannot deadlock.
     ordered = sorted(queues)
     cursor.execute(statement(RELEASE_QUEUES, schema), {"queue_ids": _ids(ordered), "tokens": _tokens(ordered)})
     return {row[0] for row in cursor.fetchall()}
@@ -137,8 +140,8 @@ def waiting_queues(
 ) -> set[int]:
     """Return the ids of the queues that are free and have a job to run, and notify other workers of them.
 
-    The caller's transaction must begin after the one that released the queues has committed: a job that was added
-    before that commit notified workers that could not claim it yet, and is visible only now.
+    The caller's transaction must begin after the commit of the transaction that released the queues: a job that was
+    added before that commit notified workers that could not claim it yet, and is visible only now.
     """
     parameters = {"queue_ids": int_array(queue_ids), "notify": notify, "now": now}
     cursor.execute(statement(WAITING_QUEUES, schema), parameters)

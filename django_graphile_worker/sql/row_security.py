@@ -10,8 +10,8 @@ from django_graphile_worker.sql.search_path import qualified
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
-# Row-level security is on for these tables, and there are no policies unless an owner made some. The tables look empty
-# to a role that it applies to and that no policy lets read, which is worse than an error.
+# Row-level security is on for these tables, and there are no policies unless an owner created some. To a role that is
+# not exempt and that no policy allows to read, the tables look empty, which is worse than an error.
 HIDDEN_TABLES = """/* gw:hidden_tables */
     select current_user, array_agg(class.relname::text order by class.relname)
     from pg_catalog.pg_class as class
@@ -31,8 +31,8 @@ HIDDEN_TABLES = """/* gw:hidden_tables */
                 )
         )"""
 
-# Whether the tables exist, and whether HIDDEN_TABLES need be sent. The statement reads no table, because a new session
-# would have to prepare for that, and the first job waits for the answer.
+# Whether the tables exist, and whether HIDDEN_TABLES must be sent. The statement reads no table, because that would
+# cost a new session time, and the first job waits for the answer.
 WORKER_TABLES = """/* gw:worker_tables */
     select pg_catalog.to_regclass(':SCHEMA._private_workers') is not null, coalesce(
         pg_catalog.row_security_active(pg_catalog.to_regclass(':SCHEMA._private_jobs'))

@@ -21,7 +21,7 @@ def literal(text: str) -> str:
 
 
 def table(name: str, schema: str) -> str:
-    """Return a model's db_table: Django leaves a name that is already quoted alone."""
+    """Return a model's db_table: Django does not quote a name that is already quoted."""
     return f"{quoted(schema)}.{quoted(name)}"
 
 

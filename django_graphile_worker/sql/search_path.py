@@ -1,9 +1,10 @@
-"""Safety from the session's search_path: statements call PostgreSQL's own functions, types and operators alone.
+"""Safety from the session's search_path: statements call only PostgreSQL's own functions, types and operators.
 
-Django's connections have the site's search_path, mostly ``"$user", public``. PostgreSQL looks into pg_catalog before
-these schemas, but prefers a function there that fits the arguments better: a role that may create objects in ``public``
-could have its own function called with the rights of the session that sends the statement. So names of functions,
-types, relations and of operators that have no exact types get the prefix ``pg_catalog`` before a statement is sent.
+Django's connections have the site's search_path, mostly ``"$user", public``. PostgreSQL searches pg_catalog before
+these schemas, but prefers a function in them that fits the arguments better: a role that may create objects in
+``public`` could have its own function called with the rights of the session that sends the statement. So names of
+functions, types, relations and of operators that have no exact types get the prefix ``pg_catalog`` before a statement
+is sent.
 
 Comparisons and arithmetic stay as they are, because ``operator(pg_catalog.+)`` has another precedence than ``+``.
 They are safe as long as both sides have exactly the types of an operator of PostgreSQL, so each parameter needs a type.
@@ -27,7 +28,7 @@ _TYPES = "bool float4 float8 int2 int4 int8 json jsonb name oid regclass regproc
 
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 TYPES = frozenset(_TYPES.split())
-# These have the precedence of "any other operator", which operator(...) has too.
+# These operators have the precedence of "any other operator", and so does operator(...).
 OPERATORS = frozenset({"||", "->", "->>", "#>", "#>>", "@>", "<@", "?", "?|", "?&"})
 
 # Texts and comments; a type after "::"; a name before "("; a relation, or a type before its constant; an operator.
@@ -39,7 +40,7 @@ _TOKEN = re.compile(
 
 @lru_cache(maxsize=512)
 def qualified(text: str) -> str:
-    """Return the statement with the prefix ``pg_catalog`` wherever it matters."""
+    """Return the statement with the prefix ``pg_catalog`` before every name that needs it."""
     return _TOKEN.sub(_prefixed, text)
 
 

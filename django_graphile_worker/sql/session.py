@@ -11,7 +11,7 @@ from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.search_path import qualified
 
 # No catalogue lists settings that no extension has declared (app.tenant), so they are read by name.
-# The statement runs outside any transaction, so every advisory lock that it finds is the session's.
+# The statement runs outside any transaction, so every advisory lock that it finds belongs to the session.
 # Statements that libpq prepared belong to the driver; statements of PREPARE do not.
 SESSION_STATE = """/* gw:session */
 select 'setting', name, setting from pg_catalog.pg_settings
@@ -40,7 +40,8 @@ select 'prepared statement', name, null from pg_catalog.pg_prepared_statements w
 union all
 select 'open cursor', name, null from pg_catalog.pg_cursors where is_holdable and name operator(pg_catalog.<>) ''"""
 
-# The functions of the site itself, with their text. Those of PostgreSQL and of extensions leave nothing in the session.
+# The functions of the site itself, with their text. Functions of PostgreSQL and of extensions leave nothing in the
+# session.
 _FUNCTIONS_OF_THE_SITE = """
 select function.proname::pg_catalog.text, language.lanname::pg_catalog.text, function.prosrc
 from pg_catalog.pg_proc as function
@@ -62,11 +63,11 @@ TRIGGERS_OF_THE_SITE = "/* gw:session-triggers */" + _FUNCTIONS_OF_THE_SITE.form
     wanted="function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)"
 )
 
-# Time limits that are set for a role or a database are meant for other statements than the queue's. The worker must not
-# change a session behind a pooler, whose process id differs from that which the client got; there the statement only
-# reads whether the limits are too short. The search_path holds no schema in which other roles can create objects: their
-# functions, called by a statement of the worker, would have the worker's rights. The isolation level is READ COMMITTED,
-# because only there a statement that has waited for a row reads it again.
+# Time limits that are set for a role or a database are not meant for the statements of a worker. The worker must not
+# change a session behind a pooler, where the process id differs from the process id that the client received; there the
+# statement only reads whether the limits are too short. The search_path has no schema in which other roles can create
+# objects: their functions, called by a statement of the worker, would have the worker's rights. The isolation level is
+# READ COMMITTED, because only at that level a statement that has waited for a row reads it again.
 SET_UP_SESSION = """/* gw:set-up-session */
 select pg_catalog.pg_backend_pid() = %(backend_pid)s, case
     when pg_catalog.pg_backend_pid() = %(backend_pid)s then pg_catalog.set_config(name, wanted, false) is null
@@ -80,7 +81,7 @@ from (values
     ('search_path', 'pg_catalog, pg_temp', false)) as settings (name, wanted, is_limit)
 where pg_catalog.current_setting(name, true) is not null"""
 
-# Without the isolation level: a statement that reads cannot change that of a transaction that has begun.
+# Without the isolation level, which a query cannot change after the transaction has begun.
 LIMIT_TRANSACTION = """/* gw:limit-transaction */
 select pg_catalog.set_config(name, wanted, true)
 from (values
@@ -97,7 +98,7 @@ SessionState = frozenset[tuple[str, str, str | None]]
 
 
 def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionState:
-    """Return the state of this session that a new session would not have, and what was set when it was opened."""
+    """Return the state of this session beyond the defaults of the server: changes by jobs, and changes at its start."""
     cursor.execute(qualified(SESSION_STATE), {"custom_settings": list(custom_settings)})
     return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
 
@@ -123,16 +124,16 @@ def triggers_of_the_site(cursor: Any) -> list[SiteFunction]:
 
 
 class SessionLimits(Frozen):
-    """Whether the session is the worker's own and its limits are set; if not, whether its limits are too short."""
+    """Whether the session belongs to the worker, and has its limits; if not, whether its limits are too short."""
 
     are_ours: bool
     are_too_short: bool
 
 
 def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
-    """Limit the statements of this session to so many seconds, and its search_path to PostgreSQL's own objects.
+    """Limit the statements of this session to this many seconds, and its search_path to PostgreSQL's own objects.
 
-    Behind a pooler the session is left as it is: ``limit_transaction`` limits each transaction, where the session's own
+    Behind a pooler the session stays as it is: ``limit_transaction`` limits each transaction, if the session's own
     limits are too short.
     """
     parameters = {**_limits(seconds), "seconds": seconds, "backend_pid": backend_pid}
@@ -143,12 +144,12 @@ def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionL
 
 
 def limit_transaction(cursor: Any, seconds: float) -> None:
-    """Limit the statements of the transaction that has just begun to so many seconds, and its search_path."""
+    """Limit the statements of the transaction that has just begun to this many seconds, and limit its search_path."""
     cursor.execute(LIMIT_TRANSACTION, _limits(seconds), prepare=False)
 
 
 def configure_session(cursor: Any, settings: Mapping[str, str]) -> None:
-    """Change settings until the session ends; the session must be the caller's own."""
+    """Change settings until the session ends; no other client may share the session."""
     cursor.execute(CONFIGURE_SESSION, {"settings": json.dumps(dict(settings))}, prepare=False)
 
 

@@ -1,4 +1,4 @@
-"""Statistics for the dashboard: counts of finished jobs in four resolutions, for each task and for all together."""
+"""Statistics for the dashboard: counts of ended runs in four resolutions, for each task and for all tasks together."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ insert into :SCHEMA._private_statistics_pending (counted) values (%s::json)"""
 
 FOLD = """/* gw:fold-statistics */
 select :SCHEMA._private_fold_statistics_v1(%(seconds)s::float8 * interval '1 second', %(most)s::int)"""
-# How many pending rows one statement adds to the statistics: a fraction of a second.
+# How many pending rows one statement adds to the statistics: it takes a fraction of a second.
 MOST_FOLDED = 200
 
-# One range of the primary key for each resolution: charts read the table at the same time.
+# The statement deletes one range of the primary key for each resolution: charts read the table at the same time.
 PRUNE = """/* gw:prune-statistics */
 delete from only :SCHEMA._private_statistics as known
 using (values (60, %(minutes)s::float8), (600, %(ten_minutes)s), (3600, %(older_than)s), (86400, %(older_than)s))
@@ -59,7 +59,7 @@ from :SCHEMA._private_statistics
 where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
 group by task_identifier"""
 
-# One probe for each period of each task: the primary key has all tasks of a period side by side.
+# One look-up for each period of each task: the primary key has all tasks of a period side by side.
 READ_RUNS = """/* gw:read-runs */
 select task.identifier, pg_catalog.array_agg(extract(epoch from stretch.started_at)::bigint),
     pg_catalog.array_agg(known.succeeded + known.failed + known.permanently_failed),
@@ -96,7 +96,7 @@ class Row(NamedTuple):
 
 
 class TaskRuns(NamedTuple):
-    """The number of runs of a task in each period, by the period's start, and how many of all these runs failed."""
+    """The number of runs of a task in each period, by the period's start, and the number of failed runs in all."""
 
     runs: Mapping[int, int]
     failures: int
@@ -108,31 +108,23 @@ def append(cursor: Any, rows: Iterable[Row], *, schema: str) -> None:
 
 
 def fold(cursor: Any, *, schema: str, at_least_after: float = 0.0) -> bool:
-    """Add what was appended to the statistics, unless that was done less than so many seconds ago.
+    """Add the appended counts to the statistics, unless a worker did so less than ``at_least_after`` seconds ago.
 
-    Return whether there may be more to add.
+    Return True if there may be more to add.
     """
     cursor.execute(statement(FOLD, schema), {"seconds": at_least_after, "most": MOST_FOLDED})
     return bool(cursor.fetchone()[0] >= MOST_FOLDED - 1)
 
 
-def record(cursor: Any, rows: Sequence[Row], *, schema: str) -> None:
-    """Add the counts of some minutes to the statistics at once."""
-    if rows:
-        append(cursor, rows, schema=schema)
-        while fold(cursor, schema=schema):
-            continue
-
-
 def prune(cursor: Any, *, schema: str, older_than: float) -> int:
-    """Delete rows that are older than so many seconds, finer resolutions sooner; return how many were deleted."""
+    """Delete rows older than ``older_than`` seconds, of finer resolutions sooner; return how many were deleted."""
     kept = {"older_than": older_than, "minutes": KEPT_SECONDS[MINUTE], "ten_minutes": KEPT_SECONDS[TEN_MINUTES]}
     cursor.execute(statement(PRUNE, schema), kept)
     return max(int(cursor.rowcount), 0)
 
 
 def read(cursor: Any, *, schema: str, period: int, since: datetime, task: str = ALL_TASKS) -> list[Row]:
-    """Return the rows of one task, or of all together, since a time, the oldest first."""
+    """Return the rows of one task, or of all tasks together, since a time, the oldest first."""
     cursor.execute(statement(READ, schema), {"period": period, "since": since, "task": task})
     return [Row._make(row) for row in cursor.fetchall()]
 
@@ -190,7 +182,7 @@ def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> R
 
 
 def _document(row: Row) -> dict[str, Any]:
-    """Return the row for JSON, without the empty buckets of its histograms, which are most of them."""
+    """Return the row for JSON, without the empty buckets of its histograms: most buckets are empty."""
     ran = [bucket for bucket, number in enumerate(row.durations) if number]
     waited = [bucket for bucket, number in enumerate(row.waits) if number]
     return {

@@ -8,8 +8,8 @@ from typing import Any
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.schema import statement
 
-# In the order of names, and only what is missing: two workers that start together cannot deadlock, and no value of the
-# sequence is used up.
+# In the order of names, so that two workers that start together cannot deadlock. Only missing names, so that no value
+# of the sequence is used up.
 REGISTER_TASKS = """/* gw:register-tasks */
 insert into :SCHEMA._private_tasks (identifier)
 select name.identifier
@@ -25,7 +25,7 @@ where task.identifier = any (%(identifiers)s::text[])"""
 
 
 def register_tasks(cursor: Any, identifiers: Sequence[str], *, schema: str) -> dict[int, str]:
-    """Insert the identifiers that are missing; return all of them by id."""
+    """Insert the identifiers that are missing; return all these identifiers by id."""
     known = task_ids(cursor, identifiers, schema=schema)
     if len(known) < len(set(identifiers)):
         cursor.execute(statement(REGISTER_TASKS, schema), {"identifiers": text_array(sorted(set(identifiers)))})

@@ -1,12 +1,12 @@
 """Delete the names of queues and tasks that no job uses, while jobs are being added.
 
-A transaction that adds a job holds a shared lock from before it looks up its names until it ends: it reads the table
-`_private_names_lock`. A session that locks that table exclusively waits for every such transaction, and transactions
-that add a job meanwhile wait too. So the exclusive lock is held for short moments only:
+A transaction that adds a job holds a shared lock, from before it looks up its names until it ends: it reads the table
+`_private_names_lock`. A session that locks that table exclusively waits for every such transaction, and meanwhile every
+other transaction that adds a job waits, too. So the exclusive lock is held for short moments only:
 
 1. Under the lock, take the `Watermark`: every job that is added later has a higher id.
 2. Without the lock, look for names that no job uses. This reads all jobs and may take long.
-3. Under the lock, delete some of the names that were found, except those that jobs above the watermark use.
+3. Under the lock, delete some of the found names, except names that jobs above the watermark use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOCK_TIMEOUT = "50ms"
 MOST_FOUND = 100_000
 MOST_DELETED = 2_000
 
-# Under the lock every plan must read a few rows by an index, whatever the statistics say.
+# Under the lock every plan must read a few rows by an index, whatever the statistics are.
 SETTINGS = {"lock_timeout": LOCK_TIMEOUT, "enable_seqscan": "off"}
 
 ISOLATION = "/* gw:isolation */ select current_setting('transaction_isolation')"
@@ -36,9 +36,9 @@ READ_COMMITTED = "/* gw:isolation */ set transaction isolation level read commit
 
 
 def sees_commits(cursor: Cursor) -> bool:
-    """Return whether this transaction sees later commits.
+    """Return True if the statements of this transaction see commits of other transactions.
 
-    With one snapshot for all its statements, a name that is used by now would look unused.
+    With one snapshot for all its statements, a name that a job has used since then would look unused.
     """
     cursor.execute(qualified(ISOLATION))
     return bool(cursor.fetchone()[0] == "read committed")
@@ -58,7 +58,7 @@ def lock_names(cursor: Cursor, *, schema: str) -> None:
 
 
 # Transactions that called the add_job of an earlier version hold an advisory lock instead. Any role can take such a
-# lock, so it counts only where the same session has written jobs.
+# lock, so it counts only if the same session has written jobs.
 OLD_ADDERS = """/* gw:old_adders */
 select exists (
     select from pg_locks as names
@@ -72,7 +72,7 @@ select exists (
 
 
 def has_old_adders(cursor: Cursor, *, schema: str) -> bool:
-    """Return whether a transaction is adding jobs that began before the migration which made the table to lock."""
+    """Return True if a transaction is adding jobs that began before the migration that made ``_private_names_lock``."""
     cursor.execute(statement(OLD_ADDERS, schema))
     return bool(cursor.fetchone()[0])
 
@@ -128,8 +128,8 @@ delete from only :SCHEMA._private_job_queues as queue
 where queue.id = any (%(ids)s::int[]) and queue.locked_at is null
     and not exists (select from later where later.job_queue_id = queue.id)"""
 
-# A worker knows the tasks that it runs by id. It registers their names first and itself a moment later, so the names of
-# workers that started a moment ago are kept.
+# A worker refers to its tasks by id, so their names must stay. The caller has read the tasks of the registered workers
+# before the search; the tasks of workers that registered since then, or a moment before, are kept here.
 DELETE_TASKS = """/* gw:delete_tasks */
 with later as materialized (
     select distinct task_id from :SCHEMA._private_jobs where id > %(job_id)s::bigint)
@@ -161,6 +161,6 @@ select exists (
 
 
 def has_silent_workers(cursor: Cursor, *, schema: str) -> bool:
-    """Return whether there is a worker that does not state which tasks it runs."""
+    """Return True if there is a registered worker that does not list its tasks."""
     cursor.execute(statement(SILENT_WORKERS, schema))
     return bool(cursor.fetchone()[0])

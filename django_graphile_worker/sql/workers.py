@@ -1,4 +1,4 @@
-"""The register of live workers."""
+"""The register of workers, the table ``_private_workers``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from django_graphile_worker.sql.schema import quoted, statement
 
 # The id of every worker of this package begins with this prefix. So a claim that commits after its worker was removed
-# from the register is still recognised as that of a dead worker.
+# from the register is still recognised as the claim of a dead worker.
 WORKER_PREFIX = "django-worker-"
-# The age in seconds at which the lock of a live worker is renewed, long before a worker of Node.js calls it stale.
+# The age in seconds at which the lock of a live worker is renewed, long before it is stale for a worker of Node.js.
 RENEWAL_SECONDS = 3600
 
 # The commit does not wait for the disk: the commit of a claim comes later in the same log, so if a claim survives a
 # crash of the server, its worker's row does too.
-# An id is random: an existing row with it is this worker's own, from a try whose answer was lost.
+# An id is random: an existing row with this id is this worker's own, from a try whose answer was lost.
 REGISTER_WORKER = """/* gw:register-worker */
 insert into :SCHEMA._private_workers
     (id, metadata, started_at, last_heartbeat_at, timeout_seconds, heartbeat_seconds)
@@ -32,7 +32,7 @@ set last_heartbeat_at = coalesce(%(now)s::timestamptz, pg_catalog.now()), metada
 where id = %(worker_id)s
 returning true"""
 
-# A statement apart from the heartbeat: it fails when the server's queue of notifications is full; a heartbeat must not.
+# Separate from the heartbeat: it fails if the server's queue of notifications is full, and a heartbeat must not fail.
 SEND_PROOF = "/* gw:proof */ select pg_catalog.pg_notify(%(channel)s::text, '')"
 
 RENEW_CLAIMS = """/* gw:renew */
@@ -40,9 +40,9 @@ select :SCHEMA._private_renew_claims_v2(%(worker_id)s::text, %(older_than)s::flo
 
 
 def locked_by_worker(row: str, comparison: str) -> str:
-    """Return the condition that a worker holds the row, a job or a queue, and its id compares so.
+    """Return the condition that the row, a job or a queue, is locked, and that the worker's id meets the comparison.
 
-    The indexes of locked rows are partial: they serve only statements that say ``locked_at is not null``.
+    The indexes of locked rows are partial: they serve only statements with the condition ``locked_at is not null``.
     """
     return f"{row}.locked_at is not null and :SCHEMA._private_worker_of({row}.locked_by) {comparison}"
 
@@ -75,16 +75,16 @@ def promised_timeouts(cursor: Any, *, schema: str) -> list[float]:
 
 
 def is_lease_over(silent_seconds: float, timeout_seconds: float) -> bool:
-    """Return whether a worker has been silent for so long that other workers may take it for dead.
+    """Return True if a worker has been silent for so long that its lease has expired.
 
-    Each worker promises a timeout when it registers. This is the one rule about it: what recovers jobs, what lists
-    workers and what warns before an unlock all ask here.
+    Each worker registers its timeout. The recovery of jobs, the list of workers and the warning before an unlock all
+    use this rule.
     """
     return silent_seconds >= timeout_seconds
 
 
 def worker_of(locked_by: str) -> str:
-    """Return the worker's id of a lock: a worker of this package writes its id, a slash and its claim's number."""
+    """Return the worker id in a ``locked_by``: a worker of this package writes its id, a slash and a number there."""
     return locked_by.partition("/")[0] if locked_by.startswith(WORKER_PREFIX) else locked_by
 
 
@@ -103,21 +103,21 @@ def register_worker(
     heartbeat: float | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Register the worker, with the interval of its heartbeats and the silence after which it counts as dead."""
+    """Register the worker, with the interval of its heartbeats and the timeout after which it counts as dead."""
     lease = {"timeout": timeout, "heartbeat": heartbeat}
     parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **lease}
     cursor.execute(statement(REGISTER_WORKER, schema), parameters)
 
 
 def beat(cursor: Any, worker_id: str, metadata: Mapping[str, Any], *, schema: str, now: datetime | None = None) -> bool:
-    """Write a heartbeat; return False when the worker is no longer registered."""
+    """Write a heartbeat; return False if the worker is no longer registered."""
     parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now}
     cursor.execute(statement(BEAT, schema), parameters)
     return cursor.fetchone() is not None
 
 
 def send_proof(cursor: Any, channel: str, *, schema: str) -> None:
-    """Notify the worker's own channel, which proves that its listener receives what other sessions send."""
+    """Notify the worker's own channel, which proves that its listener receives notifications of other sessions."""
     cursor.execute(statement(SEND_PROOF, schema), {"channel": channel})
 
 

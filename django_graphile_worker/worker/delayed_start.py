@@ -1,4 +1,4 @@
-"""Starts one worker of several whose database may be away: the other workers do not wait for it."""
+"""Starts a worker whose database may not answer yet, while the other workers of the process run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_graphile_worker.worker.service import Service, Trouble
 
 
 class DelayedStart(Service):
-    """The service that tries to start a worker until its database answers, and ends then."""
+    """The service that tries to start a worker until its database answers, and then ends."""
 
     name = "start"
 
@@ -22,7 +22,7 @@ class DelayedStart(Service):
         # Called at the end if the worker has not started.
         self._give_up = give_up
         self._deciding = threading.Lock()
-        # Set when the worker has started: from then on the runner's caller stops it, not this service.
+        # Set when the worker has started: from then on the runner's caller shuts the worker down, not this service.
         self.has_begun = False
         self.has_tried = threading.Event()
 
@@ -39,7 +39,7 @@ class DelayedStart(Service):
         return delay
 
     def cancel(self) -> bool:
-        """Try no more; return whether the worker has started."""
+        """Stop trying; return True if the worker has started."""
         with self._deciding:
             self.stop()
             return self.has_begun

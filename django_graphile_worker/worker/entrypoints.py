@@ -1,4 +1,4 @@
-"""Workers started by code: a script, a test, or a thread beside a web server."""
+"""Entry points for code that starts a worker: a script, a test, or a web server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
-from django_graphile_worker.worker.process import embedded
-from django_graphile_worker.worker.process.process import run_with_signals
-from django_graphile_worker.worker.process.runners import build_runners, shut_down, start_all
+from django_graphile_worker.worker.process import embedded_checks
+from django_graphile_worker.worker.process.runner_group import build_runners, shut_down, start_all
+from django_graphile_worker.worker.process.worker_process import run_with_signals
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import REFUSED, StopRequest, StopState, state_of
 
@@ -29,13 +29,13 @@ def run_worker(
 ) -> int:
     """Run jobs until SIGTERM or SIGINT, or until ``stop``, a ``StopRequest``, is called from another thread.
 
-    ``databases`` and ``installations`` are the aliases to serve, if not the installation ``default``; ``overrides`` are
-    settings in lower case (``concurrency=20``). Return the exit code. Signals are handled on the main thread only.
+    ``databases`` and ``installations`` are the aliases to serve instead of the installation ``default``; ``overrides``
+    are settings in lower case (``concurrency=20``). Return the exit code. Signals are handled on the main thread only.
     """
     request = _checked_stop(stop)
-    places = embedded.places("run_worker", databases, installations, overrides)
+    places = embedded_checks.places("run_worker", databases, installations, overrides)
     runners = build_runners(places)
-    embedded.heed_test_guards([place.using for place in places])
+    embedded_checks.heed_test_guards([place.using for place in places])
     return run_with_signals(runners, request, once=False)
 
 
@@ -48,14 +48,14 @@ def run_once(
 ) -> int:
     """Run the jobs that are runnable now, then return the exit code."""
     request = _checked_stop(stop)
-    places = embedded.places("run_once", databases, installations, overrides, with_cron=False)
+    places = embedded_checks.places("run_once", databases, installations, overrides, with_cron=False)
     runners = build_runners(places, with_cron=False)
-    embedded.heed_test_guards([place.using for place in places])
+    embedded_checks.heed_test_guards([place.using for place in places])
     return run_with_signals(runners, request, once=True)
 
 
 class Worker:
-    """A worker in the threads of this process: ``with Worker(concurrency=5): serve()``."""
+    """A worker that runs in threads of this process: ``with Worker(concurrency=5): serve()``."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Worker:
         installations: Sequence[str] = (),
         **overrides: Unpack[WorkerOptions],
     ) -> None:
-        self._places = embedded.places("Worker", databases, installations, overrides)
+        self._places = embedded_checks.places("Worker", databases, installations, overrides)
         self._lock = threading.Lock()
         # A runner for each database while the worker runs. A runner starts once, so each start() builds new runners.
         self._runners: list[Runner] = []
@@ -79,10 +79,10 @@ class Worker:
         with self._lock:
             if self._runners:
                 raise GraphileWorkerError(
-                    "Worker.start(): expected a worker that does not run, got one that was started before. "
-                    "Call stop() first, or make another Worker."
+                    "Worker.start(): expected a worker that does not run, got a worker that was started before. "
+                    "Call stop() first, or create another Worker."
                 )
-            embedded.heed_test_guards([place.using for place in self._places])
+            embedded_checks.heed_test_guards([place.using for place in self._places])
             self._runners = build_runners(self._places)
             for runner in self._runners:
                 runner.on_refused = self._stop_soon
@@ -95,9 +95,9 @@ class Worker:
     def stop(self, reason: str = "stop") -> bool:
         """Let running jobs end within the grace period; return True when every job has ended.
 
-        Jobs that still run after the grace period are returned, and may start elsewhere. A coroutine is cancelled; but
-        Python cannot stop a thread, so a ``def`` task that ignores ``helpers.abort`` goes on until it returns or
-        this process ends.
+        Jobs that still run after the grace period are returned, and another worker may start them. A coroutine is
+        cancelled, but Python cannot stop a thread: a ``def`` task that ignores ``helpers.abort`` runs until it returns
+        or this process ends.
         """
         with self._lock:
             runners, self._runners = self._runners, []
@@ -105,7 +105,7 @@ class Worker:
         return ending.was_released and not ending.was_cut_off
 
     def _stop_soon(self, error: GraphileWorkerError) -> None:
-        """Stop on another thread: stop() waits for the part of the worker that calls this."""
+        """Stop the worker on another thread: stop() waits for the part of the worker that calls this method."""
         threading.Thread(target=self.stop, args=[REFUSED], daemon=True).start()
 
     def __enter__(self) -> Worker:
@@ -124,7 +124,7 @@ class Worker:
 def _checked_stop(stop: Any) -> StopState | None:
     if stop is not None and not isinstance(stop, StopRequest):
         raise InvalidTypeError(
-            f"stop: expected a StopRequest, got {stop!r}. Make one with django_graphile_worker.StopRequest(), "
+            f"stop: expected a StopRequest, got {stop!r}. Create a django_graphile_worker.StopRequest(), "
             "and call it to stop the worker."
         )
     return None if stop is None else state_of(stop)

@@ -1,9 +1,9 @@
 """Ends the copies of a worker that a job makes with ``os.fork()``.
 
-A forked process has one thread, which forked it, and a copy of everything else: the claims of the worker, its
-connections, its signal handlers. When the code of a job returns in such a process, the thread would go on as a second,
-unregistered worker, on connections that it shares with the first. So every place that calls code of a site checks
-afterwards whether it is still in the process in which it began.
+A forked process has a copy of one thread, the thread that forked, and of everything else: the claims of the worker, its
+connections, its signal handlers. If the code of a job returns in such a process, the thread would continue as a
+second, unregistered worker, on connections that it shares with the first. So every place that calls code of a site
+checks afterwards whether it is still in the process in which it began.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 from collections.abc import Callable
 
 # How many forks lie between this process and the process that loaded this module. Compared instead of os.getpid(): the
-# check follows every job, and a system call would cost more than the rest of it.
+# check follows every job, and a system call would cost more than the rest of the check.
 generation = 0
-# Functions to call in every forked process, which undo there what must not go on.
+# Functions to call in every forked process, to undo what must not continue there.
 _in_child: dict[str, Callable[[], None]] = {}
 _is_watching = False
 
 
 def watch() -> None:
-    """Notice forks from now on; to be called before the first job. Calling it again changes nothing."""
+    """Count forks from now on. Called before the first job; calling it again changes nothing."""
     global _is_watching
     if not _is_watching and hasattr(os, "register_at_fork"):
         _is_watching = True
@@ -29,7 +29,7 @@ def watch() -> None:
 
 
 def call_in_child(name: str, function: Callable[[], None] | None) -> None:
-    """Have a function called in every forked process, under a name; None removes it."""
+    """Register a function under a name, to be called in every forked process; None removes it."""
     if function is None:
         _in_child.pop(name, None)
     else:
@@ -61,7 +61,7 @@ def _message(error: BaseException | None) -> str:
     how = "returned" if error is None else f"raised {type(error).__name__}"
     return (
         f"Process {os.getpid()}, forked by a job of process {os.getppid()}, {how} into the worker: it is ended, as a "
-        "copy of a worker must not go on. End a forked process with os._exit().\n"
+        "copy of a worker must not continue. End a forked process with os._exit().\n"
     )
 
 

@@ -12,7 +12,7 @@ class CancelledByWorker(BaseException):
 
 
 class _Ended:
-    """A run that is over. One is made for every job, so making it must be cheap."""
+    """A run that has ended. Every job makes an instance, so making it must be cheap."""
 
     __slots__ = ("claim", "duration")
 
@@ -30,7 +30,7 @@ class _Done(_Ended):
     __slots__ = ("result",)
 
     def __init__(self, claim: Claim, duration: float, result: Any = None) -> None:
-        # Written out instead of calling the parent: nearly every job makes one.
+        # Assigned here instead of by the parent, which saves a call for nearly every job.
         self.claim = claim
         self.duration = duration
         # What the task returned. It is not stored.
@@ -38,7 +38,7 @@ class _Done(_Ended):
 
 
 class Succeeded(_Done):
-    """The job is done, and its row is to be deleted."""
+    """The job has succeeded, and the releaser deletes its row."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class Interrupted(_Ended):
     ) -> None:
         super().__init__(claim, duration)
         self.has_begun = has_begun
-        # What is left of an array payload, when some of it is done.
+        # The items of an array payload that are left, if some of them are done.
         self.payload_text = payload_text
 
 
@@ -83,7 +83,7 @@ class Failed(_Ended):
         # Seconds until the next attempt; None for the usual back-off.
         self.delay = delay
         self.permanent = permanent
-        # What is left of an array payload: the items that failed.
+        # The items of an array payload that are left: the items that failed.
         self.payload_text = payload_text
 
 

@@ -1,7 +1,7 @@
 """The parts of one worker, and the rules that concern several of them.
 
-``wiring.py`` builds the parts. They do not know each other: each calls an object of ``callbacks.py``, which finds the
-other parts here.
+``wiring.py`` builds the parts. A part has no reference to the parts that it reports to: it calls an object of
+``part_callbacks.py``, which finds the other parts here.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 class Parts:
     """The parts of one worker on one database."""
 
-    # Set by wiring.build_parts(), from the bottom up.
+    # Set by wiring.build_parts(), in an order in which each part is built after the parts that it uses.
     signal_sender: SignalSender
     events: WorkerEvents
     statistics_buffer: StatisticsBuffer
     statistics: StatisticsRecorder
-    # The connection that claims jobs, which is the first to be open.
+    # The connection that claims jobs. It is the first connection that a worker opens.
     claim_database: Database
     now: JobClock
     directory: TaskDirectory
@@ -87,18 +87,18 @@ class Parts:
         self.tasks = tasks
         self.cron_items = tuple(cron_items)
         self.version = version
-        # Changes when the lease is lost: what was claimed under the old id belongs to other workers then.
+        # Changes when the lease is lost: other workers may recover what was claimed under the old id.
         self.worker_id = new_worker_id()
-        # Set by the runner: from then on nothing is claimed.
+        # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
 
     def may_claim(self) -> bool:
         return bool(self.tasks) and not self.is_stopping and self.heartbeat.holds_lease
 
     def may_begin(self, claim: Claim) -> bool:
-        """Return whether the claim is certainly still this worker's.
+        """Return True if this worker certainly still holds the claim.
 
-        After the process was suspended, its lease may be over before any part has noticed.
+        After the process was suspended, the lease may have expired without any part having noticed.
         """
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
 
@@ -108,12 +108,12 @@ class Parts:
         self.releaser.return_jobs(list(interrupted(work_units)), queues)
 
     def lose_lease(self) -> None:
-        """Go on as another worker: other workers may have recovered the claims of this one."""
+        """Continue under a new worker id: other workers may have recovered the claims of the old id."""
         lost, self.worker_id = self.worker_id, new_worker_id()
         # Jobs that have not begun may have been claimed by another worker by now, and must not begin here.
         with self.slots.removal_lock:
             self.return_jobs(self.slots.remove_waiting())
-        # The same holds for what a claim that is under way still brings.
+        # The same applies to the jobs that a claim statement under way still returns.
         self.fetcher.return_all_jobs()
         self.events.send(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
 
@@ -125,22 +125,22 @@ class Parts:
         return f"worker:{self.worker_id}"
 
     def job_of(self, claim: Claim) -> Job:
-        """Return a claim as the value that receivers of signals get."""
+        """Return the ``Job`` of a claim, which the receivers of signals get."""
         run = JobRun(claim, time.monotonic())
         run.task = self.directory.task_of(claim.task_id)
         return run.job
 
     def outer_services(self) -> list[Service | Fetcher]:
-        """Return the services that bring in work, for this worker or for others: they stop first."""
+        """Return the services that bring in work, for this worker or for others. A shutdown stops them first."""
         services = (self.recovery, self.cron, self.unserved_tasks, self.fetcher)
         return [service for service in services if service is not None]
 
     def troubles(self) -> list[BaseException | None]:
-        """Return the error of the last step of each part that uses the database, None where there was none."""
+        """Return the error of the last step of each part that uses the database, or None if the step succeeded."""
         parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics, self.cron)
         return [part.trouble for part in parts if part is not None]
 
     def dead(self) -> list[str]:
-        """Return the names of the parts whose thread ended though it was not stopped."""
+        """Return the names of the parts whose thread has ended although the part was not stopped."""
         parts = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
         return [part.name for part in parts if part is not None and part.has_died]

@@ -1,6 +1,6 @@
 """The life of one worker: starts its parts in order, drains the jobs, shuts down.
 
-``parts.py`` says what the parts are, ``wiring.py`` how they are connected, ``shutdown.py`` in which order they stop.
+``parts.py`` lists the parts, ``wiring.py`` connects them, and ``shutdown.py`` stops them in order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.delayed_start import DelayedStart
 
-# How often in a row a draining worker tries to claim before it gives up: about half a minute.
+# How often in a row a draining worker fails to claim before it gives up: with the delays of service.Loop, after 10 to
+# 20 seconds, and longer if the database answers slowly.
 ATTEMPTS_TO_CLAIM = 9
 
 Question = Callable[[], bool]
@@ -51,9 +52,9 @@ class Runner:
     ) -> None:
         self.place = place
         self.settings = place.settings
-        # Called once, when this worker cannot go on with the schema: the caller is to stop the worker then.
+        # Called once, when this worker cannot continue with the schema: then the caller must stop the worker.
         self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
-        # Set while this worker is one of several, which start side by side.
+        # Set by begin(): this worker is one of several, which start side by side, or its database did not answer.
         self.delayed_start: DelayedStart | None = None
         self._started_at = time.monotonic()
         self.parts = build_parts(
@@ -67,12 +68,12 @@ class Runner:
 
     @property
     def label(self) -> str:
-        """What distinguishes it from the other workers of this process."""
+        """The name that distinguishes this worker from the other workers of the process."""
         return self.place.label
 
     def begin(self) -> DelayedStart:
-        """Start as soon as the database answers, on another thread."""
-        # Late import: most workers have one database, and start at once or fail.
+        """Start the worker on another thread, as soon as its database answers."""
+        # Late import: most workers have one database, which answers at the first try.
         from django_graphile_worker.worker.delayed_start import DelayedStart
 
         self.delayed_start = DelayedStart(
@@ -87,21 +88,21 @@ class Runner:
         try:
             self.start()
         except UniqueViolation:
-            # The register has this id from an earlier try, which went no further or whose answer was lost. To the
-            # other workers, the worker of that try is dead.
+            # An earlier try entered this id into the register, and then failed or lost the answer. For the other
+            # workers, the worker of that try is dead.
             self.parts.worker_id = new_worker_id()
             raise
 
     def end(self, reason: str, *, is_forced: Question = never) -> Ending:
-        """Shut down, unless the worker has not started yet."""
+        """Shut down the worker, or cancel its start if it has not started yet."""
         if self.delayed_start is None or self.delayed_start.cancel():
             return self.shutdown(reason, is_forced=is_forced)
-        # The worker holds nothing, and the thread that starts it may be waiting for its database.
+        # The worker holds no claims, and the thread that starts it may be waiting for its database.
         self.delayed_start.join(CLEANUP_TIMEOUT)
         return Ending(was_released=True, was_cut_off=False)
 
     def start(self) -> None:
-        """Enter the register, then start the parts."""
+        """Register the worker, then start its parts."""
         parts = self.parts
         self._prepare()
         self._report_started()
@@ -118,13 +119,13 @@ class Runner:
             service.start()
 
     def drain(self, should_stop: Question = never) -> None:
-        """Run everything that is runnable, then return."""
+        """Run all jobs that are runnable, then return."""
         parts = self.parts
         self._prepare()
         for service in (parts.heartbeat, parts.signal_sender, parts.releaser, parts.statistics):
             service.start()
         self._report_started()
-        # Where only such runs exist, no other worker recovers the jobs of a run that died.
+        # In a project that only drains, no other worker recovers the jobs of a worker that died.
         parts.recovery.skips_watching = True
         parts.recovery.attempt()
         self._claim_until_empty(should_stop)
@@ -145,7 +146,7 @@ class Runner:
             raise fetcher.trouble
 
     def shutdown(self, reason: str, *, is_forced: Question = never) -> Ending:
-        """Stop claiming, let jobs end, return the rest; a forced shutdown waits for as little as it can."""
+        """Stop claiming, let jobs end, return the rest; a forced shutdown waits as little as possible."""
         self.parts.is_stopping = True
         self.parts.events.send(signals.worker_stopping, reason=reason)
         ending = Shutdown(self.parts, is_forced).run()
@@ -156,7 +157,7 @@ class Runner:
         return ending
 
     def _prepare(self) -> None:
-        # Register before reading the names of tasks: names that a registered worker uses are not cleaned away.
+        # Register before reading the names of tasks: a cleanup keeps the names that a registered worker uses.
         for prepare in (
             self._check_installation,
             self._refuse_newer_schema,
@@ -166,7 +167,7 @@ class Runner:
             try:
                 prepare()
             except POOLER_CONFUSION:
-                # The connection uses no prepared statements from now on.
+                # From now on the connection uses no prepared statements, so the second try can succeed.
                 prepare()
         self.parts.executor.start()
 
@@ -179,8 +180,8 @@ class Runner:
             raise error
 
     def _register(self) -> None:
-        # On the connection that is open already: the heartbeat opens its own for the first beat, and no job waits for
-        # that.
+        # On the connection that is already open: the heartbeat opens its own connection for its first beat, and no job
+        # waits for that.
         self.parts.heartbeat.register(self.parts.claim_database)
 
     def _wait(self, seconds: float, should_stop: Question) -> None:
@@ -203,7 +204,7 @@ class Runner:
 
     def _report_not_started(self, action: str, error: BaseException, retry_in: float) -> None:
         self.parts.events.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
-        # On this thread, as the signal sender starts with the other parts.
+        # Send the signal on this thread: the signal sender has not started yet.
         self.parts.signal_sender.step()
 
     def _report_started(self) -> None:

@@ -1,7 +1,7 @@
-"""What every long-lived part of a worker is: one unit of work, again and again.
+"""The base classes of every long-lived part of a worker, which repeats one unit of work.
 
-``Loop`` is the repetition. ``Service`` is a loop on a thread of its own, which nearly every part is. The fetcher
-is a loop that the threads of the pool run in turns (``fetching.shared_loop``).
+``Loop`` is the repetition. ``Service`` is a loop on a thread of its own, and the base class of nearly every part. The
+fetcher is a loop that the threads of the pool run in turns (``fetching.pool_loop``).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Loop(ABC):
         self._hurried = threading.Event()
         self._stopping = threading.Event()
         self._failures = 0
-        # Did something call for the step under way? False when only the time for it has come.
+        # Whether something called for the step under way. False if the step began because its delay was over.
         self.was_called = True
         self._rest_was_called = False
-        # What went wrong in the last step, None when nothing did.
+        # The error of the last step, None if the step succeeded.
         self.trouble: BaseException | None = None
 
     @abstractmethod
@@ -50,7 +50,7 @@ class Loop(ABC):
         """Free what the loop holds. Called when it ends, on the thread that ran its last step."""
 
     def wake(self) -> None:
-        """Have the next step now; a step under way is followed by another."""
+        """Start the next step now; if a step is under way, start another after it."""
         self._woken.set()
 
     def was_woken(self) -> bool:
@@ -60,19 +60,19 @@ class Loop(ABC):
         self._woken.clear()
 
     def pause(self, delay: float) -> bool:
-        """Wait for ``wake()``, this long at most; return whether anything else called for the next step."""
+        """Wait for ``wake()``, at most for the delay; return True if something else called for the next step."""
         if delay > 0:
             self._woken.wait(None if math.isinf(delay) else delay)
         return False
 
     def rest(self, delay: float) -> bool:
-        """Wait for the next step; return whether anything but ``wake()`` called for it."""
+        """Wait for the next step; return True if something other than ``wake()`` called for it."""
         if self._stopping.is_set():
             # The last round may have cleared the wake-up that stop() sent: then nothing would end the pause.
             return False
         if self.trouble is None:
             return self.pause(delay)
-        # Wake-ups do not shorten this wait, however many come: each step would be one more failure.
+        # Wake-ups do not shorten this wait, however many arrive: each early step would be one more failure.
         self._hurried.wait(delay)
         self._hurried.clear()
         return True
@@ -83,7 +83,7 @@ class Loop(ABC):
         self.wake()
 
     def stop(self) -> None:
-        """Ask the loop to end after the step under way. Safe twice, and before the start."""
+        """Have the loop end after the step under way. May be called twice, and before the start."""
         self._stopping.set()
         self._hurried.set()
         self.wake()
@@ -93,9 +93,9 @@ class Loop(ABC):
         return self._stopping.is_set()
 
     def round(self) -> float:
-        """Attempt one step, which finds in ``was_called`` whether something called for it."""
+        """Attempt one step, which reads from ``was_called`` whether something called for it."""
         self.was_called = self._rest_was_called
-        # A wake-up that comes between these lines is for the next step.
+        # A wake-up that arrives between these lines is for the next step.
         if self._woken.is_set():
             self._woken.clear()
             self.was_called = True
@@ -116,7 +116,7 @@ class Loop(ABC):
         return delay
 
     def _retry_delay(self) -> float:
-        """Return a growing delay with jitter: a fleet must not return to its database all at once."""
+        """Return a growing delay with jitter: a fleet of workers must not reconnect to its database all at once."""
         ceiling = min(LAST_RETRY, FIRST_RETRY * 2.0**self._failures)
         self._failures = min(self._failures + 1, 20)
         return ceiling * random.uniform(0.5, 1.0)
@@ -161,5 +161,5 @@ class Service(Loop):
 
 
 def jittered(seconds: float) -> float:
-    """Return a duration a little shorter each time, so that workers started together drift apart."""
+    """Return a duration that is shorter by a random part, so that workers started together drift apart."""
     return seconds * random.uniform(0.85, 1.0)

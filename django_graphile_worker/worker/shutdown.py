@@ -16,21 +16,21 @@ from django_graphile_worker.worker.stop_request import Ending
 
 # Seconds that a part, or a coroutine that was cancelled, gets to clean up.
 CLEANUP_TIMEOUT = 1.0
-# Seconds between two looks whether the jobs of a stopping or draining worker are over.
+# Seconds between two checks whether the jobs of a stopping or draining worker have ended.
 LOOK_INTERVAL = 0.02
 
 
 class Shutdown:
     """The end of one worker.
 
-    The order matters. First the parts stop that bring work in, then the jobs end. The releaser ends after the jobs,
-    when it has stored the last result, and the heartbeat after the releaser: a result is only accepted while the
-    lease holds. The worker leaves the register last, when it holds nothing any more.
+    The order matters. The parts that bring in work stop first, then the jobs end. The releaser ends after the jobs,
+    when it has stored the last result, and the heartbeat ends after the releaser: a result is only accepted while the
+    lease holds. The worker leaves the register last, when it holds no claim any more.
     """
 
     def __init__(self, parts: Parts, is_forced: Callable[[], bool]) -> None:
         self._parts = parts
-        # Asked again and again: from the moment it says yes, the shutdown waits for as little as it can.
+        # Called repeatedly: as soon as it returns True, the shutdown waits as little as possible.
         self._is_forced = is_forced
 
     def run(self) -> Ending:
@@ -57,11 +57,11 @@ class Shutdown:
         self._wait_for_jobs(self._parts.settings.grace_period)
         have_ended = slots.is_idle
         if not have_ended:
-            # Only coroutines can be cancelled: other tasks have had their time.
+            # Only coroutines can be cancelled and get time to clean up; other tasks have had their grace period.
             has_coroutines = executor.has_coroutines
             executor.cancel()
             self._wait_for_jobs(CLEANUP_TIMEOUT if has_coroutines else 0.0)
-        # A coroutine that ignores its cancellation ends here: a job that is returned afterwards runs no more.
+        # A coroutine that ignores its cancellation ends here: a job must not run on after it is returned.
         executor.close(CLEANUP_TIMEOUT if have_ended and not self._is_forced() else 0.0)
         if not slots.is_idle:
             self._return_running_jobs()
@@ -76,9 +76,9 @@ class Shutdown:
             slots.wait_for_change(LOOK_INTERVAL)
 
     def _return_running_jobs(self) -> None:
-        """Return jobs that still run, with their attempt: their results would come too late.
+        """Return the jobs that still run, without counting the attempt: their results would come too late.
 
-        This is the last thing that happens to jobs, as other workers may run them from then on.
+        This is the last step with these jobs, because other workers may run them from then on.
         """
         parts = self._parts
         for service in parts.outer_services():
@@ -92,7 +92,7 @@ class Shutdown:
             parts.events.send(signals.job_interrupted, job=parts.job_of(job.claim), duration=duration, reason=reason)
 
     def _still_running(self) -> list[RunningJob]:
-        """Return the running jobs, without those that have ended and whose slots are about to pass on the outcome."""
+        """Return the jobs that still run, after a wait for the slots whose jobs have ended to pass on the outcomes."""
         slots, executor = self._parts.slots, self._parts.executor
         deadline = time.monotonic() + CLEANUP_TIMEOUT
         while slots.running() > len(running := executor.running()) and time.monotonic() < deadline:
@@ -123,11 +123,11 @@ class Shutdown:
         self._write_last_statistics()
         for service in self._parts.outer_services():
             if service.join(CLEANUP_TIMEOUT):
-                # A draining worker steps some services itself: they have no thread that would close them.
+                # A draining worker runs the steps of some services itself: no thread of theirs closes them.
                 service.close()
 
     def _deregister(self) -> None:
-        """Leave the register, on a thread of its own: a database that does not answer must not block this thread."""
+        """Remove the worker from the register, on another thread: a database that hangs must not block this thread."""
         held, heartbeat = self._parts.held, self._parts.heartbeat
 
         def deregister() -> None:
@@ -144,7 +144,10 @@ class Shutdown:
         thread.join(CLEANUP_TIMEOUT)
 
     def _write_last_statistics(self) -> None:
-        """Let the recorder write its last counts when it closes: after the lease, whose end must not wait for them."""
+        """Stop the recorder, which writes its last counts when it closes.
+
+        Called after the worker has left the register, because the end of its lease must not wait for the counts.
+        """
         statistics = self._parts.statistics
         statistics.stop()
         deadline = time.monotonic() + LAST_RECORD_TIMEOUT

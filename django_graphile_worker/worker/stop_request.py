@@ -19,29 +19,29 @@ REFUSED = "the schema is too new"
 class Ending(Frozen):
     """How a worker ended."""
 
-    # Was every job released, at least as returned?
+    # Whether every job was released, with its result or by returning it.
     was_released: bool
-    # Did a job still run when the grace period was over?
+    # Whether a job still ran when the grace period was over.
     was_cut_off: bool
 
 
 class StopState:
     """The requests to stop a worker: the first lets jobs end, the second stops at once.
 
-    A signal handler may run between any two instructions, so it takes no lock and calls no code of others: it counts.
+    A signal handler may run between any two instructions, so it takes no lock and calls no other code: it only counts.
     The byte that wakes the waiting main thread is written before the handler runs, by Python itself (set_wakeup_fd):
-    where a signal arrives just as the main thread begins to wait, or on another thread, Python calls the handler only
+    if a signal arrives just as the main thread begins to wait, or on another thread, Python calls the handler only
     after the wait.
     """
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.signal_number: int | None = None
-        # The error that stops the worker, if an error does.
+        # The error that stops the worker, None if no error does.
         self.refusal: GraphileWorkerError | None = None
         # Called when the worker has started.
         self.on_started: Callable[[], None] = lambda: None
-        # How the worker ended, once it has.
+        # How the worker ended; None until it has ended.
         self.ending: Ending | None = None
         self._reader, self._writer = os.pipe()
         self._is_closed = False
@@ -60,7 +60,7 @@ class StopState:
         self(REFUSED)
 
     def be_woken_by_signals(self) -> int:
-        """Have Python write a byte for each signal; return the descriptor that it wrote to before."""
+        """Have Python write a byte for each signal; return the descriptor that Python wrote to before."""
         return signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
     def handle_signal(self, number: int, frame: FrameType | None) -> None:
@@ -68,7 +68,7 @@ class StopState:
         name = signal.Signals(number).name
         self(name)
         if number == signal.SIGQUIT:
-            # It stops the worker at once, like two signals.
+            # SIGQUIT stops the worker at once, like two other signals.
             self(name)
 
     @property
@@ -81,7 +81,7 @@ class StopState:
 
     @property
     def leaves_jobs_behind(self) -> bool:
-        """May a job still run in this process, which its end must not wait for? See process/exit.py."""
+        """May a job still run in this process? The process must not wait for it at its end, see process/exit.py."""
         return self.is_urgent or (self.ending is not None and self.ending.was_cut_off)
 
     @property
@@ -89,9 +89,9 @@ class StopState:
         return self.reasons[0] if self.reasons else "finished"
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a request; return True when there is a request."""
+        """Wait for a request, at most for the timeout; return True if a request was made."""
         while not self.is_made and select.select([self._reader], [], [], timeout)[0]:
-            # A signal came. By the next check of is_made its handler has run, and has counted a stop signal.
+            # A signal arrived. By the next check of is_made its handler has run, and has counted it if it is to stop.
             self.drain()
         return self.is_made
 
@@ -103,7 +103,7 @@ class StopState:
             os.read(self._reader, 4096)
 
     def close(self) -> None:
-        """Close the two file descriptors, once the worker has ended. Calling it again changes nothing."""
+        """Close the two file descriptors, after the worker has ended. Calling it again changes nothing."""
         was_closed, self._is_closed = self._is_closed, True
         for descriptor in () if was_closed else (self._reader, self._writer):
             with contextlib.suppress(OSError):
@@ -128,11 +128,11 @@ class StopRequest:
 
     @property
     def is_made(self) -> bool:
-        """Was the worker asked to stop?"""
+        """Has a stop been requested?"""
         return self._state.is_made
 
     def close(self) -> None:
-        """Close the file descriptors, once the worker has ended."""
+        """Close the file descriptors, after the worker has ended."""
         self._state.close()
 
     def __enter__(self) -> StopRequest:
@@ -145,5 +145,5 @@ class StopRequest:
 
 
 def state_of(request: StopRequest) -> StopState:
-    """Return the worker's side of a request."""
+    """Return the state of a request, which the worker reads."""
     return request._state

@@ -1,4 +1,4 @@
-"""Builds the parts of a worker and connects them: each gets the object that it calls, and none knows another."""
+"""Builds the parts of a worker and connects them: each part gets the objects that it calls."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
-from django_graphile_worker.worker.callbacks import (
-    FetcherCallbacks,
-    HeartbeatCallbacks,
-    ListenerCallbacks,
-    PoolCallbacks,
-    RecoveryCallbacks,
-    ReleaserCallbacks,
-)
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -34,6 +26,14 @@ from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
+from django_graphile_worker.worker.part_callbacks import (
+    FetcherCallbacks,
+    HeartbeatCallbacks,
+    ListenerCallbacks,
+    PoolCallbacks,
+    RecoveryCallbacks,
+    ReleaserCallbacks,
+)
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.release.releaser import Releaser
@@ -47,10 +47,11 @@ if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.maintenance.cron import Cron
 
-# A listener that has heard nothing for this many heartbeat intervals is taken to hear nothing at all.
+# A listener that has received no notification for this many heartbeat intervals connects again: notifications do not
+# arrive on its connection.
 BEATS_OF_SILENCE = 2.5
-# Jobs that fall due later than this, in seconds, are added without a notification: a worker that listens must look for
-# them as often.
+# Seconds. A job that falls due later than this is added without a notification, so a worker that listens must poll at
+# least this often.
 ANNOUNCED_AHEAD = 10.0
 
 
@@ -63,10 +64,10 @@ def build_parts(
     sender: type[Any],
     on_refused: Callable[[BreakingMigrationError], None] = lambda error: None,
 ) -> Parts:
-    """Build the parts of one worker, from the bottom up: each may call the parts before it.
+    """Build the parts of one worker, in an order in which each part is built after the parts that it uses.
 
-    ``sender`` is the sender of the worker's signals. ``on_refused`` is called once, when the worker cannot go on with
-    the schema: the caller is to stop the worker then.
+    ``sender`` is the sender of the worker's signals. ``on_refused`` is called once, when the worker cannot continue
+    with the schema: then the caller must stop the worker.
     """
     parts = Parts(place, tasks=tasks, cron_items=cron_items, version=version)
     _build_reporting(parts, sender)
@@ -101,7 +102,7 @@ def _build_reporting(parts: Parts, sender: type[Any]) -> None:
 
 
 def _build_execution(parts: Parts) -> None:
-    """Build what a job passes through: what claims know, executor, releaser, and the slots between them."""
+    """Build the parts that a job passes through: what a claim needs, the executor, the releaser and the slot pool."""
     settings, place = parts.settings, parts.place
     parts.now = job_clock(use_local_time=settings.use_local_time)
     parts.claim_database = _database(parts, "fetcher")

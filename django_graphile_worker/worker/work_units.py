@@ -1,4 +1,4 @@
-"""Work units: claimed jobs as slots take them, a single job or some jobs of one queue in order."""
+"""Work units: the claimed jobs that a slot runs one after the other."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django_graphile_worker.worker.outcomes import Interrupted
 
 
 class WorkUnit:
-    """Jobs that one slot runs in order: all of one queue, or just one job."""
+    """The claimed jobs that a slot runs in order: a single job without a queue, or several jobs of one queue."""
 
     __slots__ = ("claims", "queue", "submitted_at")
 
     def __init__(self, claims: list[Claim], queue: HeldQueue | None, submitted_at: float) -> None:
-        # In reverse, the next job last: list.pop() takes it in one step that no other thread can split.
+        # In reverse order, the next job last: list.pop() removes it in one step that no other thread can interrupt.
         self.claims = claims
         # The queue to release after the last job.
         self.queue = queue
@@ -24,11 +24,14 @@ class WorkUnit:
 
     @property
     def size(self) -> int:
-        """The bytes of payload of the jobs that have not begun."""
+        """The size of the payloads of the jobs that have not begun, in characters."""
         return sum([len(claim.payload_text) for claim in self.claims])
 
     def remove_waiting(self) -> list[Claim]:
-        """Remove and return the jobs that have not begun; the last first, as the slot may take the next meanwhile."""
+        """Remove and return the jobs that have not begun.
+
+        The last job is removed first, because the slot may take the next job from the other end meanwhile.
+        """
         removed = []
         while True:
             try:
@@ -53,5 +56,5 @@ def to_work_units(claims: Sequence[Claim]) -> Iterable[WorkUnit]:
 
 
 def interrupted(work_units: Iterable[WorkUnit]) -> Iterable[Interrupted]:
-    """Remove the jobs of these work units and return outcomes for jobs that never began."""
+    """Remove the jobs from these work units, and return an outcome for each: interrupted before it began."""
     return (Interrupted(claim, 0.0, has_begun=False) for unit in work_units for claim in unit.remove_waiting())

@@ -12,9 +12,9 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.support.recorded_statistics import append_and_fold
 
 PASSWORD = "demo"
 
@@ -142,7 +142,7 @@ def _statistics(schema: str) -> None:
     ]
     with connection.cursor() as cursor:
         for start in range(0, len(rows), 2000):
-            statistics.record(cursor, rows[start : start + 2000], schema=schema)
+            append_and_fold(cursor, rows[start : start + 2000], schema=schema)
 
 
 def _row(chance: random.Random, minute: int, task: str, rate: float, duration: float, failing: float) -> Row:

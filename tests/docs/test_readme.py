@@ -26,7 +26,7 @@ Wait = Callable[..., None]
 def _steps() -> Iterator[tuple[str, str]]:
     """Return each command, and each file with the text to append to it, in order."""
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    section = text.partition("## Start in 60 seconds")[2].partition("\n## ")[0]
+    section = text.partition("## Getting started")[2].partition("\n## ")[0]
     for kind, body in BLOCK.findall(section):
         if kind == "python":
             comment, _, code = body.partition("\n")
@@ -43,7 +43,7 @@ def _environment(conninfo: dict[str, object]) -> dict[str, str]:
     return kept | found | {"PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
 
 
-def test_sixty_seconds__end_with_a_job_that_ran(
+def test_getting_started__ends_with_a_job_that_ran(
     tmp_path: Path, fresh_database: Callable[[], str], wait_until: Wait
 ) -> None:
     conninfo = conninfo_to_dict(fresh_database())

@@ -11,53 +11,53 @@ if TYPE_CHECKING:
 _IN_PROCESS: dict[str, Callable[[], None]] = {}
 # A function of the schema, a part of its text, and the text that replaces this part.
 _IN_DATABASE: dict[str, tuple[str, str, str]] = {
-    "completion that does not check the claim": (
+    "a completion does not check the token": (
         "_private_complete_claims_v2",
         "where job.locked_by = ended.holder",
         "where true",
     ),
-    "queues that two claims can lock": (
+    "queues are not exclusive": (
         "_private_claim_jobs_v2",
         "where q.is_available",
         "where true",
     ),
-    "return that costs an attempt": (
+    "returned jobs lose an attempt": (
         "_private_return_claims_v2",
         "greatest(coalesce(returning_job.attempts, job.attempts) - 1, 0)",
         "coalesce(returning_job.attempts, job.attempts)",
     ),
-    "recovery that looks only at registered workers": (
+    "recovery examines only the register of workers": (
         # A claim that commits after its worker was removed belongs to no registered worker.
         "_private_orphans_v2",
         "where starts_with(holder.worker_id, 'django-worker-')",
         "where false",
     ),
-    "recovered jobs that go to the end of the queue": (
+    "recovered jobs go to the end of the queue": (
         "_private_recover_jobs_v2",
         "when orphan.recoveries = 1 then job.run_at",
         "when false then job.run_at",
     ),
-    "returns that state the worker but not its claim": (
+    "returns state the worker but not the claim": (
         "_private_return_claims_v2",
         "where job.locked_by = ended.holder",
         "where split_part(job.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
-    "queue releases that state the worker but not its claim": (
+    "releases of queues state the worker but not the claim": (
         "_private_release_queues_v2",
         "queue.locked_by = ended.holder",
         "split_part(queue.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
-    "returns that ignore a cancellation": (
+    "returns ignore that the job was removed or replaced": (
         "_private_return_claims_v2",
         "on marker.job_id = job.id and marker.locked_by = job.locked_by",
         "on false",
     ),
-    "recovery that releases queues before their jobs": (
+    "recovery releases a queue before its last job": (
         "_private_recover_queues_v2",
         "and not exists (select from unfinished where unfinished.id = each.id)",
         "",
     ),
-    "leases with the timeout of the worker that checks them": (
+    "a worker applies its own timeout to other workers": (
         "_private_late_workers_v2",
         "coalesce(each.timeout_seconds, own_timeout)",
         "own_timeout",
@@ -108,7 +108,7 @@ def _replace_sql(module: Any, constant: str, right: str, wrong: str) -> None:
         setattr(module, constant, text.replace(right, wrong))
 
 
-@mistake("heartbeat that stops before the drain")
+@mistake("the heartbeat stops before the jobs have ended")
 def _stop_heartbeat_first() -> None:
     from django_graphile_worker.worker.runner import Runner
 
@@ -121,7 +121,7 @@ def _stop_heartbeat_first() -> None:
     Runner.shutdown = shutdown  # type: ignore[method-assign]
 
 
-@mistake("releaser that drops results when the connection breaks")
+@mistake("the releaser drops results when the connection breaks")
 def _drop_results() -> None:
     import psycopg
 
@@ -140,7 +140,7 @@ def _drop_results() -> None:
     Releaser._release = release  # type: ignore[method-assign]
 
 
-@mistake("shutdown that does not wait for results")
+@mistake("the shutdown does not wait for results")
 def _do_not_wait_for_results() -> None:
     from django_graphile_worker.worker.shutdown import Shutdown
 
@@ -151,7 +151,7 @@ def _do_not_wait_for_results() -> None:
     Shutdown._wait_for_releaser = no_wait  # type: ignore[method-assign]
 
 
-@mistake("listener that trusts LISTEN without a proof")
+@mistake("the listener does not check that notifications arrive")
 def _trust_listen() -> None:
     from django_graphile_worker.worker.fetching.listener import Listener
 
@@ -161,21 +161,21 @@ def _trust_listen() -> None:
     Listener._insist_on_proof = prove  # type: ignore[method-assign]
 
 
-@mistake("statements without a deadline")
+@mistake("statements have no deadline")
 def _no_deadline() -> None:
     from django_graphile_worker.worker.database.watchdog import Watchdog
 
     Watchdog.begin = lambda self, connection, seconds: -1  # type: ignore[method-assign]
 
 
-@mistake("lost claims that are not searched for")
+@mistake("lost claims are not searched for")
 def _do_not_search_lost_claims() -> None:
     from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 
     HeldClaims.return_lost = lambda self: None  # type: ignore[method-assign]
 
 
-@mistake("signal handler that raises")
+@mistake("the signal handler raises")
 def _raising_handler() -> None:
     from django_graphile_worker.worker.stop_request import StopState
 
@@ -185,16 +185,16 @@ def _raising_handler() -> None:
     StopState.handle_signal = handle  # type: ignore[method-assign]
 
 
-@mistake("poison jobs without a limit of deaths")
+@mistake("a job that kills its workers never loses an attempt")
 def _no_poison_limit() -> None:
     from django_graphile_worker.sql import recovery
 
     recovery.POISON_LIMIT = 1000
 
 
-@mistake("releases of queues without a notification")
+@mistake("the release of a queue wakes no worker")
 def _release_queues_without_notification() -> None:
-    from django_graphile_worker.worker.callbacks import ReleaserCallbacks
+    from django_graphile_worker.worker.part_callbacks import ReleaserCallbacks
     from django_graphile_worker.worker.release.statements import ReleaseStatements
 
     original = ReleaseStatements.__init__
@@ -206,7 +206,7 @@ def _release_queues_without_notification() -> None:
     ReleaserCallbacks.queues_freed = lambda self, queue_ids: None  # type: ignore[method-assign]
 
 
-@mistake("releases of queues that do not count as pending")
+@mistake("queues that wait to be released do not count as pending work")
 def _do_not_count_queues() -> None:
     from django_graphile_worker.worker.release.releaser import Releaser
 
@@ -216,7 +216,7 @@ def _do_not_count_queues() -> None:
     Releaser.pending_count = property(pending_count)  # type: ignore[assignment]
 
 
-@mistake("workers declared dead right after an outage")
+@mistake("recovery declares workers dead right after an outage")
 def _declare_dead_at_once() -> None:
     from django_graphile_worker.worker.maintenance.dead_workers import DeadWorkerDetector
 
@@ -226,7 +226,7 @@ def _declare_dead_at_once() -> None:
     DeadWorkerDetector.find_dead = find_dead  # type: ignore[method-assign]
 
 
-@mistake("fetcher that sleeps until the next poll")
+@mistake("the fetcher sleeps until the next poll")
 def _sleep_until_the_next_poll() -> None:
     from django_graphile_worker.worker.fetching.fetcher import Fetcher
 
@@ -239,43 +239,43 @@ def _sleep_until_the_next_poll() -> None:
     Fetcher._delay_after = delay_after  # type: ignore[method-assign]
 
 
-@mistake("connections to read-only servers that are kept")
+@mistake("connections to read-only servers are kept")
 def _keep_read_only_connections() -> None:
     from django_graphile_worker.worker.database import connection as database
 
     database.WRONG_SERVER = ()  # type: ignore[assignment]
 
 
-@mistake("children that outlive their supervisor")
+@mistake("processes outlive their supervisor")
 def _let_children_outlive() -> None:
     from django_graphile_worker.worker.process import child
 
     child._stop_with_parent = lambda request: None
 
 
-@mistake("deaths that all count as failed starts")
+@mistake("every process that dies early counts as a failed start")
 def _count_every_death_as_failed_start() -> None:
     from django_graphile_worker.worker.process.child import Child
 
     Child.has_begun = lambda self: False  # type: ignore[method-assign]
 
 
-@mistake("connections that are not checked between jobs")
+@mistake("connections are not checked before and after jobs")
 def _do_not_check_connections() -> None:
-    from django_graphile_worker.worker.connections import lifecycle
+    from django_graphile_worker.worker.django_connections import lifecycle
 
     lifecycle.begin = lambda: None
     lifecycle.end = lambda: ()
 
 
-@mistake("interrupted jobs that are not returned")
+@mistake("jobs that still run at the end are not returned")
 def _keep_interrupted_jobs() -> None:
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
 
     SlotPool.interrupt_running = lambda self, claims: []  # type: ignore[method-assign]
 
 
-@mistake("coroutines that are never cancelled")
+@mistake("coroutines are never cancelled")
 def _do_not_cancel() -> None:
     from django_graphile_worker.worker.execution.event_loop import EventLoop
 
@@ -283,21 +283,21 @@ def _do_not_cancel() -> None:
     EventLoop.close = lambda self, seconds: None  # type: ignore[method-assign]
 
 
-@mistake("helpers.abort that is never set")
+@mistake("running jobs are not informed of the stop")
 def _do_not_set_abort() -> None:
     from django_graphile_worker.worker.execution.executor import Executor
 
     Executor.abort = lambda self: None  # type: ignore[method-assign]
 
 
-@mistake("callables that keep their broken connections")
+@mistake("callables keep their broken connections")
 def _keep_broken_connections() -> None:
     from django_graphile_worker.worker.fetching import forbidden_flags
 
     setattr(forbidden_flags, "close_old_connections", lambda: None)  # noqa: B010 - a name that the module only imports
 
 
-@mistake("limited claims that report no more jobs")
+@mistake("a claim that stopped early reports that there are no more jobs")
 def _report_no_more_jobs() -> None:
     from dataclasses import replace
 
@@ -311,14 +311,14 @@ def _report_no_more_jobs() -> None:
     claims.claim_jobs = claim_jobs
 
 
-@mistake("jobs that start after the lease has expired")
+@mistake("jobs start after the lease has expired")
 def _start_without_lease() -> None:
     from django_graphile_worker.worker.parts import Parts
 
     Parts.may_begin = lambda self, claim: True  # type: ignore[method-assign]
 
 
-@mistake("leases that do not expire while the machine is suspended")
+@mistake("leases do not age while the machine is suspended")
 def _clock_that_stops() -> None:
     from django_graphile_worker.worker.maintenance import lease_clock
 

@@ -107,7 +107,7 @@ def test_server_clock_that_was_just_set__makes_sweep_declare_no_living_worker_de
     environment = shifted_fleet.environment | {"FAULT_WORKER_SETTINGS": json.dumps(leases)}
     command = [sys.executable, MANAGE, "graphile_worker", "sweep"]
     finished = subprocess.run(command, cwd=CHECKOUT, env=environment, check=True, timeout=100, capture_output=True)
-    assert b"Nothing to free" in finished.stdout
+    assert b"Nothing to unlock" in finished.stdout
     world.continue_jobs("go")
     world.wait_until_empty()
     assert len(world.executions()) == 6, "each of them started once"

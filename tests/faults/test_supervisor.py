@@ -141,7 +141,8 @@ def test_supervisor__gives_up_on_children_that_cannot_start(fleet: Fleet, world:
     # The last child is not replaced.
     assert 4 <= supervisor.output().count("replacing it") <= 9
     assert supervisor.has_written(
-        r"\d\d:\d\d:\d\d Worker process \d+ ended with exit code 1; one could not start 5 times in a row: giving up"
+        r"\d\d:\d\d:\d\d Worker process \d+ ended with exit code 1; "
+        "a process could not start 5 times in a row: giving up"
     )
 
 

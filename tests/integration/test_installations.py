@@ -35,7 +35,7 @@ from django_graphile_worker.checks import tasks as task_checks
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.routing import place_of, places_to_serve
 from django_graphile_worker.worker.execution.task_helpers import Helpers
-from django_graphile_worker.worker.process.runners import build_runners
+from django_graphile_worker.worker.process.runner_group import build_runners
 from tests.conftest import RawConnection
 from tests.support.operating import operate
 from tests.support.stepped_worker import own_tasks
@@ -158,13 +158,15 @@ def test_database_with_several_installations_but_default__needs_to_know_which(se
         "a": {"DATABASE": "other", "SCHEMA": "a"},
         "b": {"DATABASE": "other", "SCHEMA": "b"},
     }
-    with pytest.raises(ConfigurationError, match=r"got 'other' with 'a', 'b'\. Say which with installation="):
+    expected = r"got 'other' with 'a', 'b'\. Choose an installation with installation="
+    with pytest.raises(ConfigurationError, match=expected):
         add_job("note", using="other")
 
 
 def test_flat_settings__know_one_installation_in_every_database() -> None:
     assert place_of("other", "default").using == "other"
-    with pytest.raises(ConfigurationError, match=r"names no others\. To name some, write GRAPHILE_WORKER = "):
+    expected = r"has no named installations\. To name installations, write GRAPHILE_WORKER = "
+    with pytest.raises(ConfigurationError, match=expected):
         add_job("note", installation="reports")
 
 

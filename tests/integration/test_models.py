@@ -137,7 +137,7 @@ def test_writing_to_jobs_names_the_functions_that_do() -> None:
         Job().save()
 
     assert str(caught.value) == (
-        "Job rows are read-only: a write past the functions of the schema would break the workers' locks. Use "
+        "Job rows are read-only: a write without the functions of the schema would break the workers' locks. Use "
         "add_job(), add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs() or reschedule_jobs()."
     )
 

@@ -106,7 +106,7 @@ class TestFunctionsOfAnotherProgram:
     def test_status__names_them(self) -> None:
         come_from_rust()
         assert (
-            "add_job of another program (manage.py graphile_worker repair restores those of this package)"
+            "add_job of another program (manage.py graphile_worker repair restores the functions of this package)"
             in operate("status").out
         )
 
@@ -117,7 +117,7 @@ class TestFunctionsOfAnotherProgram:
 
     def test_repair__puts_them_back_and_says_so(self) -> None:
         come_from_rust()
-        assert operate("repair").out == "Put back: add_job.\n"
+        assert operate("repair").out == "Restored: add_job.\n"
         assert found() == {}
         add_job("task")
         assert operate("repair").out == "Nothing to repair.\n"

@@ -72,7 +72,10 @@ def test_a_name_alone_brings_no_defaults() -> None:
         ("args", 'A job has one payload: add_job(task, {"order": 1}).'),
         (
             "x",
-            "There are queue_name, run_at, max_attempts, job_key, job_key_mode, priority, flags, using, installation.",
+            (
+                "Known options: queue_name, run_at, max_attempts, job_key, job_key_mode, priority, flags, using, "
+                "installation."
+            ),
         ),
     ],
 )
@@ -84,11 +87,11 @@ def test_an_unknown_option_is_a_type_error__with_the_one_that_was_meant(option: 
     for add in adders:
         with pytest.raises(TypeError) as refused:
             add({}, **{option: 5})
-        assert str(refused.value) == f"add_job: expected an option that it knows, got {option!r}. {way_out}"
+        assert str(refused.value) == f"add_job: expected a known option, got {option!r}. {way_out}"
 
 
 def test_a_spec_refuses_using_and_says_where_it_belongs() -> None:
-    with pytest.raises(TypeError, match=r"^JobSpec: .* got 'using'\. Give it to add_jobs\(specs, using=\.\.\.\)\.$"):
+    with pytest.raises(TypeError, match=r"^JobSpec: .* got 'using'\. Pass it to add_jobs\(specs, using=\.\.\.\)\.$"):
         JobSpec("send", {}, using="other")  # type: ignore[arg-type]
 
 

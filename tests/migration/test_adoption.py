@@ -116,7 +116,7 @@ def test_older_schema__is_refused_with_the_way_to_upgrade_it(site: Site, foreign
 def test_newer_ledger_that_breaks_nothing__is_adopted_with_a_warning(site: Site, foreign: WorkerSql) -> None:
     foreign.query("insert into {schema}.migrations (id) values (21)")
 
-    with pytest.warns(RuntimeWarning, match=r"at migration 21 of graphile-worker; .* knows migrations up to 20\."):
+    with pytest.warns(RuntimeWarning, match=r"at migration 21 of graphile-worker; .* supports migrations up to 20\."):
         site.migrate()
 
     assert foreign.add_job(job_key="waiting")["revision"] == 1

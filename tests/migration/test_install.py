@@ -84,7 +84,7 @@ def test_schema_with_tables_of_another_program__is_refused(site: Site, worker: W
     worker.query("create schema {schema}")
     worker.query("create table {schema}.jobs (id integer)")
 
-    with pytest.raises(SchemaError, match="absent, empty, or made by graphile-worker, got one with jobs"):
+    with pytest.raises(SchemaError, match="absent, empty, or created by graphile-worker, got a schema with jobs"):
         site.migrate()
     assert worker.value("select count(*) from pg_class where relnamespace = %s::regnamespace", f'"{site.schema}"') == 1
 

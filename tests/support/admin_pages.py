@@ -12,9 +12,9 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.support.operating import execute
+from tests.support.recorded_statistics import append_and_fold
 
 BASE = "/admin/graphile_worker/"
 OVERVIEW, JOBS, QUEUES = BASE + "overview/", BASE + "job/", BASE + "jobqueue/"
@@ -98,4 +98,4 @@ def record_statistics(schema: str, task: str, **counts: Any) -> None:
         **(defaults | counts),
     )
     with connection.cursor() as cursor:
-        statistics.record(cursor, [row], schema=schema)
+        append_and_fold(cursor, [row], schema=schema)

@@ -69,8 +69,8 @@ REFUSED = [
     ("SCHEMA", "a\n", SCHEMA_EXPECTED),
     ("SCHEMA", "é", SCHEMA_EXPECTED),
     ("SCHEMA", None, SCHEMA_EXPECTED),
-    ("SCHEMA", "pg_jobs", "a schema of its own; PostgreSQL's own schemas and public are not"),
-    ("SCHEMA", "public", "a schema of its own; PostgreSQL's own schemas and public are not"),
+    ("SCHEMA", "pg_jobs", "a schema that is neither public nor one of PostgreSQL's own"),
+    ("SCHEMA", "public", "a schema that is neither public nor one of PostgreSQL's own"),
     ("DATABASE", None, "a non-empty string"),
     ("CONCURRENCY", 0, "a whole number of at least 1"),
     ("CONCURRENCY", "10", "a whole number of at least 1"),
@@ -241,7 +241,7 @@ def test_one_named_installation__is_enough(settings: Any) -> None:
         ),
         (
             {"default": {}, "reports": {"SCHEMA": "b", "REDACT": []}},
-            [r"expected settings of this installation, got 'REDACT', which is the project's\. Put it into"],
+            [r"expected settings of this installation, got 'REDACT', a setting of the project\. Put it into"],
         ),
         ({"default": {}, "a b": {"SCHEMA": "b"}}, [r"expected names of installations of letters, .*, got 'a b'"]),
         # A setting whose value is wrong is no installation.

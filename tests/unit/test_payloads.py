@@ -186,7 +186,7 @@ BAD_PAYLOADS = [
         "$.login",
         (
             "payload: expected a value that JSON can hold, got Login (pydantic hides the secret at $.password, so it "
-            "would be lost: give the field a serializer, or look the secret up in the task) at $.login."
+            "would be lost: add a serializer to the field, or read the secret in the task) at $.login."
         ),
     ),
     (

@@ -29,7 +29,7 @@ def test_young_file__is_a_sound_worker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ({"age": 3600.0}, "expected a file younger than 60 s, got 3600 s: the worker hangs, or is gone"),
+        ({"age": 3600.0}, "expected a file younger than 60 s, got 3600 s: the worker hangs, or has ended"),
         ({"is_ready": False}, "expected a worker whose database answers, got a worker that waits for it"),
         ({"written_at": None}, "expected a health file, got TypeError"),
     ],

@@ -187,13 +187,13 @@ OPTIONS = "identifier, queue_name, max_attempts, job_key, job_key_mode, priority
         ("max_retries", "Did you mean 'max_attempts'?"),
         ("name", "Did you mean 'identifier'?"),
         ("bind", "A task that takes (payload, helpers) gets its job as helpers.job."),
-        ("x", f"There are {OPTIONS}."),
+        ("x", f"Known options: {OPTIONS}."),
     ],
 )
 def test_an_unknown_option_is_refused__with_the_one_that_was_meant(name: str, way_out: str) -> None:
     with pytest.raises(InvalidTypeError) as refused:
         task(**{name: 5})  # type: ignore[call-overload]
-    assert str(refused.value) == f"@task: expected an option that it knows, got {name!r}. {way_out}"
+    assert str(refused.value) == f"@task: expected a known option, got {name!r}. {way_out}"
 
 
 def yielding(payload: Any) -> Iterator[None]:
@@ -237,7 +237,7 @@ def test_atomic_needs_a_plain_function(registry: Registry) -> None:
     assert str(refused.value) == (
         "@task(atomic=True): expected a plain function, got the async function "
         f"{__name__}:test_atomic_needs_a_plain_function.<locals>.send ({__file__}:{line}): Django's transactions "
-        "need 'def'. Write 'def', or leave atomic out."
+        "need 'def'. Write 'def', or omit atomic."
     )
     assert registry.get("send") is None
 
@@ -339,7 +339,7 @@ def test_a_task_has_a_place_for_messages() -> None:
     [
         ("delay", "Did you mean add_job({...})?"),
         ("apply_async", "Did you mean add_job({...}, run_at=..., queue_name=...)?"),
-        ("s", "Did you mean JobSpec(task, {...})? A chain is made by adding the next job at the end of the task."),
+        ("s", "Did you mean JobSpec(task, {...})? For a chain, add the next job at the end of the task."),
         ("add_jbo", "Did you mean 'add_job'?"),
         ("retry", "Did you mean 'raise RetryLater(seconds)'?"),
     ],

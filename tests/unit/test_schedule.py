@@ -63,7 +63,7 @@ def test_one_error_has_every_mistake_of_every_source_with_its_place(tmp_path: Pa
     message = str(caught.value)
     for expected in (
         "entry 2 (report): expected an identifier of its own",
-        'GRAPHILE_WORKER["CRONTAB"] entry 1, line 1 already has this one',
+        'GRAPHILE_WORKER["CRONTAB"] entry 1, line 1 already has this identifier',
         "entry 3 (mail:send) column 1: expected five time fields",
         "entry 4: expected a CronItem or crontab text, got '7'",
         f"{path} line 1, column 1: expected a minute from 0 to 59, got '61'",

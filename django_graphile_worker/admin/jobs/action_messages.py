@@ -29,7 +29,7 @@ def skipped_message(progress: BulkProgress) -> str:
 
 
 def add_messages(request: HttpRequest, action: Action, progress: BulkProgress, *, selected: int | None) -> None:
-    """Report a finished action; `selected` is the number of selected jobs, None when all that match were selected."""
+    """Add the messages about a finished action; `selected` is the number of selected jobs, None for all that match."""
     if progress.changed:
         messages.success(request, success_message(action, progress))
     if progress.skipped:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from django_graphile_worker import conf
 from django_graphile_worker.admin import audit
 from django_graphile_worker.admin.jobs.forms import FailForm, RescheduleForm
-from django_graphile_worker.escaping import storable_text
+from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.jobs import Changes
 
@@ -28,7 +28,7 @@ class Action:
     name: str
     label: Any
     explanation: Any
-    # The permission, as the name of JobAdmin's method without has_ and _permission.
+    # The name of the JobAdmin method that checks the permission, without has_ and _permission.
     permission: str
     # Returns the call of an SQL function for the data of the form.
     make_call: Callable[[FormData], bulk_actions.Call]

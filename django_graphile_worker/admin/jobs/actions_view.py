@@ -30,7 +30,7 @@ EXAMPLES = 10
 
 
 class SelectionError(ValueError):
-    """The request does not say which jobs to change."""
+    """The request does not identify the jobs to change."""
 
 
 class JobActionsAdmin(JobListAdmin):
@@ -59,7 +59,7 @@ class JobActionsAdmin(JobListAdmin):
         return self._run(request, action, criteria, form, alias)
 
     def _selection(self, request: HttpRequest, alias: str) -> Criteria:
-        """Return the criteria of the selected jobs, without those that the user may not see."""
+        """Return the criteria of the selected jobs, restricted to the jobs that the user may see."""
         visible_ids = self.visible_ids(request, alias)
         if "all" not in request.POST:
             ids = _ids(request.POST.getlist("id"))
@@ -69,7 +69,7 @@ class JobActionsAdmin(JobListAdmin):
         with databases.reading(alias) as session:
             query = self.parse_query(request, session, request.POST.get("q", ""))
         state = request.POST.get("state", "")
-        # Without a condition that has a mistake, more jobs would match than the user asked for.
+        # If conditions with mistakes were ignored, the action would change more jobs than the user selected.
         mistakes = [*query.mistakes, *_state_mistakes(state)]
         if mistakes:
             message = _("No jobs were changed. The search has a mistake, and without it more jobs would match.")
@@ -115,7 +115,7 @@ class JobActionsAdmin(JobListAdmin):
     def _render_progress(
         self, request: HttpRequest, action: Action, progress: BulkProgress, form: forms.Form | None
     ) -> HttpResponse:
-        """Show what has been done, with a form that continues the action."""
+        """Show the progress, with a form that continues the action."""
         form_data = [(name, request.POST[name]) for name in (form.fields if form else ()) if name in request.POST]
         continued = [("confirmed", "1"), ("progress", progress.signed())]
         context = {
@@ -150,13 +150,13 @@ def _number(criteria: Criteria, counts: dict[State, Count], found: search.Found)
 
 
 def _description(request: HttpRequest, criteria: Criteria) -> str:
-    """Return the state and the search that select all jobs that match."""
+    """Return the state and the text of a search, as a description of the jobs that match it."""
     state = "" if criteria.state is State.ANY else f"{state_name(criteria.state)} "
     return f"{state}{request.POST.get('q', '')}".strip() or _("all jobs")
 
 
 def _hidden_fields(request: HttpRequest) -> list[tuple[str, str]]:
-    """Return the fields that say which jobs are selected, which the form on the next page sends again."""
+    """Return the fields that identify the selected jobs, for the form on the next page."""
     names = ("action", "all", "q", "state", "back", databases.PARAMETER)
     pairs = [(name, request.POST[name]) for name in names if name in request.POST]
     if "all" in request.POST:
@@ -167,7 +167,7 @@ def _hidden_fields(request: HttpRequest) -> list[tuple[str, str]]:
 def _make_log(
     request: HttpRequest, action: Action, criteria: Criteria, data: dict[str, Any]
 ) -> Callable[[BulkProgress], None]:
-    """Return a function that logs a step. Called in the transaction of the step, it logs exactly what was committed."""
+    """Return a function that logs a step in the transaction of the step, so that it logs exactly what is committed."""
     values = ", ".join(f"{name}={value}" for name, value in data.items() if value not in (None, ""))
     selection = f" {_description(request, criteria)}" if "all" in request.POST else ""
     message = f"{action.title}{selection}{f' ({values})' if values else ''}."

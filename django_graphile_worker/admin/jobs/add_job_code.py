@@ -1,4 +1,4 @@
-"""The Python and the SQL that would add a job again."""
+"""Writes the Python and the SQL code that adds a job again."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class JobAddAdmin(JobDetailAdmin):
         return self.render(request, "add.html", context)
 
     def _source_job(self, request: HttpRequest) -> job_detail.JobDetail | None:
-        """Return the job whose values the form begins with. The user must be allowed to see it."""
+        """Return the job whose values are the initial values of the form, if the user may see it."""
         object_id = request.GET.get("from")
         if object_id is None:
             return None
@@ -72,7 +72,7 @@ class JobAddAdmin(JobDetailAdmin):
         return [(label, [(name, name) for name in group]) for label, group in groups if group]
 
     def _add(self, request: HttpRequest, form: AddJobForm, source: job_detail.JobDetail | None) -> HttpResponse | None:
-        """Add the job, with the payload of `source` if given. Return None when it is rejected; the form says why."""
+        """Add the job, with the payload of `source` if given. Return None if it is rejected; the form has the error."""
         identifier = form.cleaned_data["task"]
         payload = form.cleaned_data.get("payload") if source is None else decode_leniently(source.payload_text)
         if isinstance(payload, RawPayload):

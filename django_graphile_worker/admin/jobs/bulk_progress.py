@@ -1,4 +1,4 @@
-"""An action on many jobs: in steps, for as long as a request may take, and continued by further requests."""
+"""Performs an action on many jobs in steps, for a limited time in each request; further requests continue it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from django_graphile_worker.admin import databases
 from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.inspection.criteria import Criteria
 
-# Proxies and servers end a request after about 30 seconds, and users wait less. After this time a request responds
-# with its progress.
+# Proxies and servers end a request after about 30 seconds, and users do not wait that long. After this time, in
+# seconds, a request responds with its progress.
 LONGEST_REQUEST = 10.0
 SALT = "graphile_worker.progress"
 
@@ -27,12 +27,12 @@ class BulkProgress:
     """The progress of an action over all its requests. Everything up to `place` is done and committed."""
 
     action: str
-    # Jobs that changed after this time are left out: the action must not change a job twice.
+    # Jobs that were changed after this time are skipped: the action must not change a job twice.
     since: datetime | None = None
     place: bulk_actions.Place | None = None
     found: int = 0
     changed: int = 0
-    # The following are those of the current request.
+    # The following fields concern the current request only.
     ids: tuple[int, ...] = ()
     changed_now: int = 0
     is_finished: bool = False
@@ -55,13 +55,13 @@ class BulkProgress:
         )
 
     def signed(self) -> str:
-        """Return the field of the form that continues the action, signed so that a user cannot make it up."""
+        """Return the field of the form that continues the action, signed so that a user cannot forge it."""
         kept = {name: value for name, value in asdict(self).items() if name in ("action", "place", "found", "changed")}
         return signing.dumps({**kept, "since": self.since and self.since.isoformat()}, salt=SALT, compress=True)
 
 
 def load_progress(text: str | None, action: str) -> BulkProgress:
-    """Return the progress that a form sent back, or that of an action that has not begun."""
+    """Return the progress that a form has sent, or the progress of an action that has not begun."""
     if not text:
         return BulkProgress(action)
     try:
@@ -87,9 +87,9 @@ def run_steps(
     alias: str,
     log: Callable[[BulkProgress], None],
 ) -> BulkProgress:
-    """Run the next steps and return the progress. Each step is a transaction, together with its entry in the log.
+    """Run the next steps and return the progress. Each step and its entry in the log are one transaction.
 
-    Inside a transaction of the caller, a step would not release its locks when it ends: there, all is done in one.
+    Inside a transaction of the caller, steps would not release their locks: there, one step changes all jobs.
     """
     deadline = monotonic() + LONGEST_REQUEST
     has_steps = not connections[alias].in_atomic_block
@@ -102,7 +102,7 @@ def run_steps(
             with databases.writing(alias) as session:
                 following = progress.after(_run_step(session, progress, call, parts, has_steps=has_steps))
                 log(following)
-            # The step counts after its commit.
+            # The step has been committed.
             progress = following
     except databases.PageTimeoutError:
         return replace(progress, has_timed_out=True)

@@ -91,14 +91,14 @@ class JobDetailAdmin(JobListAdmin):
         }
 
     def _render_missing(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        # Without permission to see every job, the user may not have been allowed to see this job.
+        # If the user may not see every job, the user may not have been allowed to see this job.
         sees_entries = self.visible_ids(request, databases.selected_alias(request)) is None
         context = {
             "title": _("Job %(id)s does not exist") % {"id": object_id},
             "explanation": _("It was completed or removed. Jobs are deleted when they succeed."),
             "entries": _log_entries(object_id) if sees_entries else [],
         }
-        # The script that refreshes an open page shows this response, and would take a 404 for a failure.
+        # The script that refreshes an open page shows this response, and would report a 404 as a lost connection.
         is_refresh = request.headers.get("X-Requested-With") == "XMLHttpRequest"
         return self.render(request, "missing_job.html", context, status=200 if is_refresh else 404)
 
@@ -135,7 +135,7 @@ def _error(job: job_detail.JobDetail, sees_payload: bool) -> ParsedError | None:
 
 
 def _payload(job: job_detail.JobDetail, sees_payload: bool) -> dict[str, Any]:
-    """Return the payload as a tree, or as text if it cannot be decoded; without permission redacted or hidden."""
+    """Return the payload as a tree, or as text if it cannot be decoded; redact or hide it without the permission."""
     size = {"payload_size": formatting.byte_size(job.payload_size)}
     is_cut = len(job.payload_text) >= job_detail.LONGEST_PAYLOAD
     value = RawPayload(job.payload_text) if is_cut else decode_leniently(job.payload_text)

@@ -94,8 +94,8 @@ class JobFacts:
 
 
 def _attempts(job: JobDetail) -> str:
-    # A job that its task gave up has all attempts used by number, however often it ran. Workers of this package record
-    # how often that was.
+    # PermanentFailure sets attempts to max_attempts, however often the job ran. Workers of this package record the
+    # number of attempts that were made.
     if job.attempts_made < job.attempts:
         return _("%(number)s of %(most)s, then given up") % {"number": job.attempts_made, "most": job.max_attempts}
     if job.state is State.FAILED and error_summary.was_given_up(job.last_error):

@@ -22,7 +22,7 @@ from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 
 PAGE_SIZE = 50
-# A tab shows "1,000+" for more.
+# A tab shows "1,000+" for more jobs.
 MOST_COUNTED = 1_000
 TABS = (State.ANY, State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 # The fields of the filter form, each the name of a search term.
@@ -50,7 +50,7 @@ class JobRow:
 
 
 class JobListAdmin(PageAdmin):
-    """The list of jobs, and the permissions that all pages about jobs share. Every page of the list costs the same."""
+    """The list of jobs, and the permissions of all pages about jobs. Every page of the list takes the same time."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_app_permission(request, "add_job")
@@ -73,7 +73,7 @@ class JobListAdmin(PageAdmin):
         def look_up(word: str) -> WordMatches:
             matches = WordMatches(*names.meaning(cursor, word, schema=schema))
             if matches.is_key and visible_ids is not None:
-                # A user must not learn that a job has this key which the user may not see.
+                # The user must not find out that a job that the user may not see has this key.
                 criteria = Criteria(keys=(word,), within=visible_ids)
                 visible = search.find(cursor, criteria, schema=schema, limit=1)
                 return replace(matches, is_key=bool(visible.ids))
@@ -87,7 +87,7 @@ class JobListAdmin(PageAdmin):
         )
 
     def requested_state(self, value: str | None, criteria: Criteria) -> State:
-        """Return the state of the tab. The name of an error is searched for only among jobs that failed."""
+        """Return the state of the tab. A search by the name of an error covers only jobs that have failed."""
         is_known = value in State._value2member_map_
         state = State(value) if is_known and value else State.ANY
         if criteria.error_names and state not in (State.RETRYING, State.FAILED):
@@ -175,7 +175,7 @@ class JobListAdmin(PageAdmin):
         ]
 
     def _terms(self, request: HttpRequest, query: SearchQuery, state: State) -> list[dict[str, str]]:
-        """Return each term with the address of the list without it; words with mistakes stay in the search."""
+        """Return each term with the address of the list without the term; words with mistakes stay in the search."""
 
         def url_without(term: SearchTerm) -> str:
             others = [str(other) for other in query.terms if other is not term]
@@ -204,5 +204,5 @@ class JobListAdmin(PageAdmin):
 
 
 def _text(request: HttpRequest, query: SearchQuery) -> str:
-    """Return the text of the search box. A mistake stays in it to be corrected, and blocks actions on all matches."""
+    """Return the text of the search box. A mistake stays there, so that it blocks actions on all jobs that match."""
     return request.GET.get("q", "") if query.mistakes else str(query)

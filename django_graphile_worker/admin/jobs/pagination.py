@@ -1,4 +1,4 @@
-"""Pages of the job list, in both directions. A page begins at the position of a job, not at an offset."""
+"""Reads pages of the job list, in both directions. A page begins at the position of a job, not at an offset."""
 
 from __future__ import annotations
 

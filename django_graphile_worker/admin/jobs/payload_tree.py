@@ -1,4 +1,4 @@
-"""A payload as an HTML tree whose branches can be folded without a script."""
+"""Renders a payload as an HTML tree whose branches can be folded without a script."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _leaf(kind: str, text: str, key: SafeString | str) -> SafeString:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Return JSON that can be encoded: a lone surrogate, which JSON allows and UTF-8 does not, stays an escape."""
+    """Return JSON that UTF-8 can encode: write half a surrogate pair, which JSON allows, as an escape."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=indent)
         text.encode()

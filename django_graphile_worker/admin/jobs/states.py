@@ -23,7 +23,7 @@ def state_name(state: State) -> str:
 
 
 def state_description(state: State) -> str:
-    """Return what the jobs of a state are, and how the list orders them."""
+    """Return a description of the jobs of a state, and of their order in the list."""
     return {
         State.ANY: _("Newest first."),
         State.READY: _("In the order in which they run: by priority, then by time."),
@@ -39,8 +39,8 @@ def state_description(state: State) -> str:
 def flag_names(text: str | None) -> list[str]:
     """Return everything in a flags column, sorted.
 
-    Any program can write the column, and a list reads only its beginning. Unlike ``flags_from``, which returns what
-    workers take for flags, this shows what is there.
+    Any program can write the column, and a list reads only its beginning. ``flags_from`` returns only the values that
+    workers treat as flags; this function returns all values.
     """
     try:
         flags = json.loads(text) if text else {}

@@ -1,4 +1,4 @@
-"""The timeline of a job: the events that its row and the admin's log contain."""
+"""Builds the timeline of a job from its row and the admin's log."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _attempt(number: int, job: JobDetail) -> str:
 
 
 def _why_no_more(job: JobDetail) -> str:
-    """Return why a job is not retried. When its task gives up, all attempts count as used, so no number is shown."""
+    """Return why a job is not retried. PermanentFailure sets attempts to max_attempts, so no number is shown then."""
     if error_summary.was_given_up(job.last_error):
         return _("the task gave up, so the job is not retried")
     return _("no attempts left (%(number)s of %(most)s)") % {"number": job.attempts, "most": job.max_attempts}
@@ -79,8 +79,8 @@ def _why_no_more(job: JobDetail) -> str:
 def failed_at(job: JobDetail, now: datetime) -> tuple[datetime, bool]:
     """Return when the last attempt failed or the job was changed after that, and whether that time is known.
 
-    The workers of this package record the time. Others, such as Node's, do not: then it is estimated as the time of the
-    next attempt minus the usual back-off.
+    The workers of this package record the time. Other workers, such as Node's, do not: then the time is estimated as
+    the time of the next attempt minus the usual back-off.
     """
     if job.updated_at > job.created_at and job.locked_at is None:
         return job.updated_at, True

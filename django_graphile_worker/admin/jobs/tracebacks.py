@@ -1,4 +1,4 @@
-"""The error of a job, parsed so that the page can fold away frames of libraries."""
+"""Parses the error of a job, so that the page can fold frames of libraries."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class ParsedError:
 
 
 def parse_error(error: str) -> ParsedError:
-    """Split an error into blocks. Lines that are no part of a traceback stay text."""
+    """Split an error into blocks. Lines that are not part of a traceback become text."""
     text = error[:LONGEST_ERROR]
     summary, _, rest = text.partition("\n")
     blocks = list(_blocks(rest.strip("\n").split("\n"))) if rest.strip() else []
-    # A traceback ends with the line that is the summary already.
+    # The last line of a traceback repeats the summary.
     if blocks and blocks[-1].kind == "text" and blocks[-1].text.strip() == summary.strip():
         blocks.pop()
     return ParsedError(summary, blocks)

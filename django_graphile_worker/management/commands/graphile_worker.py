@@ -21,12 +21,12 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "psycopg":
         raise
-    # Django loads this module outside of the code that catches a CommandError.
+    # Django does not catch a CommandError while it loads this module.
     raise SystemExit(f"CommandError: {in_one_line(check_psycopg())}") from None
 
 
 class HelpFormatter(DjangoHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """A formatter with Django's order of options, and with examples line by line."""
+    """A formatter that has the order of options of Django, and keeps the lines of examples."""
 
 
 class Command(BaseCommand):
@@ -53,7 +53,7 @@ class Command(BaseCommand):
             self._add_django_options(added)
 
     def _add_django_options(self, parser: CommandParser) -> None:
-        """Add Django's own options to a verb, which would have to precede the verb otherwise."""
+        """Add Django's own options to a verb; otherwise they would have to precede the verb on the command line."""
         absent = argparse.SUPPRESS
         for flags, kwargs in (
             (("-v", "--verbosity"), {"type": int, "choices": [0, 1, 2, 3]}),
@@ -87,9 +87,9 @@ class Command(BaseCommand):
 
 
 def _add_usual_options(parser: CommandParser) -> None:
-    parser.add_argument("--database", metavar="ALIAS", help="Use this database (default: the one that add_job uses).")
+    parser.add_argument("--database", metavar="ALIAS", help="Use this database (default: the database of add_job).")
     parser.add_argument(
-        "--installation", metavar="ALIAS", help="Use this installation, where GRAPHILE_WORKER names several."
+        "--installation", metavar="ALIAS", help="Use this installation, if GRAPHILE_WORKER names several."
     )
     parser.add_argument("--json", action="store_true", help="Write JSON, for programs.")
 
@@ -104,7 +104,7 @@ def _filled(text: str) -> str:
 
 
 def _suggest_verbs(parser: CommandParser) -> None:
-    """Answer a mistyped verb with the verb that was probably meant."""
+    """Extend the error for an unknown verb by the most similar verb."""
     complain = parser.error
 
     def error(message: str) -> NoReturn:

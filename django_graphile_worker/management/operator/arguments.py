@@ -1,4 +1,4 @@
-"""Converters of what is typed on the command line to the values that the API takes."""
+"""Converts the arguments of the command line to the values that the API takes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ run_at: Callable[[str], datetime | timedelta] = _option("time", _run_at)
 
 
 def payload(text: str | None) -> Any:
-    """Parse a payload, from standard input for ``-``: as JSON, and as JSON5 when it is not JSON."""
+    """Parse a payload as JSON, or as JSON5 if it is not JSON; read it from standard input if the text is ``-``."""
     if text is None:
         return None
     source = "payload" if text != "-" else "payload from standard input"

@@ -16,7 +16,7 @@ from django_graphile_worker.sql.inspection import search
 
 
 class ChangeByIds(Verb):
-    """A verb that takes ids of jobs. Jobs that it cannot change are an error, after the others are changed."""
+    """A verb that takes ids of jobs. It changes the jobs that it can, then raises an error about the others."""
 
     done: str
 
@@ -33,7 +33,7 @@ class ChangeByIds(Verb):
 
     @abstractmethod
     def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
-        """Change these jobs where possible; return the changed jobs."""
+        """Change these jobs, except for running jobs; return the changed jobs."""
 
     def _report(self, console: Console, changed: Sequence[Job]) -> None:
         if console.is_json:
@@ -56,5 +56,5 @@ def _why_left(state: str | None) -> str:
     if state is None:
         return "does not exist (completed and removed jobs are deleted)"
     if state == "running":
-        return "is running, and left to its worker"
+        return "is running, and was not changed"
     return f"was running a moment ago and is {state} now: try again"

@@ -1,4 +1,4 @@
-"""The console of a verb: where it writes its results, and the database it reads."""
+"""The console of a verb: the streams that it writes results to, and the database that it reads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from django.db import OperationalError, transaction
 
 from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.escaping import escaped
 from django_graphile_worker.management.operator import tables, times
+from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.cursor import Cursor
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Console:
-    """One call of a verb."""
+    """The streams, the database and the options of one call of a verb."""
 
     out: OutputWrapper
     err: OutputWrapper
@@ -45,7 +45,7 @@ class Console:
     using: str | None
     installation: str | None = None
     is_json: bool = False
-    # Was the verb called from the command line, and not by code that goes on afterwards?
+    # True if the verb was called from the command line; False under call_command(), whose caller continues.
     owns_process: bool = False
 
     @property
@@ -62,11 +62,11 @@ class Console:
         self.out.write(text)
 
     def note(self, text: str) -> None:
-        """Write a text that is no part of the result to standard error: pipes and ``--json`` get the result alone."""
+        """Write a text that is not part of the result to standard error: pipes and ``--json`` get only the result."""
         self.err.write(escaped(text), style_func=str)
 
     def warn(self, text: str) -> None:
-        """Write a note that something may not be as intended."""
+        """Write a note about a possible mistake, in the colour of warnings."""
         self.err.write(self.style.WARNING(escaped(text)), style_func=str)
 
     def dump(self, value: Any) -> None:
@@ -81,13 +81,13 @@ class Console:
         return shutil.get_terminal_size().columns if self.out.isatty() else None
 
     def now(self) -> datetime:
-        """Return the database's time; also for roles that may add jobs and see none."""
+        """Return the time of the database. This works for roles that may only add jobs, too."""
         with open_queue(self.using, self.installation) as queue:
             return crontabs.database_now(queue.cursor)
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
-        """Read the queue, for a limited time. Raises an error for a role from which row security hides the rows."""
+        """Open a transaction for reading, with ADMIN_STATEMENT_TIMEOUT; raise if row-level security hides rows."""
         seconds = conf.current().admin_statement_timeout
         with open_queue(self.using, self.installation) as queue:
             queue.refuse_hidden_tables()
@@ -104,7 +104,7 @@ class Console:
 
 def _took_too_long(seconds: float) -> str:
     return (
-        f"Expected an answer within {seconds:g} seconds, got none. Ask for less (--state, --task, --limit), "
+        f"Expected an answer within {seconds:g} seconds, got none. Select fewer jobs (--state, --task, --limit), "
         'or allow more time with GRAPHILE_WORKER["ADMIN_STATEMENT_TIMEOUT"].'
     )
 

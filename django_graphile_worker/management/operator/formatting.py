@@ -1,4 +1,4 @@
-"""Jobs in a line, as a table cell and as JSON; numbers with their nouns."""
+"""Formats jobs as a line, as a table cell and as JSON, and numbers with their nouns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.color import Style
 
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.tables import Cell
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import State
@@ -28,12 +28,12 @@ def job_line(job: Job, now: datetime) -> str:
 
 
 def job_as_dict(job: Job) -> dict[str, Any]:
-    """Return a job that the API has returned, for JSON."""
+    """Return a job from the API as a dict for JSON."""
     return dataclasses.asdict(job)
 
 
 def job_row_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
-    """Return a job that was read from the table, for JSON, without the payload, which may be large."""
+    """Return a job from ``sql.inspection`` as a dict for JSON, without the payload, which may be large."""
     return {
         "id": job.id,
         "state": job.state.value,
@@ -71,5 +71,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def capped(count: Count) -> str:
-    """Return ``42``, or ``10000+`` where the count stopped before the end."""
+    """Return ``42``, or ``10000+`` if the count stopped before the end."""
     return f"{count.number}{'+' if count.is_more else ''}"

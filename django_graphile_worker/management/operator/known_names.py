@@ -1,4 +1,4 @@
-"""Names of tasks and queues on the command line, and suggestions for mistyped names."""
+"""Checks names of tasks and queues on the command line, and suggests others for mistyped names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django_graphile_worker.sql.inspection.lock_holders import holders
 
 
 def chosen_criteria(cursor: Cursor, console: Console, options: Options, *, schema: str) -> Criteria | None:
-    """Return the chosen state, task and queue; None, after a warning, when the database has no such name."""
+    """Return the criteria of the chosen state, task and queue; None, after a warning, for an unknown name."""
     task, queue = options.get("task"), options.get("queue")
     for kind, name in (("task", task), ("queue", queue)):
         if name is not None and not is_known(cursor, console, kind, name, schema=schema):
@@ -39,9 +39,9 @@ def is_known(cursor: Cursor, console: Console, kind: str, name: str, *, schema: 
 
 
 def require_task(cursor: Cursor, name: str, *, schema: str) -> None:
-    """Raise an error for the name of a task that no job, no worker and not this project has.
+    """Raise CommandError for the name of a task that neither a job nor a worker nor this project has.
 
-    A check of a mistyped task would find no job, and report for ever that all is well.
+    A health check with a mistyped name would find no job, and always report a healthy queue.
     """
     if name in registry.tasks or names.meaning(cursor, name, schema=schema)[0]:
         return

@@ -1,4 +1,4 @@
-"""The queue at one moment, and what is wrong with it: for ``status``."""
+"""Reads the state of the queue, and finds its problems, for the verb ``status``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, Sta
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
 from django_graphile_worker.sql.install.installer import foreign_functions
-from django_graphile_worker.sql.ledger import refuse_breaking_migration
+from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import MINUTE, Row
 
-# Counting stops here: more than ten thousand jobs call for the same action.
+# Counting stops at this number: the exact number of more than ten thousand jobs makes no difference.
 CAP = 10_000
-# The minutes of which the throughput is shown. Workers write their statistics every few seconds.
+# The throughput covers this many minutes. Workers write their statistics every few seconds.
 RECENT = 5
-# The NOTIFY queue is normally almost empty: above this share a session does not read it.
+# The NOTIFY queue is normally almost empty: if a larger share is full, some session does not read it.
 FULL_NOTIFY_QUEUE = 0.1
 
 
@@ -44,7 +44,7 @@ class QueueStatus:
     holders: Sequence[Holder]
     unserved: Sequence[UnservedTask]
     recent: Sequence[Row]
-    # What is wrong with the schema, None when nothing is.
+    # The problem of the schema, None if there is none.
     schema_problem: str | None
     # How full the server's queue of notifications is, from 0 to 1.
     notify_queue_usage: float = 0.0
@@ -85,7 +85,7 @@ class QueueStatus:
 
 
 def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
-    """Read the state of the queue, or of the jobs of these tasks in it."""
+    """Read the state of the queue, or only of the jobs of these tasks."""
     with console.reading() as (cursor, schema, now):
         oldest = counts.oldest_ready(cursor, schema=schema, tasks=tasks)
         others = [state for state in STATES if state is not State.READY]
@@ -122,12 +122,12 @@ def _schema_problem(cursor: Cursor, schema: str) -> str | None:
     replaced = sorted({function.name for function in foreign_functions(cursor, schema=schema)})
     if replaced:
         names = ", ".join(replaced)
-        return f"{names} of another program (manage.py graphile_worker repair restores those of this package)"
+        return f"{names} of another program (manage.py graphile_worker repair restores the functions of this package)"
     return None
 
 
 def find_problems(status: QueueStatus, options: Options) -> list[str]:
-    """Return what is wrong with the queue, one phrase for each problem."""
+    """Return the problems of the queue, one phrase for each."""
     problems = [] if status.schema_problem is None else [f"the schema: {status.schema_problem.rstrip('.')}"]
     alive, wanted = len(status.workers("alive")), options["min_workers"]
     if alive < wanted:

@@ -1,8 +1,8 @@
-"""Makes sure that silent workers are dead.
+"""Watches silent workers before they are declared dead.
 
-Every running worker watches the others before it declares a worker dead. A command has watched nothing yet. After the
-database's clock was set, or the database was away for long, every worker is silent by that clock for a moment: so the
-command watches for as long as it takes each live worker to send its next heartbeat.
+Every running worker watches the others before it declares one of them dead; a command that has just started has not.
+After a change of the database's clock, or a long outage of the database, all workers are silent by that clock until
+their next heartbeat. The command therefore watches for as long as each live worker needs to send a heartbeat.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django_graphile_worker.sql import recovery
 from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, DeadWorkerDetector
 
 LOOK_INTERVAL = 1.0
-# Two looks that are further apart do not count as watching: this process was stopped in between.
+# If two checks are further apart than this, in seconds, this process was suspended in between, and watching restarts.
 LONGEST_GAP = 10.0
 
 monotonic = time.monotonic
@@ -30,10 +30,9 @@ def watch_silent_workers(
     timeout: float,
     on_begin: Callable[[int, float], None],
 ) -> list[recovery.LateWorker]:
-    """Watch until each silent worker has sent a heartbeat or is dead; return the dead.
+    """Watch until each silent worker has sent a heartbeat or is dead; return the dead workers.
 
-    ``on_begin`` is called with the number of silent workers and the seconds for which they are watched, if there are
-    any.
+    If there are silent workers, ``on_begin`` is called with their number and the seconds for which they are watched.
     """
     detector = DeadWorkerDetector(monotonic, longest_gap=LONGEST_GAP)
     is_begun = False

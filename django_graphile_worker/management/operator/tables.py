@@ -1,4 +1,4 @@
-"""Tables for a terminal: aligned, no wider than the terminal, and free of control sequences."""
+"""Formats tables for a terminal: aligned, no wider than the terminal, and without control characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from django_graphile_worker.escaping import shown
+from django_graphile_worker.printable_text import shown
 
 GAP = "  "
 EMPTY = "-"
@@ -18,16 +18,16 @@ Paint = Callable[[str], str]
 
 
 class Column(NamedTuple):
-    """A heading, and how the cells below it behave."""
+    """A heading, and the alignment of the cells below it."""
 
     name: str
     is_number: bool = False
-    # May be shortened where the terminal is narrow. Ids never are.
+    # Whether cells may be shortened on a narrow terminal. Ids are never shortened.
     gives_way: bool = False
 
 
 class Cell(NamedTuple):
-    """Text, and the colour that goes with it."""
+    """A text, and its colour."""
 
     text: str
     paint: Paint | None = None
@@ -37,7 +37,7 @@ Row = Sequence[Cell | str]
 
 
 def width(text: str) -> int:
-    """Return the columns that a text takes on a terminal."""
+    """Return the number of columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(_places(character) for character in text)
@@ -50,7 +50,7 @@ def _places(character: str) -> int:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row], *, most: int | None) -> str:
-    """Return the rows under their headings; as blocks, one line for each cell, where shortened cells do not fit."""
+    """Return the rows below their headings, or, if shortened cells do not fit, as blocks with a line for each cell."""
     cells = [[_cell(value) for value in row] for row in rows]
     if most is not None:
         columns, cells = _filled(columns, cells)
@@ -81,7 +81,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _narrowed(columns: Sequence[Column], widths: Sequence[int], most: int) -> list[int]:
-    """Narrow the widest column that may be shortened, again and again, until the table fits."""
+    """Narrow the widest column that may be shortened, repeatedly, until the table fits."""
     narrowed = list(widths)
     giving = [index for index, column in enumerate(columns) if column.gives_way]
     while _total(narrowed) > most:
@@ -132,7 +132,7 @@ def brief_error(error: str | None) -> str:
 
 
 def facts(pairs: Sequence[tuple[str, Cell | str]], *, indent: str = "") -> str:
-    """Return names and values, one pair a line."""
+    """Return names and values, one pair for each line."""
     names = max((width(name) for name, _ in pairs), default=0)
     lines = []
     for name, value in pairs:

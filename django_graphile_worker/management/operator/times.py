@@ -1,6 +1,6 @@
-"""Times in plain text: for an operator in the current time zone and from now, for programs in ISO 8601.
+"""Formats times: for operators in the current time zone and relative to now, for programs in ISO 8601.
 
-The admin has its own (``admin/formatting.py``), translated and in HTML; durations are in ``durations.py``.
+``admin/formatting.py`` formats times for the admin, translated and in HTML; durations are in ``durations.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django_graphile_worker.durations import in_largest_unit
 
 
 def aware(moment: datetime) -> datetime:
-    """Return a time from the database with its time zone; it is naive where the project has USE_TZ = False."""
+    """Return a time from the database with its time zone; it is naive if the project has USE_TZ = False."""
     return timezone.make_aware(moment, timezone.get_default_timezone()) if timezone.is_naive(moment) else moment
 
 

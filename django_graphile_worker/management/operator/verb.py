@@ -14,16 +14,16 @@ Options = dict[str, Any]
 
 
 class Verb(ABC):
-    """One action of an operator."""
+    """A verb of ``manage.py graphile_worker``: its texts, its arguments and its action."""
 
     name: ClassVar[str]
     aliases: ClassVar[Sequence[str]] = ()
     # One line for the overview; the description has the details.
     summary: ClassVar[str]
     description: ClassVar[str] = ""
-    # Arguments after the verb's name, one example each.
+    # The arguments of each example, without the name of the verb.
     examples: ClassVar[Sequence[str]] = ("",)
-    # Does the verb take --database, --installation and --json? The verb that runs a worker has its own.
+    # Whether the verb takes --database, --installation and --json. The verb that runs a worker has options of its own.
     has_usual_options: ClassVar[bool] = True
 
     def add_arguments(self, parser: CommandParser) -> None:  # noqa: B027 - a verb may take nothing
@@ -31,4 +31,4 @@ class Verb(ABC):
 
     @abstractmethod
     def run(self, console: Console, options: Options) -> None:
-        """Do it, and write the result to the console."""
+        """Perform the action, and write the result to the console."""

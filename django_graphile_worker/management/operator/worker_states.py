@@ -1,4 +1,4 @@
-"""The states of workers, by their rows in the database."""
+"""Derives the states of workers from their rows in the database."""
 
 from __future__ import annotations
 

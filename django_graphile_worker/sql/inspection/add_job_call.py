@@ -1,4 +1,4 @@
-"""Write a job as the call that would add it."""
+"""The SQL call of ``add_job`` that would add a given job again."""
 
 from __future__ import annotations
 

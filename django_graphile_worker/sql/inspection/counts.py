@@ -1,4 +1,4 @@
-"""How many jobs are in each state. Counting ends at a cap, so that it takes the same time with ten million jobs."""
+"""How many jobs are in each state. Counting ends at a limit, so that it takes no longer with ten million jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_COUNTED = 5_000
 
 
 class Count(Frozen):
-    """A number of jobs; with ``is_more``, there are more jobs than that."""
+    """A number of jobs; with ``is_more``, there are more jobs than this number."""
 
     number: int
     is_more: bool
@@ -27,7 +27,7 @@ class Count(Frozen):
 def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MOST_COUNTED) -> dict[State, Count]:
     """Return how many of the jobs are in each state, counted up to ``most``, with one statement.
 
-    A state is left out when the statement would have to read the row of each job, because that has no bound.
+    A state is left out if the statement would have to read the row of each job, because there is no limit for that.
     """
     parts: dict[State, str] = {}
     parameters: dict[str, Any] = {"most": most + 1}
@@ -51,7 +51,7 @@ def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
     """
     is_narrowed = criteria.tasks or criteria.queues or criteria.ids or criteria.keys
     if criteria.state is State.SCHEDULED and not is_narrowed:
-        # No index knows which of them were tried before, so the walk reads the rows.
+        # No index has the number of attempts, so the walk reads the rows.
         way = walk_by_priority(criteria, columns="job.id, job.attempts")
         return _counted(way, "job", f"count(*) filter (where {NOT_TRIED})"), way.parameters
     if criteria.state is State.SCHEDULED:

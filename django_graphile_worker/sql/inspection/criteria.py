@@ -44,7 +44,7 @@ class HasState(Protocol):
 
 
 def state_of(job: HasState) -> State:
-    """Return the one state that a job is in."""
+    """Return the state of a job, one of ``STATES``."""
     if job.locked_at is not None:
         return State.RUNNING
     if not job.is_available:
@@ -56,7 +56,7 @@ def state_of(job: HasState) -> State:
 
 CONDITIONS = {
     State.READY: conditions.IS_READY,
-    # No index knows that a scheduled job was not tried yet: where_looked_at adds that.
+    # That a scheduled job was not tried yet is in no index: where_looked_at() adds that condition.
     State.SCHEDULED: conditions.IS_WAITING,
     State.WAITING: conditions.IS_WAITING,
     State.RUNNING: conditions.IS_LOCKED,
@@ -94,8 +94,8 @@ class Criteria(Frozen):
     error_names: tuple[str, ...] = ()
     # The paths and texts of values inside the payload.
     payload: tuple[tuple[tuple[str, ...], str], ...] = ()
-    # Whether such a value may be an object or an array. Its text holds all that is in it, so a user who sees payloads
-    # redacted must not search for it.
+    # Whether such a value may be an object or an array. Its text includes all values inside it, so a user that sees
+    # payloads redacted must not search for it.
     payload_branches: bool = True
     priority: tuple[int | None, int | None] = (None, None)
     run_at: tuple[datetime | None, datetime | None] = (None, None)
@@ -127,9 +127,9 @@ class Clauses:
         return " and ".join(self.conditions) or "true"
 
 
-# PostgreSQL's json can hold escapes that its operators refuse with an error, which would end the search: NUL, and
-# halves of surrogate pairs. The expression removes escaped backslashes, which may stand before a harmless "u", and
-# whole pairs; then it looks for such escapes.
+# A value of type json may contain escapes for which its operators raise an error, which would end the search: NUL, and
+# halves of surrogate pairs. The expression removes escaped backslashes, which may precede a harmless "u", and whole
+# pairs; then it searches for such escapes.
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _READABLE = rf"""case when pg_catalog.strpos(job.payload::text, '\u') = 0 then true
     else not pg_catalog.regexp_replace(
@@ -138,12 +138,12 @@ _READABLE = rf"""case when pg_catalog.strpos(job.payload::text, '\u') = 0 then t
 
 
 def _of_readable(condition: str) -> str:
-    """Return a condition on the payload that is evaluated only where PostgreSQL can read the payload."""
+    """Return a condition on the payload that is evaluated only if PostgreSQL can read the payload."""
     return f"case when {_READABLE} then {condition} else false end"
 
 
 def where_in_order(criteria: Criteria) -> Clauses:
-    """Return the conditions on columns of the indexes: each walk includes them, at no cost."""
+    """Return the conditions on columns of the indexes: each walk can include them at no cost."""
     clauses = Clauses()
     clauses.add_range("job.priority", "priority", "int", criteria.priority)
     clauses.add_range("job.run_at", "run_at", "timestamptz", criteria.run_at)

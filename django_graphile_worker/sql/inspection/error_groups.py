@@ -1,4 +1,4 @@
-"""Groups of failed jobs: a group has the jobs of one task whose error has one name."""
+"""Groups of failed jobs: a group has the jobs of one task whose errors have the same name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from django_graphile_worker.sql.inspection.index_walks import order_of
 from django_graphile_worker.sql.schema import statement
 
 MOST_GROUPS = 100
-# How many jobs are counted altogether; the fewer groups there are, the further each is counted.
+# How many jobs are counted in all groups together; the fewer groups there are, the higher each group is counted.
 MOST_COUNTED = 30_000
 
-# The jobs of a group. The index has jobs that will be retried and permanently failed jobs apart, in two halves.
+# The jobs of a group. The index has two halves: the jobs that will be retried, and the permanently failed jobs.
 _JOBS = f"""from :SCHEMA._private_jobs as job
     where job.task_id = found.task_id and job.is_available = {{half}} and {HAS_FAILED}
         and :SCHEMA._private_error_name(job.last_error) = found.name"""
@@ -25,7 +25,7 @@ _NAME = ":SCHEMA._private_error_name(job.last_error)"
 
 
 def _half(name: str, half: str) -> str:
-    """Return joins that count one half of a group, and find its first and last failure and its latest job."""
+    """Return joins that count one half of a group, and read its first and last failure and its latest job."""
     jobs = _JOBS.format(half=half)
     return f"""
 cross join lateral (select count(*) as number from (select {jobs} limit {_LIMIT}) as job) as {name}
@@ -79,13 +79,13 @@ order by failed.number + retrying.number desc, latest.updated_at desc"""
 
 
 class ErrorGroup(NamedTuple):
-    """The jobs of one task that failed with one name of the error."""
+    """The jobs of one task that failed with errors of one name."""
 
     task_identifier: str
     name: str
     number: int
     failed: int
-    # There are more jobs than were counted.
+    # Whether there are more jobs than were counted.
     is_more: bool
     # The earliest and the latest time at which a job of the group last failed, or was changed after that.
     first_seen: Any
@@ -106,7 +106,7 @@ def error_groups(
     return [ErrorGroup._make(row) for row in cursor.fetchall()]
 
 
-# For a user who may not see all jobs, so many of the jobs that failed last are read.
+# For a user that may not see all jobs: how many of the latest failed jobs are read.
 MOST_LOOKED_AT = 1_000
 
 

@@ -1,10 +1,10 @@
 """Walks along indexes: find jobs in the order of a page, without reading other jobs.
 
-A walk goes through the index that has the jobs in the order in which they are
-shown, from the place where the page begins, and ends after as many rows as the
-page needs. Where no single index has that order, the walk takes the same number
-from each range that has (each task, each level of priority) and sorts those few.
-So a page costs the same with a hundred jobs as with ten million.
+A walk reads the index that has the jobs in the order in which they are shown, from
+the place where the page begins, and ends after as many rows as the page needs. If
+no single index has that order, the walk reads the same number of rows from each
+range that has it (each task, each level of priority), and sorts these rows. So a
+page costs the same with a hundred jobs as with ten million.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
 from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
 
-# Three indexes hold the available jobs, each index the jobs of one kind. The first column of each is the task.
+# Three indexes hold the available jobs, each index the jobs of one kind. The first column of each index is the task.
 PARTS = {
     1: "job.is_available and job.job_queue_id is null and job.flags is null",
     2: "job.is_available and job.job_queue_id is null and job.flags is not null",
     3: IS_AVAILABLE_IN_QUEUE,
 }
-# Few tasks and few priorities are in use. These limits only keep a page fast where a program has filled the tables with
-# names.
+# Usually few tasks and few priorities are in use. These limits only keep a page fast if a program has filled the tables
+# with names.
 MOST_TASKS = 2_000
 MOST_QUEUES = 200
 MOST_LEVELS = 5_000
@@ -88,8 +88,8 @@ def order_of(criteria: Criteria) -> Order:
 class Walk(Frozen):
     """The SQL of a walk: ``with`` clauses, a body that selects the columns of the order, and its parameters.
 
-    The body also has the parameter ``most``. ``covers_names`` says that it fulfils the criteria for tasks, queues and
-    error names.
+    The body also has the parameter ``most``. ``covers_names`` is True if the walk meets the criteria for tasks, queues
+    and error names.
     """
 
     ctes: str
@@ -109,7 +109,7 @@ QUEUES = f"""queue as materialized (
 
 
 def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False) -> Walk:
-    """Return the walk to the jobs of a state, in the state's own order or in the reverse."""
+    """Return the walk to the jobs of a state, in the order of the state or in the reverse order."""
     order = order or order_of(criteria)
     clauses = where_in_order(criteria)
     conditions = [CONDITIONS[criteria.state], clauses.text()]
@@ -126,14 +126,14 @@ def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = Fa
     if criteria.state in (State.RETRYING, State.FAILED, State.FAILING):
         return _by_task(criteria, order, conditions, parameters)
     if criteria.state is State.RUNNING:
-        # There are few running jobs: no more than the workers have slots and have prefetched.
+        # There are few running jobs: no more than the slots of the workers and the jobs that they prefetched.
         named = where_named(criteria)
         return _plain(order, [*conditions, *named.conditions], clauses.parameters | named.parameters, True)
     return _plain(order, conditions, clauses.parameters, False)
 
 
 def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
-    """Return the bounds of a walk by level: inside the level where the last page ended, the whole of later levels."""
+    """Return the bounds of a walk by level: the rest of the level where the last page ended, and all later levels."""
     if criteria.state is not State.READY or criteria.ids or criteria.keys:
         return []
     beginning = "infinity" if order.is_descending else "-infinity"
@@ -147,7 +147,7 @@ def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
 
 
 def _select(order: Order, conditions: list[str]) -> str:
-    """Return the select of one range, always with its order: the order leads the planner to the index."""
+    """Return the select of one range, always with its order: the order makes the planner choose the index."""
     columns = ", ".join(f"job.{column}" for column in order.columns)
     return f"""
         select {columns} from :SCHEMA._private_jobs as job
@@ -155,7 +155,7 @@ def _select(order: Order, conditions: list[str]) -> str:
 
 
 def _straight(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
-    """Look up each id or key; the planner could otherwise read along the primary key until it meets them."""
+    """Look up each id or key; otherwise the planner could read along the primary key until it finds them."""
     ids = "job.id = any (%(ids)s::bigint[])"
     keys = "job.key = any (%(keys)s::text[])"
     named = [condition for condition, given in ((ids, criteria.ids), (keys, criteria.keys)) if given]
@@ -178,7 +178,7 @@ def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters
     ranges = "task"
     conditions = ["job.task_id = task.id", *conditions]
     if criteria.state is State.FAILING:
-        # The index has jobs to retry and permanently failed jobs apart; each half is in order.
+        # The index has two halves, the jobs to retry and the permanently failed jobs; each half is in order.
         ranges += " cross join unnest(array[true, false]) as half(is_available)"
         conditions.append("job.is_available = half.is_available")
     if criteria.error_names:
@@ -220,8 +220,8 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
 def walk_by_priority(criteria: Criteria, *, columns: str = "job.id, job.run_at") -> Walk:
     """Return the walk to all ready or waiting jobs, whatever their task, for counting them.
 
-    It goes along the one index that has the available jobs of all tasks together. The ids are not in that index, so
-    jobs that are due at the same time come in no order.
+    It reads the one index that has the available jobs of all tasks together. The ids are not in that index, so jobs
+    that are due at the same time have no order.
     """
     clauses = where_in_order(criteria)
     order = Order(columns=("run_at",))

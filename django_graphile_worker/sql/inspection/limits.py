@@ -1,4 +1,4 @@
-"""Limits for statements that inspect the queue: they must not slow down the workers."""
+"""Limits for statements that inspect jobs: they must not slow down the workers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 from django_graphile_worker.sql.search_path import qualified
 
 # The date style is fixed because page tokens hold times as text. The planner's settings are fixed because its
-# statistics are outdated right after jobs were added by the thousand. Each range is selected in an order that only its
-# own index has, and sorting, reading whole tables and joining all rows with all are discouraged, so that one plan
-# remains.
+# statistics are outdated right after thousands of jobs were added. Each range is selected in an order that only its own
+# index has, and sorts, scans of whole tables, hash joins and merge joins are switched off, so that one plan remains.
 SETTINGS = {
     "statement_timeout": "",
     "datestyle": "ISO",
@@ -25,13 +24,13 @@ SETTINGS = {
 
 
 def limit_statements(cursor: Any, *, timeout: float) -> dict[str, str]:
-    """Limit the statements of this transaction from now on; return the settings as they were."""
+    """Limit the statements of this transaction from now on; return the old settings."""
     wanted = SETTINGS | {"statement_timeout": f"{max(int(timeout * 1000), 1)}ms"}
     return change_settings(cursor, wanted)
 
 
 def change_settings(cursor: Any, wanted: dict[str, str]) -> dict[str, str]:
-    """Change settings until the transaction ends; return them as they were."""
+    """Change settings until the transaction ends; return the old settings."""
     parameters = [value for name, setting in wanted.items() for value in (name, name, setting)]
     columns = ", ".join("current_setting(%s), set_config(%s, %s, true)" for _ in wanted)
     cursor.execute(qualified(f"/* gw:guard */ select {columns}"), parameters)

@@ -55,7 +55,7 @@ class Holder(NamedTuple):
     queues: int
     oldest_lock: Any
     oldest_lock_seconds: float | None
-    # The seconds without a heartbeat after which it counts as dead; None where it does not state them.
+    # The seconds without a heartbeat after which the worker counts as dead; None if its row does not state them.
     timeout_seconds: float | None = None
 
     @property
@@ -64,12 +64,12 @@ class Holder(NamedTuple):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the worker states about itself; empty if the column holds no object, as any program can write it."""
+        """The metadata of the worker; empty if the column does not hold an object, as any program can write it."""
         metadata = json.loads(self.metadata_text) if self.metadata_text else None
         return metadata if isinstance(metadata, dict) else {}
 
     def is_alive(self, timeout: float) -> bool:
-        """Return whether its last heartbeat is younger than its own timeout, or ``timeout`` where it states none."""
+        """Return True if its last heartbeat is younger than its own timeout, or than ``timeout`` if it states none."""
         limit = timeout if self.timeout_seconds is None else self.timeout_seconds
         return self.silent_seconds is not None and not is_lease_over(self.silent_seconds, limit)
 

@@ -1,4 +1,4 @@
-"""Names of tasks and queues for suggestions, and what a word in a search is the name of."""
+"""Names of tasks and queues for suggestions, and the meaning of a word in a search: a task, a queue or a job key."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def known_tasks(cursor: Any, *, schema: str) -> list[str]:
 
 
 def some_queues(cursor: Any, *, schema: str) -> list[str]:
-    """Return the newest names of queues, up to a limit; there may be any number of queues."""
+    """Return the names of the newest queues, up to a limit: there may be any number of queues."""
     cursor.execute(statement(QUEUES, schema), [MOST_NAMES])
     return [row[0] for row in cursor.fetchall()]
 
 
 def meaning(cursor: Any, word: str, *, schema: str) -> tuple[bool, bool, bool]:
-    """Return whether a word is a task's identifier, a queue's name, a job's key."""
+    """Return three values: whether a word is a task identifier, the name of a queue, and a job key."""
     cursor.execute(statement(MEANING, schema), {"word": word})
     is_task, is_queue, is_key = cursor.fetchone()
     return is_task, is_queue, is_key

@@ -69,12 +69,12 @@ class TaskBacklog(NamedTuple):
 
 
 def backlog_ages(cursor: Any, *, schema: str, but: Iterable[str] = ()) -> list[TaskBacklog]:
-    """Return since when jobs of each task wait, except for the tasks in ``but``; reads one job of each kind."""
+    """Return how long jobs of each task have waited, except for the tasks in ``but``; read one job of each kind."""
     return _backlogs(cursor, {"tasks": None, "others": list(but), "most": 1, "most_of_part": MOST_LEVELS}, schema)
 
 
 def task_backlogs(cursor: Any, tasks: Iterable[str] | None = None, *, schema: str) -> list[TaskBacklog]:
-    """Return how many jobs wait for each of these tasks, or for each that exists."""
+    """Return how many jobs wait for each of these tasks, by default for every task."""
     chosen, most = None if tasks is None else list(tasks), MOST_COUNTED + 1
     return _backlogs(cursor, {"tasks": chosen, "others": [], "most": most, "most_of_part": most}, schema)
 
@@ -84,8 +84,8 @@ def _backlogs(cursor: Any, parameters: dict[str, Any], schema: str) -> list[Task
     return [TaskBacklog._make(row) for row in cursor.fetchall()]
 
 
-# A role that may not see the sessions of other roles sees their age all the same. reltuples is what the last vacuum
-# counted.
+# A role that may not see the sessions of other roles can still see their age. reltuples is the count of the last
+# vacuum.
 HEALTH = f"""/* gw:health */
 select extract(epoch from now())::float8, pg_notification_queue_usage(),
     extract(epoch from now() - oldest_transaction.xact_start)::float8, oldest_transaction.pid,

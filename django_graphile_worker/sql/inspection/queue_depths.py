@@ -32,7 +32,7 @@ left join lateral (
 
 
 def _page(bound: str, direction: str) -> str:
-    """Return the statement for the queues on one side of a name, the nearest ones, sorted by name in both cases."""
+    """Return the statement for the queues nearest to a name, before or after it, always sorted by name."""
     return f"""/* gw:queues */
 with chosen as materialized (
     select id, queue_name, locked_at, locked_by from :SCHEMA._private_job_queues
@@ -46,7 +46,7 @@ order by queue.queue_name"""
 PAGE = _page("> %(after)s", "asc")
 PAGE_BEFORE = _page("< %(before)s", "desc")
 
-# Held queues come first: they are the ones to look into.
+# Held queues come first: they are the queues to investigate.
 HELD_FIRST = f"""/* gw:list-queues */
 with chosen as materialized (
     select * from (
@@ -106,7 +106,7 @@ def queues(
     search: str = "",
     only_held: bool = False,
 ) -> list[QueueDepth]:
-    """Return a page of queues, sorted by name: the first ones after a name, or the last ones before a name."""
+    """Return a page of queues, sorted by name: the first queues after a name, or the last queues before a name."""
     parameters = {
         "after": after,
         "before": before,

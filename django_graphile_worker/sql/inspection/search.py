@@ -23,7 +23,7 @@ from django_graphile_worker.sql.inspection.criteria import (
 from django_graphile_worker.sql.inspection.index_walks import TYPES, Order, order_of, walk
 from django_graphile_worker.sql.schema import statement
 
-# How many rows a page reads when the criteria need the rows: of one range of an index, or of many at once.
+# How many rows a page reads if the criteria need the rows: from a single range of an index, or from each of many.
 MOST_EXAMINED = 5_000
 MOST_EXAMINED_OF_MANY = 500
 # How many pages a list searches before it returns what it has found so far.
@@ -41,7 +41,7 @@ class Found(Frozen):
 
     ids: list[int]
     next_token: str | None
-    # So many jobs were read without filling the page, and there are more; None when all were read.
+    # How many jobs were read without filling the page, if there are more jobs; None if all were read.
     examined: int | None
     # Where the page itself begins.
     first_token: str | None = None
@@ -77,7 +77,7 @@ def find(
 
 
 def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
-    """Return how many jobs to read. Where many ranges are merged, each has to be read that far."""
+    """Return how many jobs to read. If many ranges are merged, that many are read from each."""
     if not looked_at.conditions:
         return limit + 1
     if looked_at.conditions == [NOT_TRIED]:
@@ -90,12 +90,12 @@ def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
 def matching(
     criteria: Criteria, order: Order, *, most: int | None, after: str | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Return the clauses ``candidate`` and ``matched`` of a larger statement: the next jobs, and the matching ones."""
+    """Return the clauses ``candidate`` (the next jobs) and ``matched`` (the matching jobs) of a larger statement."""
     return _common(criteria, looked_at_by(criteria), order, most, place_of(order, after))
 
 
 def looked_at_by(criteria: Criteria) -> Clauses:
-    """Return the conditions that the walk does not fulfil, so that the row of each job has to be read."""
+    """Return the conditions that the walk does not meet, so that the row of each job must be read."""
     clauses = where_looked_at(criteria)
     if not walk(criteria).covers_names:
         named = where_named(criteria)
@@ -132,7 +132,7 @@ def _statement(
 
 
 def place_of(order: Order, token: str | None) -> dict[str, str] | None:
-    """Return the values of a page token, or None when the text is no token of this order."""
+    """Return the values of a page token, or None if the text is not a token of this order."""
     columns = order.columns
     parts = token.split("~") if token and TOKEN.fullmatch(token) else []
     if len(parts) != len(columns):
@@ -201,14 +201,14 @@ where job.id = any (%(ids)s::bigint[])"""
 
 
 def rows(cursor: Any, ids: Sequence[int], *, schema: str) -> list[JobRow]:
-    """Return the rows of these jobs, in the order of the ids, without jobs that are gone."""
+    """Return the rows of these jobs, in the order of the ids, without jobs that no longer exist."""
     cursor.execute(statement(ROWS, schema), {"ids": list(ids)})
     found = {row[0]: JobRow._make(row) for row in cursor.fetchall()}
     return [found[job_id] for job_id in ids if job_id in found]
 
 
 class Listed(Frozen):
-    """The first jobs of a list; whether there are more; and whether the search was ended before all were read."""
+    """The first jobs of a list, whether there are more, and whether the search ended before all were read."""
 
     rows: list[JobRow]
     has_more: bool
@@ -216,9 +216,9 @@ class Listed(Frozen):
 
 
 def list_jobs(cursor: Any, criteria: Criteria, *, schema: str, limit: int) -> Listed:
-    """Return the first jobs that meet the criteria, however many other jobs lie between them.
+    """Return the first jobs that meet the criteria, however many other jobs are between them.
 
-    No index has all jobs of a task or a queue in one order, so these come one state after the other.
+    No index has all jobs of a task or a queue in one order, so they are listed state by state.
     """
     is_mixed = criteria.state is State.ANY and not criteria.ids and not criteria.keys
     states = STATES if is_mixed and (criteria.tasks or criteria.queues) else (criteria.state,)
@@ -234,7 +234,7 @@ def list_jobs(cursor: Any, criteria: Criteria, *, schema: str, limit: int) -> Li
 
 
 def _find_pages(cursor: Any, criteria: Criteria, schema: str, limit: int) -> tuple[list[int], bool]:
-    """Return up to ``limit`` ids, from as many pages as it takes, and whether the search was ended early."""
+    """Return up to ``limit`` ids, from up to MOST_PAGES pages, and whether the search ended early."""
     ids: list[int] = []
     token = None
     for _ in range(MOST_PAGES):

@@ -9,7 +9,7 @@ from django_graphile_worker.sql.inspection.index_walks import PARTS
 from django_graphile_worker.sql.schema import statement
 
 MOST_NAMED = 20
-# For each task, one job is looked up in an index. The limit keeps that fast where a program has filled the table with
+# For each task, one job is looked up in an index. The limit keeps that fast if a program has filled the table with
 # names.
 MOST_TASKS = 10_000
 
@@ -19,7 +19,7 @@ _FIRST_JOB = " union all ".join(
     for condition in PARTS.values()
 )
 
-# A live worker that does not state its tasks may run any task; then the statement returns nothing.
+# A live worker that does not list its tasks may run any task; then the statement returns nothing.
 UNSERVED = f"""/* gw:unserved-tasks */
 with alive as materialized (
     select worker.metadata -> 'tasks' as tasks from :SCHEMA._private_workers as worker

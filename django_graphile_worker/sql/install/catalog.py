@@ -1,4 +1,4 @@
-"""What the database holds of the worker schema: relations, functions and installed parts; whether it is usable."""
+"""What exists of the worker schema: relations, functions and installed parts; and whether the schema can be used."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TAG = "/* gw:"
 
 
 class Run(Protocol):
-    """A schema editor's execute: it runs a statement, or collects it for sqlmigrate."""
+    """The ``execute`` of a schema editor, which runs a statement, or collects it for sqlmigrate."""
 
     def __call__(self, sql: str, params: Any, /) -> Any: ...
 
@@ -72,7 +72,7 @@ _SCHEMA_EXISTS = "/* gw:schema_exists */ select exists (select from pg_catalog.p
 
 
 def schema_exists(cursor: Cursor, *, schema: str) -> bool:
-    """Return whether the schema exists, whatever is in it."""
+    """Return True if the schema exists, whatever it contains."""
     cursor.execute(qualified(_SCHEMA_EXISTS), (schema,))
     return bool(cursor.fetchone()[0])
 
@@ -183,7 +183,7 @@ select count(*) from :SCHEMA._private_jobs where attempts < max_attempts or lock
 
 
 def count_waiting_jobs(cursor: Cursor, *, schema: str) -> int:
-    """Return how many jobs have attempts left or are running."""
+    """Return the number of jobs that have attempts left or are running."""
     cursor.execute(statement(_COUNT_WAITING, schema))
     return int(cursor.fetchone()[0])
 
@@ -212,7 +212,7 @@ def drop_schema(run: Run, *, schema: str) -> None:
 
 
 def is_schema_empty(cursor: Cursor, *, schema: str) -> bool:
-    """Return whether the schema is empty."""
+    """Return True if the schema is empty."""
     cursor.execute(qualified(_IS_EMPTY), (schema,))
     return bool(cursor.fetchone()[0])
 

@@ -1,9 +1,9 @@
-"""The indexes that the files of ddl add to tables which may be in use, and large.
+"""The indexes that the files of ddl add to tables that may be large and in use.
 
-While an index is built inside a migration's transaction, no other session can add jobs until the transaction ends. A
-transaction that locks the tables of jobs and of queues can also deadlock with workers, which lock both. So where
-workers may be running, the indexes are left out of that transaction and built afterwards, one after the other: on a
-large table with a lock that does not keep other sessions waiting.
+While an index is built inside the transaction of a migration, no other session can add jobs until the transaction ends.
+A transaction that locks the tables of jobs and of queues can also deadlock with workers, which lock both. So if workers
+may be running, the indexes are left out of that transaction and built afterwards, one after the other; on a large table
+with a lock for which other sessions do not wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGE = 16 * 1024 * 1024
 FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql", "claim_looks_v2.sql")
 REMEDY = 'Run "manage.py graphile_worker repair". Jobs can be added and run meanwhile.'
 
-# A whole statement that begins at the beginning of a line.
+# A whole statement that starts at the beginning of a line.
 _CREATE_INDEX = re.compile(r"^create index (?P<name>\w+) (?P<definition>on .*?);\n?", re.MULTILINE | re.DOTALL)
 
 
@@ -70,12 +70,12 @@ where namespace.nspname = %s and class.relname in ('_private_jobs', '_private_jo
 
 
 def is_any_table_large(cursor: Cursor, *, schema: str) -> bool:
-    """Return whether to build an index would keep other sessions waiting for long."""
+    """Return True if other sessions would wait long while an index is built."""
     return _largest(cursor, schema) >= LARGE
 
 
 def has_any_table_rows(cursor: Cursor, *, schema: str) -> bool:
-    """Return whether jobs have been added, so that workers may be running."""
+    """Return True if jobs have been added, so that workers may be running."""
     return _largest(cursor, schema) > 0
 
 
@@ -129,7 +129,7 @@ select exists (
 
 
 def is_build_running(cursor: Cursor, *, schema: str) -> bool:
-    """Return whether a session is building an index of the schema now: another migrate, or an operator."""
+    """Return True if a session is building an index of the schema now: another migrate, or an operator."""
     cursor.execute(qualified(_IS_BUILDING), (schema,))
     return bool(cursor.fetchone()[0])
 
@@ -140,7 +140,7 @@ lock table :SCHEMA._private_jobs, :SCHEMA._private_job_queues in share update ex
 
 
 def lock_out_builds(cursor: Cursor, *, schema: str) -> None:
-    """Let no session build an index until the transaction ends: an index that is incomplete now is a leftover."""
+    """Let no session build an index until the transaction ends. An index that is incomplete now was interrupted."""
     cursor.execute(statement(_LOCK_OUT_BUILDS, schema))
 
 

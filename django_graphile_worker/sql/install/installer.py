@@ -1,4 +1,4 @@
-"""Make the worker schema, adopt a schema that graphile-worker made, undo both; restore its public functions."""
+"""Make the worker schema, adopt a schema that graphile-worker made, undo both, and restore the public functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import catalog, locks
 from django_graphile_worker.sql.install.catalog import Function, Ledger, Part, Run
-from django_graphile_worker.sql.ledger import LEDGER, error_of
+from django_graphile_worker.sql.migrations_ledger import LEDGER, error_of
 from django_graphile_worker.sql.schema import ddl, quoted
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
 
 
 def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
-    """Replace the public functions with this package's, record the texts of the old ones, and change nothing else."""
+    """Replace the public functions with functions of this package, record the old texts, and change nothing else."""
     locks.lock_ledger(cursor, schema=schema)
     check_ledger(catalog.ledger(cursor, schema=schema), schema)
     missing = catalog.RELATIONS - catalog.relations(cursor, schema=schema)
@@ -67,14 +67,14 @@ def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
 
 
 def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
-    """Put back the public functions. Raise a database error 42P13 where a foreign function cannot be replaced."""
+    """Restore the public functions. Raise a database error 42P13 if a foreign function cannot be replaced."""
     installed = [files for part, files in FUNCTION_SETS if catalog.part(cursor, part, schema=schema) is not None]
     for filename in installed[-1] if installed else ():
         run(_CREATE_FUNCTION.sub("create or replace function", ddl(filename, schema)), None)
 
 
 def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> None:
-    """Drop the functions; raise a database error where another object depends on them."""
+    """Drop the functions; raise a database error if another object depends on them."""
     for function in functions:
         run(f"/* gw:uninstall */ drop function {quoted(schema)}.{quoted(function.name)}({function.arguments});", None)
 
@@ -114,8 +114,8 @@ def check_ledger(ledger: Ledger, schema: str) -> None:
     if ledger.latest > LEDGER:
         warnings.warn(
             f"The schema {schema!r} is at migration {ledger.latest} of graphile-worker; this version of "
-            f"django-graphile-worker knows migrations up to {LEDGER}. The newer migrations are not marked as breaking, "
-            f"so the schema is used.",
+            f"django-graphile-worker supports migrations up to {LEDGER}. The newer migrations are not marked as "
+            f"breaking, so the schema is used.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -128,5 +128,5 @@ def _check_overloads(cursor: Cursor, schema: str) -> None:
         raise SchemaError(
             f"Expected {', '.join(doubled)} in the schema {schema!r} with the arguments that graphile-worker 0.18 "
             f"gives them, got others. Calls would be ambiguous, so nothing was changed. Upgrade django-graphile-worker "
-            f"to a version that knows them, or drop the functions that you added."
+            f"to a version that supports them, or drop the functions that you added."
         )

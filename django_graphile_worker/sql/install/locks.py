@@ -1,4 +1,4 @@
-"""The locks of a migration: how long it waits for them, and which sessions hold them."""
+"""The locks of a migration: how long the migration waits for them, and which sessions hold them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS_FOR_ANOTHER_MIGRATION = 60.0
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """A session that keeps a migration waiting."""
+    """A session that holds a lock for which a migration waits."""
 
     pid: int
     application_name: str
@@ -36,15 +36,15 @@ class LockHolder:
 
 
 _SET_LOCK_TIMEOUT = "/* gw:lock_timeout */ select pg_catalog.set_config('lock_timeout', %s, true)"
-# For the first installation, before there is a table to lock. Any role of the database can take an advisory lock and so
-# block a migrate; later migrations lock a table instead.
+# For the first installation, when there is no table to lock yet. Any role of the database can take an advisory lock and
+# so block a migrate; later migrations lock a table instead.
 _LOCK_FIRST_INSTALLATION = """
 /* gw:lock_installation */
 select pg_catalog.pg_advisory_xact_lock(
   pg_catalog.hashtext('graphile_worker.installation'), pg_catalog.hashtext(%s)
 )
 """
-# The table may be gone when the lock is granted: another session has migrated back to zero.
+# The table may not exist any more when the lock is granted: another session may have migrated back to zero.
 _LOCK_INSTALLATION = """
 /* gw:lock_installation */
 do $do$
@@ -59,7 +59,7 @@ _IS_INSTALLED = "/* gw:is_installed */ select pg_catalog.to_regclass(':SCHEMA._p
 
 
 def lock_installation(cursor: Cursor, *, schema: str, lock_timeout: float) -> None:
-    """Let one migrate at a time pass this point, and from here on wait for no lock longer than the timeout."""
+    """Wait until no other migrate has passed this point, and limit every later wait for a lock to the timeout."""
     set_lock_timeout(cursor, max(SECONDS_FOR_ANOTHER_MIGRATION, lock_timeout))
     if not _lock_table(cursor, schema):
         cursor.execute(_LOCK_FIRST_INSTALLATION, (schema,))
@@ -68,7 +68,7 @@ def lock_installation(cursor: Cursor, *, schema: str, lock_timeout: float) -> No
 
 
 def _lock_table(cursor: Cursor, schema: str) -> bool:
-    """Lock the record of installed parts; return False while there is none."""
+    """Lock the table of installed parts; return False if it does not exist."""
     cursor.execute(statement(_LOCK_INSTALLATION, schema))
     cursor.execute(statement(_IS_INSTALLED, schema))
     return bool(cursor.fetchone()[0])
@@ -79,7 +79,7 @@ select pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_
 
 
 def set_search_path(cursor: Cursor, path: str) -> str:
-    """Change the search_path until the transaction ends; return what it was."""
+    """Change the search_path until the transaction ends; return the old search_path."""
     cursor.execute(_SEARCH_PATH, (path,))
     return str(cursor.fetchone()[0])
 

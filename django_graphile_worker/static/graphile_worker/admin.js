@@ -93,7 +93,7 @@
 
         replaceRegions(fresh) {
             if (fresh.getElementById('gw-missing-job')) {
-                /* The job has been deleted: show the whole page that says so, and stop refreshing. */
+                /* The job has been deleted: show the whole response, and stop refreshing. */
                 const shown = document.getElementById('content-main');
                 const current = fresh.getElementById('content-main');
                 if (shown && current) {

@@ -22,8 +22,8 @@ from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql.session import SessionLimits, limit_transaction, set_up_session
 from django_graphile_worker.worker.database.watchdog import watchdog
 
-# Seconds: a server that vanished is noticed within half a minute, whatever the
-# system's own defaults, which are hours.
+# Seconds: a lost server is detected within half a minute, instead of the hours of the
+# system's own defaults.
 LIVENESS = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -33,15 +33,15 @@ LIVENESS = {
 }
 # Seconds: libpq rounds shorter timeouts up to this.
 SHORTEST_CONNECT_TIMEOUT = 2
-# Django's own parameters, which plain psycopg does not take or the worker does not want.
+# Django's own parameters, which plain psycopg does not accept or the worker does not use.
 DJANGO_ONLY = ("context", "cursor_factory", "prepare_threshold")
 
 # Errors of a pooler that sends each statement to another server connection.
 POOLER_CONFUSION = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
-# Errors of a server that answers and does not serve: after a fail-over the old address may be
+# Errors of a server that answers but accepts no writes: after a fail-over the old address may be
 # a standby. Only a new connection can find the new primary.
 WRONG_SERVER = (errors.ReadOnlySqlTransaction, errors.CannotConnectNow, errors.AdminShutdown)
-# Errors of a statement that was ended by a limit of the server's, or by the watchdog.
+# Errors of a statement that was ended by a limit of the server or by the watchdog.
 OUT_OF_TIME = (errors.QueryCanceled, errors.TransactionTimeout)
 
 
@@ -60,7 +60,7 @@ class Database:
         self._connection: psycopg.Connection[Any] | None = None
         self._cursor: psycopg.Cursor[Any] | None = None
         self._limits = SessionLimits(are_ours=True, are_too_short=False)
-        # The names of the statements that the current session has prepared, besides those that the driver prepares.
+        # The names of the statements that PreparedStatement has prepared in the current session.
         self.prepared: set[bytes] = set()
 
     @contextmanager
@@ -78,7 +78,7 @@ class Database:
             raise
 
     def note_error(self, error: psycopg.Error, connection: psycopg.Connection[Any]) -> None:
-        """Note what an error tells of the server, and close the connection if the error makes it unusable."""
+        """Note what an error shows about the server, and close the connection if the error makes it unusable."""
         if isinstance(error, POOLER_CONFUSION):
             self._prepares = False
             self.close()
@@ -86,7 +86,7 @@ class Database:
             self.close()
         else:
             if isinstance(error, OUT_OF_TIME):
-                # Behind a pooler any session may have other limits than the first session had.
+                # Behind a pooler, each session may have other limits than the first session.
                 self._limits = replace(self._limits, are_too_short=True)
             self._close_if_unusable(connection)
 
@@ -96,7 +96,7 @@ class Database:
         return self._prepares and self._limits.are_ours
 
     def _close_if_unusable(self, connection: psycopg.Connection[Any]) -> None:
-        """Decide by the connection's state: a server that went away often leaves no error code at all."""
+        """Close the connection if its state is unusable: a server that disappears often leaves no error code."""
         if connection.closed or connection.broken or not is_idle(connection):
             self.close()
 
@@ -107,14 +107,14 @@ class Database:
         return self._connection
 
     def _reused_cursor(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
-        # A cursor remembers, after its first statements, how to write and read their values.
+        # A cursor caches, after its first statements, how to write and read their values.
         if self._cursor is None or self._cursor.connection is not connection:
             self._cursor = connection.cursor(binary=True)
         return self._cursor
 
     @property
     def current(self) -> psycopg.Connection[Any] | None:
-        """The connection as it is; None when the next statement opens one."""
+        """The open connection; None if the next statement opens a connection."""
         return self._connection
 
     def close(self) -> None:
@@ -151,14 +151,14 @@ class Database:
 
 @contextmanager
 def limited_transaction(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
-    """Run the block in one transaction, under the deadline instead of the role's own limits."""
+    """Run the block in one transaction, with the deadline as its limit instead of the limits of the role."""
     with connection.transaction(), connection.cursor() as cursor:
         limit_transaction(cursor, seconds)
         yield
 
 
 def connection_parameters(alias: str, *, part: str) -> dict[str, Any]:
-    """Return what psycopg needs to reach the database that Django calls ``alias``."""
+    """Return the parameters with which psycopg connects to the database that Django calls ``alias``."""
     wrapper: Any = connections.create_connection(alias)
     parameters = {key: value for key, value in wrapper.get_connection_params().items() if key not in DJANGO_ONLY}
     return {**LIVENESS, "application_name": f"graphile_worker {part}", **parameters}

@@ -1,7 +1,7 @@
 """One prepared statement, run without the driver's cursor. Part of the fast path, see ``fetching.fast_path``.
 
 A cursor looks up how to write each value and how to read it, keeps its own list of
-prepared statements, and waits in Python. For a batch that is nothing; for the lone job
+prepared statements, and waits in Python. For a batch that is nothing; for the single job
 that an idle worker waits for it is a tenth of the time from its commit to its start.
 """
 
@@ -32,7 +32,7 @@ class PreparedStatement:
 
     @property
     def is_possible(self) -> bool:
-        """Can the statement be run? Not through a pooler that sends each statement to another session."""
+        """Can the statement run? Not through a pooler that sends each statement to another session."""
         prepared_on = self._prepared_on
         return (prepared_on is not None and prepared_on is self._database.current) or self._database.keeps_statements
 
@@ -62,7 +62,7 @@ class PreparedStatement:
     def _run(self, connection: psycopg.Connection[Any], parameters: Sequence[bytes | None]) -> PGresult:
         link = connection.pgconn
         result = link.exec_prepared(self._name, parameters)  # type: ignore[arg-type]  # None is null
-        # Notifications that came meanwhile have been read with the answer: the socket will not show them.
+        # Notifications that arrived meanwhile have been read with the answer: the socket will not show them.
         while notice := link.notifies():
             if link.notify_handler is not None:
                 link.notify_handler(notice)
@@ -70,14 +70,14 @@ class PreparedStatement:
 
 
 def expect(result: PGresult, status: ExecStatus) -> PGresult:
-    """Return the result; raise the error that it is instead."""
+    """Return the result if it has this status; otherwise raise its error."""
     if result.status != status:
         raise error_of(result)
     return result
 
 
 def error_of(result: PGresult) -> psycopg.Error:
-    """Return the error that a cursor would raise. An error without a code is the connection's."""
+    """Return the error that a cursor would raise. An error without a code comes from the connection."""
     message = result.error_message.decode(errors="replace")
     code = result.error_field(DiagnosticField.SQLSTATE)
     if code is None:

@@ -22,7 +22,7 @@ from typing import Any
 logger = logging.getLogger("django_graphile_worker.worker")
 
 TICK = 0.5
-# How many ticks the thread goes on after the last statement: waking it costs the next statement time.
+# How many ticks the thread continues after the last statement: waking it costs the next statement time.
 TICKS_AFTER = 20
 CANCEL_TIMEOUT = 2.0
 
@@ -43,10 +43,10 @@ class Watchdog:
 
     @contextmanager
     def watch(self, connection: Any, seconds: float, *, cuts_at_once: bool = False) -> Iterator[None]:
-        """Give the block a deadline in so many seconds."""
+        """Run the block under a deadline, in this many seconds."""
         token = self.begin(connection, seconds)
         if cuts_at_once:
-            # Asking a server that does not answer to cancel takes seconds.
+            # Skip the request to cancel: it takes seconds if the server does not answer.
             self._cancelled.add(token)
         try:
             yield
@@ -54,7 +54,7 @@ class Watchdog:
             self.end(token)
 
     def begin(self, connection: Any, seconds: float) -> int:
-        """Watch the connection until ``end()`` is called with what this returns."""
+        """Watch the connection; return a token with which ``end()`` ends the watch."""
         if self._thread is None:
             self._start_thread()
         token = next(self._tokens)
@@ -69,7 +69,7 @@ class Watchdog:
         self._cancelled.discard(token)
 
     def check_deadlines(self) -> None:
-        """Cancel each statement that is past its deadline; cut the connection where that did not help."""
+        """Cancel each statement that is past its deadline; cut its connection if that did not help."""
         now = self._clock()
         for token, (deadline, connection) in list(self._watched.items()):
             if now < deadline:
@@ -82,7 +82,7 @@ class Watchdog:
                     connection.cancel_safe(timeout=CANCEL_TIMEOUT)
 
     def forget_thread(self) -> None:
-        """Start anew in a forked process: it has no other thread, and the connections are its parent's."""
+        """Start anew in a forked process: it has no other thread, and the connections belong to its parent."""
         self._watched.clear()
         self._thread = None
         self._something_to_watch = threading.Event()
@@ -117,7 +117,7 @@ class Watchdog:
 
 
 def cut(connection: Any) -> None:
-    """Shut a connection's socket down: the thread that reads from it gets an error."""
+    """Shut down the socket of a connection: the thread that reads from it gets an error."""
     with contextlib.suppress(Exception):
         duplicate = socket.socket(fileno=os.dup(connection.pgconn.socket))
         try:
@@ -127,5 +127,5 @@ def cut(connection: Any) -> None:
 
 
 watchdog = Watchdog()
-# Instead of asking before every statement whether the thread is alive, which would cost each of them time.
+# Instead of a check before every statement whether the thread is alive, which would cost time.
 os.register_at_fork(after_in_child=watchdog.forget_thread)

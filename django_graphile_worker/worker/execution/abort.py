@@ -1,4 +1,4 @@
-"""``helpers.abort``: how the worker asks the run of a job to stop."""
+"""``helpers.abort``: the request of the worker to a run of a job to stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Abort:
-    """The request to one run of a job to stop now. Async code may also await it. Every run has its own."""
+    """The request to one run of a job to stop now. Async code may also await it. Every run has its own abort."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -29,7 +29,7 @@ class Abort:
         return self._event.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the run has to stop, for ``timeout`` seconds at most; return whether it has to stop."""
+        """Block until the run has to stop, at most ``timeout`` seconds; return True if it has to stop."""
         return self._event.wait(timeout)
 
     def set(self) -> None:
@@ -60,11 +60,11 @@ class Abort:
 
 
 class Aborts:
-    """The aborts of all runs of a worker. Each is made when its task first asks for it: most tasks never do."""
+    """The aborts of all runs of a worker. Each is made at the first use by its task: most tasks never use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Weak references. A thread that a task left running keeps the abort alive, and so is asked to stop, too.
+        # Weak references. A thread that a task left running keeps its abort alive, and so gets the request, too.
         self._made: WeakSet[Abort] = WeakSet()
         self._are_all_set = False
 
@@ -84,7 +84,7 @@ class Aborts:
         return self._are_all_set or (run.abort is not None and run.abort.is_set())
 
     def set_all(self) -> None:
-        """Ask every run to stop now, and every run that begins later."""
+        """Request every run to stop now, and every run that begins later."""
         with self._lock:
             self._are_all_set = True
             made = list(self._made)

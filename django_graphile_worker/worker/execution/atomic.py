@@ -14,8 +14,8 @@ from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicCl
 logger = logging.getLogger("django_graphile_worker.worker")
 
 _IN_DOUBT = (
-    "The connection broke during COMMIT, so the worker cannot tell whether it happened. Nothing has to be done: if it "
-    "happened, the job is gone; if it did not, everything was rolled back and the job runs again."
+    "The connection broke during COMMIT, so it is unknown whether the transaction was committed. Nothing has to be "
+    "done: if it was, the job is gone; if it was not, everything was rolled back and the job runs again."
 )
 
 
@@ -40,7 +40,7 @@ def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, 
             if is_completed and isinstance(error, OperationalError | InterfaceError):
                 error.add_note(_IN_DOUBT)
             raise
-        # After the commit only an on_commit hook of the task can raise, and the job is done.
+        # After the commit only an on_commit hook of the task can raise, and the job has succeeded.
         logger.exception("%s #%s was committed, then an on_commit hook failed.", run.identifier, run.claim.id)
     return result
 

@@ -1,4 +1,4 @@
-"""How a task function is called: found out once per task, from its parameters."""
+"""How a task function is called, derived once per task from its parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_graphile_worker.worker.execution.task_helpers import Helpers
 if TYPE_CHECKING:
     from django_graphile_worker.worker.typed_payloads.errors import Converter
 
-# Annotations of payloads that are passed on as JSON gave them.
+# Annotations of payloads that are passed on as they were decoded from JSON.
 _PLAIN_ANNOTATIONS = (Any, object, dict, list, str, int, float, bool, None, dict[str, Any], list[Any])
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -44,7 +44,7 @@ class Binding(Frozen):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the function takes the payload as JSON gave it, and nothing else."""
+        """Whether the function takes the payload as it was decoded from JSON, and nothing else."""
         return self.takes_payload and not self.takes_helpers and self.convert is None
 
 
@@ -80,7 +80,8 @@ def _converter(function: Callable[..., Any], parameter: Parameter) -> Converter 
 
         return converter_for(annotation)
     except Exception as error:
-        # The name may be imported for the type checker alone. Most payloads are plain and need no type.
+        # The annotation may name a type that is imported for the type checker only. Most payloads are plain, and need
+        # no conversion.
         logger.warning(
             "The payload of %s stays plain: its annotation %r cannot be resolved (%s).",
             getattr(function, "__qualname__", function),

@@ -1,7 +1,7 @@
 """One coroutine on the event loop, and the slot's thread that waits for it.
 
 While the thread waits, it runs what the coroutine passes to ``sync_to_async``. So a job's use of the ORM stays on one
-thread, with that thread's connections, and the number of threads stays the concurrency.
+thread, with the connections of that thread, and async jobs need no more threads than ``CONCURRENCY``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def protect_from_cancellation() -> None:
     """Keep the worker from cancelling the current coroutine.
 
     Called where a coroutine passes the job itself to its thread, as async middleware around a plain task does. A
-    thread cannot be cancelled: if only the coroutine were, the outcome of the job would be lost.
+    thread cannot be cancelled: if only the coroutine were cancelled, the outcome of the job would be lost.
     """
     run = _current.get()
     if run is not None:
@@ -57,7 +57,7 @@ class CoroutineRun(Executor):
     # Called on the waiting thread.
 
     def serve(self) -> Any:
-        """Run synchronous calls until the coroutine is over; return its result, or raise what it raised."""
+        """Run synchronous calls until the coroutine has ended; return its result, or raise what it raised."""
         while (call := self._calls.get()) is not None:
             _run_call(*call)
             fork_guard.end_child(self._generation)
@@ -106,20 +106,20 @@ class CoroutineRun(Executor):
 
     def _finish(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            # It was cancelled before its first step.
+            # The coroutine was cancelled before its first step, so _drive() has noted no error.
             self._error = asyncio.CancelledError()
         self._end()
 
     # Called on the thread that closes the loop.
 
     def forget(self) -> None:
-        """End the wait of the thread: the loop is closed, so the coroutine never goes on."""
+        """End the wait of the thread: the loop is closed, so the coroutine never continues."""
         self._error, self.was_cancelled = asyncio.CancelledError(), True
         self._end()
 
     def _end(self) -> None:
         self._is_over = True
-        # The context refers to this object. asgiref would keep both for good, with the job's payload and its result.
+        # The context refers to this object. asgiref would keep both forever, with the job's payload and its result.
         self._task = self._context = None
         if self._key in SyncToAsync.context_to_thread_executor:
             SyncToAsync.context_to_thread_executor[self._key] = _ENDED
@@ -139,7 +139,7 @@ class CoroutineRun(Executor):
 
 
 class _EndedRun(Executor):
-    """The executor that replaces a run that is over. Coroutines that the task left running find it."""
+    """The executor that replaces a run that has ended. Coroutines that the task left running get it."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(

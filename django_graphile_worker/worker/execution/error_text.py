@@ -1,4 +1,4 @@
-"""The text that a failed job keeps of an exception."""
+"""The text of an exception that is stored with a failed job."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from django_graphile_worker.escaping import storable_text
 from django_graphile_worker.logs.exc_info import cut_middle
+from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.redaction import redact_text
 
 # The folder worker/: its frames are left out of tracebacks.
@@ -45,7 +45,7 @@ def redacted(text: str, limit: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return text that PostgreSQL accepts, without its middle if it is too long: both ends say more."""
+    """Return text that PostgreSQL accepts. A text that is too long loses its middle: the ends matter more."""
     return cut_middle(storable_text(cut_middle(text, limit)), limit)
 
 

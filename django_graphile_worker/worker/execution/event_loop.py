@@ -36,7 +36,7 @@ class EventLoop:
         self._cleanup_timeout = 0.0
 
     def run(self, start: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a coroutine to its end. The calling thread runs the synchronous parts of it meanwhile."""
+        """Run a coroutine to its end. Meanwhile the calling thread runs the synchronous calls of the coroutine."""
         # Late import: a worker without async tasks never needs it.
         from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
 
@@ -68,12 +68,12 @@ class EventLoop:
                     self._loop.call_soon_threadsafe(run.cancel)
 
     def close(self, seconds: float) -> None:
-        """Stop the loop. What else runs on it has ``seconds`` to end; a coroutine that blocks it is left behind."""
+        """Stop the loop. Everything else on it has ``seconds`` to end; a coroutine that blocks it is left behind."""
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
             self._cleanup_timeout = seconds
             for run in self._running:
-                # The worker ends whatever ends from now on, also a coroutine that is protected from cancellation.
+                # The worker is the cause of every end from now on, even if a coroutine is protected from cancellation.
                 run.was_cancelled = True
             if self._loop is not None and not was_closed:
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -101,7 +101,7 @@ class EventLoop:
         generation, thread_id = fork_guard.generation, threading.get_ident()
 
         def end_child() -> None:
-            # In a process that a coroutine forked: the current step may finish, but the loop must not run on.
+            # In a process that a coroutine forked, the current step may finish, but the loop must not continue.
             if threading.get_ident() == thread_id:
                 _call_next(loop, lambda: fork_guard.end_child(generation))
 
@@ -116,8 +116,8 @@ class EventLoop:
             try:
                 loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
-                # asyncio lets these pass. They come from a coroutine that a task left running.
-                logger.exception("A background coroutine tried to end the worker; the event loop goes on.")
+                # asyncio lets these exceptions pass. They come from a coroutine that a task left running.
+                logger.exception("A background coroutine tried to end the worker; the event loop continues.")
         try:
             loop.run_until_complete(_cancel_the_rest(self._cleanup_timeout))
             loop.run_until_complete(loop.shutdown_asyncgens())
@@ -130,10 +130,10 @@ class EventLoop:
 
 
 def _call_next(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """Call a function before all callbacks that wait already: these are steps of other jobs, and must not run here."""
+    """Call a function before all callbacks that wait already: they are steps of other jobs, and must not run here."""
     handle = loop.call_soon(function)
-    # Private to asyncio, and another loop may have no such attribute: then the other callbacks run first. A test
-    # watches it.
+    # A private attribute of asyncio; a test watches it. Another loop may not have it: then the other callbacks run
+    # first.
     waiting = getattr(loop, "_ready", None)
     if isinstance(waiting, deque) and waiting[-1] is handle:
         waiting.rotate(1)

@@ -1,4 +1,4 @@
-"""Runs a claimed job and returns its outcome. No exception of a task leaves this module."""
+"""Runs a claimed job and returns its outcome. No exception of a task passes beyond this module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.connections import lifecycle
+from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.execution.abort import Aborts
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
@@ -28,13 +28,13 @@ from django_graphile_worker.worker.outcomes import (
 )
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.connections.watched import Leftover
+    from django_graphile_worker.worker.django_connections.watched_connection import Leftover
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
 
 class Executor:
-    """Claim in, outcome out. Called on as many threads as jobs may run at once."""
+    """Turns a claim into an outcome. Called on as many threads as jobs may run at once."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class Executor:
         self._invoker.load_middleware()
 
     def warm_up(self) -> None:
-        """Load what the first job needs. Called while the first claim is under way."""
+        """Create what the first job needs. Called while the first claim is under way."""
         lifecycle.create_caches()
 
     def abort(self) -> None:
-        """Ask every job to stop now, and every job that begins later: the worker is about to stop."""
+        """Request every job to stop now, and every job that begins later: the worker is about to stop."""
         self._aborts.set_all()
 
     def cancel(self) -> None:
@@ -91,11 +91,11 @@ class Executor:
         return self._event_loop.has_coroutines
 
     def close(self, seconds: float) -> None:
-        """Stop the event loop. What jobs left running on it has ``seconds`` to end."""
+        """Stop the event loop. Coroutines that jobs left running have ``seconds`` to end."""
         self._event_loop.close(seconds)
 
     def forget_running(self) -> None:
-        """End the wait of every thread for a coroutine that will not go on. The running jobs have been returned."""
+        """End the wait of every thread for a coroutine that will not continue. The running jobs have been returned."""
         self._has_forgotten_running = True
         self._event_loop.forget_running()
 
@@ -151,7 +151,7 @@ class Executor:
     ) -> Outcome:
         """Return the outcome of a run that raised an exception, or left something on its connections."""
         if isinstance(error, LostAtomicClaimError):
-            # There is nothing to return to the queue, either. The releaser finds that out, and reports it.
+            # The worker holds no claim to release, either. The releaser detects and reports that.
             return Interrupted(run.claim, run.duration)
         is_work_lost = any(leftover.is_work_lost for leftover in leftovers)
         if isinstance(error, CancelledByWorker) or (not is_work_lost and self._stopped_as_asked(run, error)):
@@ -163,9 +163,9 @@ class Executor:
         return self._failed(run, error, [leftover.text for leftover in leftovers])
 
     def _stopped_as_asked(self, run: JobRun, error: BaseException | None) -> bool:
-        """Return whether the worker asked the task to stop, and the task asked to run again at once.
+        """Return True if the worker requested the task to stop, and the task requested to run again at once.
 
-        Such a task did what the worker wanted, so the run costs it no attempt.
+        Such a task did what the worker requested, so the run costs it no attempt.
         """
         if not self._aborts.is_set_for(run):
             return False
@@ -214,7 +214,7 @@ class Executor:
         return outcome
 
     def _succeeded_with_leftovers(self, run: JobRun, result: Any, leftovers: Sequence[Leftover]) -> Outcome:
-        """Report the leftovers, and succeed: what the task did is committed, so a second run would do it twice."""
+        """Report the leftovers, and succeed: the effects of the task are committed, a second run would repeat them."""
         texts = tuple(leftover.text for leftover in leftovers)
         self._send(signals.leftover_state_found, run, leftovers=texts)
         return self._succeeded(run, result)

@@ -1,4 +1,4 @@
-"""How the task of a job is invoked: worked out once per task, so that running a job is one call."""
+"""How the task of a job is invoked, prepared once per task, so that running a job is a single call."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TaskInvoker:
                 result = self._event_loop.run(lambda: _awaited(chain.call(job)))
             else:
                 result = self._await_if_needed(chain.call(job))
-            # The innermost handler checks the result of the task. This is the result of the outermost middleware.
+            # The innermost handler has checked the result of the task. This is the result of the outermost middleware.
             if type(result) not in _PLAIN_RESULTS:
                 # Late import: most results are plain.
                 from django_graphile_worker.worker.execution import results
@@ -125,7 +125,7 @@ class TaskInvoker:
 
         def invoke_in_this_process(run: JobRun) -> Any:
             # A process that the task forked shares the connection: it must end before it completes the job or rolls
-            # the transaction back.
+            # back the transaction.
             generation, error = fork_guard.generation, None
             try:
                 return invoke(run)
@@ -138,8 +138,8 @@ class TaskInvoker:
 
         return invoke_atomically
 
-    # The innermost handlers, inside all middleware. Middleware may drop a result. So awaitables in it are awaited here,
-    # and the failures that it holds are raised here, as if the task had raised them.
+    # The innermost handlers, inside all middleware. Middleware may drop a result. So the awaitables in a result are
+    # awaited here, and its failures are raised here, as if the task had raised them.
 
     def _call(self, job: Job) -> Any:
         return _without_failures(self._await_if_needed(self._call_task(job)))
@@ -162,7 +162,7 @@ class TaskInvoker:
         )
 
     def _finish(self, run: JobRun, result: Any) -> Any:
-        """Await what the task returned without awaiting it, raise the failures in its result, and return the result."""
+        """Await the awaitables that the task returned, raise the failures in its result, and return the result."""
         if type(result) not in _PLAIN_RESULTS:
             result = self._await_if_needed(result)
             (self._raise_failures or self._load_raise_failures())(run, result)
@@ -220,6 +220,6 @@ def _run_of_this_context() -> JobRun:
 
 def _raise_unknown_task(run: JobRun) -> Any:
     raise UnknownTaskError(
-        f"expected a task that this worker knows, got the task with id {run.claim.task_id}: "
+        f"expected a task that is registered in this worker, got the task with id {run.claim.task_id}: "
         "it is no longer registered. Restart the worker, or register the task again."
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.abort import Abort
 
 _NOT_DECODED: Any = object()
-# What json.loads() calls in the end, without the three Python functions above it: this runs for every job.
+# The function in C that json.loads() calls through three functions in Python, which are skipped here for every job.
 # A private interface of json; a test watches it.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
@@ -44,7 +44,7 @@ class JobRun:
     payload: Any = _NOT_DECODED
     # The number of items in an array payload. It is counted before the task runs, as the task may change the list.
     item_count: int | None = None
-    # Built when the task first asks for it.
+    # Made at the first use by the task.
     abort: Abort | None = None
     _job: Job | None = None
 
@@ -60,7 +60,7 @@ class JobRun:
         except StopIteration:
             end = -1
         if end != len(text):
-            # There is white space around the value, or the text is no JSON.
+            # There is white space around the value, or the text is not JSON.
             payload = payloads.decode(text)
         self.payload = payload
         if type(payload) is list:
@@ -68,7 +68,7 @@ class JobRun:
         return payload
 
     def replace_payload(self, payload: Any) -> None:
-        """Use the payload that middleware gave to the task."""
+        """Use the payload that middleware passes to the task."""
         self.payload = payload
         self.item_count = len(payload) if isinstance(payload, list) else None
 

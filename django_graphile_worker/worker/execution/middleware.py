@@ -64,7 +64,7 @@ def _name(factory: Factory) -> str:
 
 
 def _wrap(factory: Factory, inner: Handler, event_loop: EventLoop) -> Handler:
-    """Give middleware the kind of handler that it can call, as Django does."""
+    """Build middleware around a handler, adapted to sync or async as the middleware needs it; as Django does."""
     if inner.is_async and not getattr(factory, "async_capable", False):
         return _instance(factory, _to_sync(inner, event_loop))
     if not inner.is_async and not getattr(factory, "sync_capable", True):
@@ -80,7 +80,7 @@ def _instance(factory: Factory, inner: Handler) -> Handler:
         )
     is_async = _is_async(middleware)
     if is_async and not inner.is_async:
-        # Async middleware that does not declare it: it awaits what it calls.
+        # Async middleware that does not declare itself async_capable: it awaits what it calls.
         middleware = factory(_to_async(inner).call)
     return Handler(call=_as_coroutine_function(middleware) if is_async else middleware, is_async=is_async)
 
@@ -104,7 +104,7 @@ def _as_coroutine_function(middleware: Any) -> Any:
 
 
 def _to_sync(handler: Handler, event_loop: EventLoop) -> Handler:
-    """Return a handler for a slot's thread, which serves the coroutine until it is over."""
+    """Return a handler for a slot's thread, which serves the coroutine until it has ended."""
 
     def get_result(job: Any) -> Any:
         return event_loop.run(lambda: handler.call(job))

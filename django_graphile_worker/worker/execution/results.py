@@ -62,7 +62,7 @@ def raise_failures(run: JobRun, result: Any) -> None:
 
 
 def _raise_failure_of_job(run: JobRun, result: Any) -> None:
-    """Raise what belongs to no item of an array payload, and refuse iterators that never ran: the whole job fails."""
+    """Raise a failure that belongs to no single item, or an error for an iterator that never ran: the job fails."""
     _refuse_unrun(run, result if isinstance(result, list | tuple) else (result,))
     if not isinstance(result, list | tuple):
         if _is_failure(result):
@@ -80,7 +80,7 @@ def _is_failure(result: Any) -> bool:
 
 
 def _as_raised(failure: Any) -> BaseException:
-    """Return the exception. A class becomes what ``raise`` would make of it."""
+    """Return the exception; for a class, an instance of it, as ``raise`` makes it."""
     if isinstance(failure, BaseException):
         return failure
     try:
@@ -117,7 +117,7 @@ def _refuse_unrun(run: JobRun, results: Sequence[Any]) -> None:
 
 
 def remaining(payload_text: str, failure: BatchFailure) -> str | None:
-    """Return an array of the failed items, as they were written; None if the text has not as many items as results."""
+    """Return an array of the failed items as text; None if the payload does not have as many items as results."""
     items = _items(payload_text)
     if len(items) != failure.count:
         return None
@@ -125,7 +125,7 @@ def remaining(payload_text: str, failure: BatchFailure) -> str | None:
 
 
 def _items(text: str) -> list[str]:
-    """Return the text of each item of a JSON array; an empty list if the text is no array."""
+    """Return the text of each item of a JSON array; an empty list if the text is not an array."""
     items: list[str] = []
     position = _after_whitespace(text, 0)
     if text[position] != "[":

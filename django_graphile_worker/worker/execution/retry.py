@@ -1,4 +1,4 @@
-"""The outcome of a failed run: the text of the error, and when the job is tried again."""
+"""The outcome of a failed run: the text of the error, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_graphile_worker.worker.execution import error_text, results
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed
 
-# The dates of PostgreSQL end. A delay beyond them would also fail the release of the other jobs in the statement.
+# A delay beyond the last date of PostgreSQL would also fail the release of the other jobs in the statement.
 MAX_DELAY = timedelta(days=36_525).total_seconds()
 _MAX_TRACEBACKS = 10
 
@@ -51,15 +51,15 @@ def remaining_payload(run: JobRun, error: BaseException | None) -> str | None:
     if not isinstance(error, BatchFailure) or run.is_atomic:
         return None
     try:
-        # The text of the row, also where middleware replaced the payload: the replacement may be a decrypted secret.
+        # The text of the row, even if middleware replaced the payload: the replacement may be a decrypted secret.
         return results.remaining(run.claim.payload_text, error)
     except Exception:
-        # A text that cannot be split: to run all items again is better than to lose some.
+        # The text cannot be split: it is better to run all items again than to lose some.
         return None
 
 
 def asks_to_run_at_once(error: BaseException | None) -> bool:
-    """Return whether everything that failed asked to be run again without delay."""
+    """Return True if every cause of the failure is a ``RetryLater`` without delay."""
     return error is not None and _asked_delay(error) == 0
 
 
@@ -68,7 +68,7 @@ def _text(error: BaseException, limit: int, remark: str) -> str:
         return error_text.describe(error, limit=limit, remark=remark)
     lines = [_batch_summary(error)]
     lines += [f"[{index}] {error_text.summary(each)}" for index, each in error.failures.items()]
-    # An exception that was returned, not raised, has no traceback: its line says everything.
+    # An exception that was returned, not raised, has no traceback: its line is complete.
     traces = ((index, error_text.trace(each)) for index, each in list(error.failures.items())[:_MAX_TRACEBACKS])
     details = [f"[{index}] {trace}" for index, trace in traces if trace]
     return error_text.cut("\n\n".join(filter(None, ["\n".join(lines), remark, *details])), limit)
@@ -103,7 +103,7 @@ def _is_final(cause: BaseException) -> bool:
 
 
 def _asked_delay(error: BaseException) -> float | None:
-    """Return the longest delay if every cause asks for a delay, else None."""
+    """Return the longest delay if every cause is a ``RetryLater``, else None."""
     causes = _causes(error)
     delays = [cause.delay.total_seconds() for cause in causes if isinstance(cause, RetryLater)]
     return max(delays) if len(delays) == len(causes) else None
@@ -121,7 +121,7 @@ def _delay(run: JobRun, error: BaseException) -> tuple[float | None, str]:
         answer = backoff(run.claim.attempts, error) if callable(backoff) else backoff
         return (None, "") if answer is None else (_bounded(_seconds(answer)), "")
     except BaseException as mistake:  # the back-off, too, is code of the site
-        return None, f"The usual back-off is used, as the task's own failed: {error_text.summary(mistake)}"
+        return None, f"The usual back-off is used, as the task's own back-off failed: {error_text.summary(mistake)}"
 
 
 def _seconds(answer: Any) -> float:

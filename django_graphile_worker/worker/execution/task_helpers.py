@@ -1,4 +1,4 @@
-"""``helpers``: what the worker offers to the task that it runs."""
+"""``helpers``: what the worker provides to the task that it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("django_graphile_worker.task")
 
 
 def _api() -> ModuleType:
-    # Late import: the first job of a worker does not wait 5 ms for the API; only a task that adds a job needs it.
+    # Late import: only a task that adds a job needs the API, and the first job of a worker does not wait 5 ms for it.
     from django_graphile_worker import api
 
     return api

@@ -1,4 +1,4 @@
-"""When claims walk over jobs that may not be claimed, to the jobs behind them."""
+"""The walk: claims that pass over jobs that may not be claimed, to the jobs behind them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from django_graphile_worker.sql.claims import MAX_STEPS, Claimed
 
-# After a walk of several claims that came to its end, no other begins for this many times as long as it took.
+# After a walk over several claims has ended, the next walk begins after this many times its duration.
 REST = 4
 
 
 class Walk:
-    """The place of the walk from one claim to the next, and how much of the database's time it may take."""
+    """The place of the walk, kept from one claim to the next, and the limit on the database time that it takes."""
 
     def __init__(self) -> None:
         self.place: Any = None
@@ -19,7 +19,7 @@ class Walk:
         self._rests_until = 0.0
 
     def steps(self, now: float) -> int:
-        """Return how many steps the next claim may walk."""
+        """Return how many steps of the walk the next claim may take."""
         return 0 if now < self._rests_until else MAX_STEPS
 
     def note(self, claimed: Claimed, *, began: float, ended: float) -> None:
@@ -32,7 +32,7 @@ class Walk:
             self._seconds = 0.0
 
     def until_next(self, claimed: Claimed, now: float) -> float | None:
-        """Return the seconds until the next claim: for the next job, and for jobs that only a walk finds."""
+        """Return the seconds until the next claim is due, for the next job or for jobs that only a walk finds."""
         if not claimed.is_hidden:
             return claimed.seconds_until_next
         rest = max(self._rests_until - now, 0.0)

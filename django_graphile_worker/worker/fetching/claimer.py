@@ -1,4 +1,4 @@
-"""The claim statement, continued from one claim to the next until it has seen everything."""
+"""Claims jobs with the claim statement. A claim that has not read the whole backlog is continued by the next claim."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import JobClock
 
-# Under a long backlog, seconds between claims that look at all of it: a job that sorts before
-# the last claimed jobs, or whose queue has just become free, waits this long at most.
+# Seconds. Under a long backlog, a claim resumes where the last claim ended. After this time a claim reads the backlog
+# from its start: a job that sorts before the last claimed jobs, or whose queue has just become free, waits this long at
+# most.
 WHOLE_LOOK_INTERVAL = 0.1
 
 
@@ -37,21 +38,21 @@ class Claimer:
         self._held = held
         self._forbidden_flags = forbidden_flags
         self._now = now
-        # Called with every answer, before it is continued.
+        # Called with every answer of the claim statement.
         self._on_answer = on_answer
         self._last: claims.Claim | None = None
         self._walk = Walk()
         self._looked_at_all_at = 0.0
 
     def claim(self, **limits: int) -> claims.Claimed:
-        """Claim jobs within the limits of ``claims.claim_jobs``; continue a claim that has not seen everything."""
+        """Claim jobs within the limits of ``claims.claim_jobs``; continue a claim that has not read everything."""
         if self._held.is_search_due:
             self._held.return_lost()
         if self._directory.is_review_due:
             self._directory.review()
         resume_after = self._resume_after()
         began = time.monotonic()
-        # A claim that is resumed looks for the next jobs of a long backlog; a claim that looks at all of it comes soon.
+        # A resumed claim takes the next jobs of a long backlog and does not walk; a claim from the start follows soon.
         max_steps = self._walk.steps(began) if resume_after is None else 0
         claimed = self._held.hold(lambda: self._claim(resume_after=resume_after, max_steps=max_steps, **limits))
         if claimed is None:
@@ -59,7 +60,7 @@ class Claimer:
         self._on_answer(claimed)
         self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
         if resume_after is not None:
-            # Only the next claim that looks at everything can tell whether there is a job before the resumed place.
+            # There may be a job before the resumed place, which only the next claim from the start finds.
             return replace(claimed, has_more=True)
         self._looked_at_all_at = ended = time.monotonic()
         if max_steps:
@@ -90,5 +91,8 @@ class Claimer:
 
 
 def _last_unqueued(claimed: Sequence[claims.Claim]) -> claims.Claim | None:
-    """Return where the next claim resumes. Jobs of a queue are claimed before their turn, so they do not count."""
+    """Return the job after which the next claim resumes.
+
+    A job of a queue may be claimed before its turn, so its place in the backlog does not count.
+    """
     return next((claim for claim in reversed(claimed) if claim.queue_id is None), None)

@@ -1,6 +1,6 @@
-"""The fast claim: when it is worth a try, and the try. Part of the fast path, see ``fast_path``.
+"""The fast claim, and the conditions under which a worker tries it. Part of the fast path, see ``fast_path``.
 
-Apart from ``fast_path``, so that ``preconnect`` can run the statement before the worker's other modules are loaded.
+Separate from ``fast_path``, so that ``preconnect`` can run the statement before the worker's other modules are loaded.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.prepared import PreparedStatement
 
 # Seconds. A fast claim that takes longer reads index entries of deleted rows that cannot be vacuumed yet; the claim
-# statement knows a way round them.
+# statement avoids them.
 LONGEST_FAST_CLAIM = 0.02
-# After such a fast claim there is no other for this many times as long as it took.
+# After such a slow fast claim, the worker tries no other for this many times its duration.
 REST = 100
 
 
 class FastClaim:
-    """Claims the lone job that an idle worker was notified of."""
+    """Claims the few due jobs of an idle worker, mostly the single job that it was notified of."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.monotonic) -> None:
         # The name under which the session keeps the statement.
@@ -30,8 +30,8 @@ class FastClaim:
             database, "gw_glance", fast_claim_statement(database.schema), settings=PLANNER
         )
         self._clock = clock
-        # All workers of a fleet are notified of a job and one of them gets it; each of the others would claim twice in
-        # vain. So only a worker whose last fast claim found something tries the next.
+        # All workers of a fleet are notified of a job, and one worker gets it; each of the others would claim twice in
+        # vain. So only a worker whose last fast claim found a job tries the next.
         self._is_promising = True
         self._rests_until = clock()
 
@@ -59,7 +59,7 @@ class FastClaim:
         return found
 
     def learn_from(self, claimed: Claimed) -> None:
-        """Note from the answer to a claim whether a fast claim would have done instead."""
+        """Note from the answer to a claim whether a fast claim would have been enough."""
         if claimed.claims and not claimed.has_more:
             self._is_promising = all(claim.queue_id is None for claim in claimed.claims)
 

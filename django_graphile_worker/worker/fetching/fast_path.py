@@ -1,17 +1,17 @@
-"""The fast path: the lone job that an idle worker was notified of starts on the thread that claimed it.
+"""The fast path: the single job that an idle worker was notified of starts on the thread that claimed it.
 
 Why: latency. From ``add_job`` to the task's first line an idle worker takes 1.27 ms in the median and 1.8 ms in the
 99th percentile, the Node worker 2.15 ms and 3.7 ms (``make bench``, figures and machine in
-docs/explanation/performance.md). More than half of that is ``add_job`` and its commit. The fast path is what makes
-the rest short:
+docs/explanation/performance.md). More than half of that is ``add_job`` and its commit. The fast path makes the rest
+short:
 
-- ``sql.fast_claim``: one look and one update instead of the claim statement, which weighs up queues and backlogs;
-- ``database.prepared``: the statement goes straight to libpq: a cursor would take a tenth of the whole time;
-- ``pool.turns``: the thread that claimed runs the job, while another thread fetches: waking a thread for the job
-  would take longer than all of the worker's own work before.
+- ``sql.fast_claim``: one look-up and one update replace the claim statement, which chooses between queues and backlogs;
+- ``database.prepared``: the statement goes straight to libpq, because a cursor would take a tenth of the whole time;
+- ``pool.fetch_turns``: the thread that claimed runs the job, while another thread fetches, because waking a thread for
+  the job would take longer than all of the worker's own work before.
 
-The fetcher asks ``start_due_jobs()`` and nothing else. A worker without this module runs every job by the claim
-statement: give the fetcher ``NoFastPath``, and remove this module, ``fetching.fast_claim``, ``sql.fast_claim`` and
+The fetcher calls ``start_due_jobs()`` and nothing else. To have a worker claim every job with the claim statement, pass
+``NoFastPath`` to the fetcher, and remove this module, ``fetching.fast_claim``, ``sql.fast_claim`` and
 ``database.prepared``, with the lines of the wiring and of ``preconnect`` that name them.
 """
 
@@ -33,7 +33,7 @@ from django_graphile_worker.worker.work_units import WorkUnit
 
 
 class FastPath:
-    """Claims everything that is due, if that is little, and has it run without waiting for another thread."""
+    """Claims all due jobs if they are few, and starts them; a single job does not wait for another thread."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class FastPath:
         self._on_claimed = on_claimed
 
     def start_due_jobs(self) -> float | None:
-        """Start all jobs that are due; return the seconds until the next job is, infinity when none is known.
+        """Start all jobs that are due; return the seconds until the next job is due, infinity if no job is known.
 
-        Return None when nothing was started: then only the claim statement can tell whether a job is due.
+        Return None if nothing was started: then only the claim statement can find a due job.
         """
         vacant = self._pool.vacant
         if vacant < 1 or self._is_claim_needed():
@@ -72,7 +72,7 @@ class FastPath:
         return math.inf if seconds is None else seconds
 
     def _is_claim_needed(self) -> bool:
-        """Is the claim statement due, with what it does besides, or is the fast claim not worth a try?"""
+        """Must the claimer claim, because it has a search or a review to do, or a fast claim is not worth trying?"""
         return self._held.is_search_due or self._directory.is_review_due or not self._fast_claim.is_worth_trying
 
     def _claim(self, vacant: int) -> FastClaimed:
@@ -86,7 +86,7 @@ class FastPath:
 
     def _start(self, claims: list[Claim]) -> None:
         pool, now = self._pool, time.monotonic()
-        # Everything that is due runs: a slot that becomes free need not call for jobs.
+        # All due jobs run: a slot that becomes free need not call for jobs.
         pool.wants_jobs = True
         for claim in claims[1:]:
             pool.submit([WorkUnit([claim], None, now)], callers=1)

@@ -1,4 +1,4 @@
-"""The fetcher: claims as many jobs as will run in the next moments, as soon as there are any."""
+"""The fetcher: claims jobs as soon as there are any, and no more than the slots will run within moments."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.worker.fetching.pool_loop import PoolLoop
 from django_graphile_worker.worker.fetching.prefetch import Prefetch
-from django_graphile_worker.worker.fetching.shared_loop import SharedLoop
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import WorkUnit, to_work_units
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         """A quicker way for the few jobs of an idle worker; see ``fast_path``."""
 
         def start_due_jobs(self) -> float | None:
-            """Start all jobs that are due; return the seconds until the next one is, None when nothing was started."""
+            """Start all due jobs; return the seconds until the next job is due, or None if nothing was started."""
 
     class WaitingPlace(Protocol):
         """Where the fetcher waits; see ``listener``."""
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
         """What the fetcher calls in other parts of the worker."""
 
         def may_claim(self) -> bool:
-            """Tell whether this worker may claim jobs now."""
+            """Return True if this worker may claim jobs now."""
 
         def return_jobs(self, units: Sequence[WorkUnit], /) -> None:
             """Return jobs that have not begun."""
 
         def on_claimed(self, claims: list[Claim], duration: float, /) -> None:
-            """Jobs were claimed, by a statement that took so many seconds."""
+            """Report jobs that were claimed, and the seconds that the statement took."""
 
         def on_trouble(self, name: str, error: BaseException, delay: float, /) -> None:
-            """A step failed; the next comes after the delay."""
+            """Report that a step failed; the next step follows after the delay."""
 
         def on_close(self) -> None:
-            """The fetcher has ended."""
+            """Close what the fetcher used: it has ended."""
 
 
-# Seconds until all slots are called, if a few were called and one of the jobs takes long after all.
+# Seconds until all slots are called, if only a few were called and a job takes longer than expected.
 SECOND_LOOK = 0.002
 # Seconds after which claimed jobs that have not begun are returned.
 WAITING_TIMEOUT = 0.5
@@ -70,7 +70,7 @@ class NoFastPath:
         return None
 
 
-class Fetcher(SharedLoop):
+class Fetcher(PoolLoop):
     """The only poll loop of a worker."""
 
     name = "fetcher"
@@ -106,7 +106,7 @@ class Fetcher(SharedLoop):
     def step(self) -> float:
         """Fill the slots; return the seconds until there may be more to claim."""
         if self._has_started_due_jobs():
-            # The next step finds out how long to wait. This thread may have a job to run.
+            # The next step decides how long to wait. This thread may have a job to run first.
             return 0.0
         self._return_waiting()
         if self._pool.could_do_more:
@@ -114,19 +114,19 @@ class Fetcher(SharedLoop):
             self._pool.call(self._pool.concurrency)
         self.last_claim_was_empty = True
         if not self.was_called and self._until_next_look() > 0:
-            # Only the slots needed a look.
+            # This step only had to check the slots.
             return min(self._longest_wait(), self._until_next_look())
         room = self._room()
         if room < 1:
             return self._longest_wait()
         self._look_at = -math.inf
         if not self._may_claim():
-            # Nothing wakes the fetcher when the worker has its lease again, and asking costs the database nothing.
+            # Nothing wakes the fetcher when the worker has its lease again, and this check needs no statement.
             return min(WAITING_TIMEOUT, self._poll_interval)
         return self._claim(room)
 
     def expect(self, seconds: float) -> None:
-        """A job falls due in so many seconds: look for it then."""
+        """Claim again after this many seconds, when a job falls due."""
         self._expected_at = min(self._expected_at, time.monotonic() + seconds)
         self.wake()
 
@@ -152,7 +152,7 @@ class Fetcher(SharedLoop):
         self._on_close()
 
     def _has_started_due_jobs(self) -> bool:
-        """Try the fast path in an idle worker that was called: mostly there is one job, and nothing else to do."""
+        """Try the fast path if the worker is idle and was called: mostly a single job is due then."""
         is_new, self._is_new = self._is_new, False
         if self._waiting_timeout < WAITING_TIMEOUT or not (is_new or (self.was_called and self._until_next_look() > 0)):
             return False
@@ -166,7 +166,7 @@ class Fetcher(SharedLoop):
         return True
 
     def _room(self) -> int:
-        """Return how many jobs to claim: for the free slots and, of short jobs, a little more."""
+        """Return how many jobs to claim: for the free slots, and a few more if jobs are short."""
         pool = self._pool
         ahead = self._prefetch.ahead(self._local_queue_size)
         pool.low_water = ahead * 3 // 4
@@ -181,7 +181,7 @@ class Fetcher(SharedLoop):
         started = time.perf_counter()
         claimed = self._claimer.claim(
             max_jobs=room,
-            # As many queues as jobs: a job in a queue waits no longer than a job without.
+            # As many queues as jobs: a job in a queue waits no longer than a job without a queue.
             max_queues=room,
             max_per_queue=self._prefetch.per_queue(self._local_queue_size),
             free_slots=self._pool.free,
@@ -200,17 +200,18 @@ class Fetcher(SharedLoop):
     def _delay_after(self, claimed: Claimed) -> float:
         if claimed.has_more:
             self._look_at = -math.inf
-            # The next payload is too large beside the payloads that wait: a slot that takes a waiting job calls.
+            # The next payload is too large beside the waiting payloads: a slot that takes a waiting job wakes the
+            # fetcher.
             return self._longest_wait() if claimed.is_heavy and not claimed.claims else 0.0
-        # Nothing is left that a free slot could run: a slot that becomes free need not call.
-        # A notification, a released queue, or the clock calls for the next claim.
+        # No job is left that a free slot could run: a slot that becomes free need not wake the fetcher.
+        # A notification, a released queue or the end of the delay leads to the next claim.
         self._pool.wants_jobs = True
         until_next = math.inf if claimed.seconds_until_next is None else claimed.seconds_until_next
         self._look_at = time.monotonic() + min(self._poll_interval, until_next)
         return max(min(self._longest_wait(), self._until_next_look()), 0.0)
 
     def _until_next_look(self) -> float:
-        """Return the seconds until the database may have a job, if nothing calls before."""
+        """Return the seconds until the database may have a job, if nothing wakes the fetcher before."""
         return min(self._look_at, self._expected_at) - time.monotonic()
 
     def _longest_wait(self) -> float:

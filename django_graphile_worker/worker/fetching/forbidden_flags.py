@@ -40,7 +40,7 @@ class ForbiddenFlags:
         finally:
             # A process that the callable forked must not claim.
             fork_guard.end_child(born_in)
-            # The callable may query the database, on this thread: a connection that broke must not stay.
+            # The callable may query the database, on this thread: a broken connection must not stay open.
             close_old_connections()
 
     def _called(self) -> Any:

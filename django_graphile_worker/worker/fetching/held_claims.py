@@ -1,8 +1,8 @@
 """The claims that a worker holds, and the search for claims whose answer was lost.
 
-A connection that breaks during a claim statement leaves the worker without the answer, but perhaps with the claims:
-the statement may have been committed, or may even be under way still. No other worker would return such jobs while
-this worker lives. So this worker does, by comparing what the database says it holds with what it knows to hold.
+If a connection breaks during a claim statement, the worker has no answer, but perhaps it has the claims: the statement
+may have been committed, or may even be under way still. No other worker would return such jobs while this worker
+lives. So this worker returns them: it compares its claims in the database with the claims that it has received.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     AnswerT = TypeVar("AnswerT", bound=Answer)
 
-# Seconds between searches after a claim whose answer was lost: it may have come through after all.
+# Seconds between searches after a claim whose answer was lost: the statement may be committed later.
 SEARCH_INTERVAL = 1.0
 
 
 class HeldClaims:
-    """The claims that this process knows to hold; each claim statement runs through ``hold()``."""
+    """The claims whose answers this process has received; each claim statement runs through ``hold()``."""
 
     def __init__(
         self, database: Database, *, worker_id: Callable[[], str], statement_timeout: float, notify: bool = True
@@ -44,20 +44,20 @@ class HeldClaims:
         self._worker_id = worker_id
         self._statement_timeout = statement_timeout
         self._notify = notify
-        # As (job id, token).
+        # The claims that this process has received, as (job id, token).
         self._known: set[tuple[int, str]] = set()
-        # Counts the claim statements: with the worker's id, the token of each.
+        # The number of the last claim statement. The token of a claim is the worker's id and this number.
         self._statements = 0
         self._lost_queues: set[releases.HeldQueue] = set()
-        # Only after an answer was lost: the search takes the longer the more jobs are claimed.
+        # Infinite unless an answer was lost: a search takes longer, the more jobs are claimed.
         self._search_at = math.inf
         self._in_doubt_until = 0.0
 
     def next_token(self) -> str:
-        """Return the token of the next claim statement. None is used twice, also when no answer comes.
+        """Return the token of the next claim statement. No token is used twice, even if no answer arrives.
 
-        To be called when the connection is open: while that is being opened, the worker may lose its lease, and claims
-        under its new id are found by ``return_lost()``.
+        Called when the connection is open: the worker may lose its lease while the connection is being opened, and
+        ``return_lost()`` finds only the claims under the new id.
         """
         self._statements += 1
         return f"{self._worker_id()}/{self._statements}"
@@ -65,7 +65,7 @@ class HeldClaims:
     def hold(self, claim: Callable[[], AnswerT]) -> AnswerT | None:
         """Run a claim statement, and note what it claimed.
 
-        Return None when the worker lost its lease meanwhile: then another worker has those jobs, or soon will.
+        Return None if the worker lost its lease meanwhile: then another worker recovers the claimed jobs.
         """
         worker_id = self._worker_id()
         try:
@@ -80,7 +80,7 @@ class HeldClaims:
         return answer
 
     def forget(self, ended: Iterable[Claim]) -> None:
-        """These claims have ended."""
+        """Remove claims that have ended."""
         self._known.difference_update([(claim.id, claim.token) for claim in ended])
 
     @property
@@ -89,22 +89,22 @@ class HeldClaims:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Was the answer to a claim lost, not long ago?"""
+        """Was the answer to a claim lost so recently that the statement may still be committed?"""
         return time.monotonic() < self._in_doubt_until
 
     def return_lost(self) -> None:
-        """Return the jobs that the database says this worker holds and that this process does not know of.
+        """Return the jobs that this worker has claimed according to the database, but whose answer it never received.
 
-        To be called by the thread that claims, or while no thread does: a claim whose answer is on its way looks
-        like a claim whose answer was lost.
+        Called by the thread that claims, or while no thread claims: otherwise a claim whose answer is about to arrive
+        could be mistaken for a claim whose answer was lost.
         """
         schema = self._database.schema
-        # Copied before the look: a claim that ends after it was known when the database was asked.
+        # Copied before the query: a claim that the query finds and that ends during the query is in the copy.
         known = self._known.copy()
         with self._database.cursor() as cursor:
             held = releases.claims_of(cursor, schema=schema, worker_id=self._worker_id())
             lost = [job for job in held if (job.id, job.token) not in known]
-            # Noted first: once its jobs are returned, nothing tells that a queue was lost with them.
+            # Noted first: after the jobs are returned, no row shows that a queue was lost with them.
             self._lost_queues.update(
                 releases.HeldQueue(job.queue_id, job.token) for job in lost if job.queue_id is not None
             )
@@ -116,7 +116,7 @@ class HeldClaims:
         self._search_at = time.monotonic() + interval
 
     def _doubt(self) -> None:
-        """The answer is lost, the claims perhaps not: the statement may even be under way still."""
+        """Search for claims from now on: the answer is lost, but the statement may be committed, or still under way."""
         self._search_at = 0.0
         self._in_doubt_until = time.monotonic() + 2 * self._statement_timeout
 
@@ -126,7 +126,7 @@ class HeldClaims:
             return
         with self._database.cursor() as cursor:
             releases.release_queues(cursor, queues, schema=schema)
-        # Where the server's notification queue is full, other workers find the jobs when they poll.
+        # If the notification queue of the server is full, other workers find the jobs when they poll.
         with contextlib.suppress(psycopg.errors.ProgramLimitExceeded), self._database.cursor() as cursor:
             releases.waiting_queues(cursor, [queue.id for queue in queues], schema=schema, notify=self._notify)
         self._lost_queues.difference_update(queues)

@@ -11,7 +11,7 @@ from django_graphile_worker.worker.database.connection import Database
 
 
 def check_installation(database: Database) -> None:
-    """Return if the schema can be used, or raise an error that says what is wrong with it."""
+    """Raise an error that describes what is wrong with the worker schema, if the worker cannot use it."""
     alias, schema = database.alias, database.schema
     try:
         with database.cursor() as cursor:
@@ -22,4 +22,4 @@ def check_installation(database: Database) -> None:
     if not are_installed:
         raise SchemaError(not_installed(alias, schema))
     if hidden:
-        raise SchemaError(not_permitted(alias, schema, f"got {role!r}, to whom {', '.join(hidden)} look empty"))
+        raise SchemaError(not_permitted(alias, schema, f"got {role!r}, for which {', '.join(hidden)} appear empty"))

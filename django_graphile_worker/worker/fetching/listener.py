@@ -39,21 +39,21 @@ if TYPE_CHECKING:
             """Have a notification sent to that channel soon, on another connection."""
 
         def on_listening(self) -> None:
-            """Notifications arrive."""
+            """Report that notifications arrive."""
 
         def on_lost(self, error: Exception, delay: float, /) -> None:
-            """Notifications do not arrive any more; the next try comes after the delay."""
+            """Report that notifications do not arrive any more; the next try follows after the delay."""
 
         def on_migration(self) -> None:
-            """The schema may have changed."""
+            """Check the version of the schema, which may have changed."""
 
 
 JOBS_CHANNEL = "jobs:insert"
-# The channel on which graphile-worker notifies others that it has changed the schema.
+# The channel on which graphile-worker notifies other workers that it has changed the schema.
 MIGRATIONS_CHANNEL = "worker:migrate"
-# Seconds. The first proof is requested at once, so it comes soon or not at all.
+# Seconds. The first proof is requested at once, so it arrives soon or not at all.
 FIRST_PROOF_WITHIN = 5.0
-# A wait that takes longer than it should, by this part of the allowed silence, means that the process did not run.
+# If a wait is longer than requested, by more than this fraction of the allowed silence, the process did not run.
 OVERSLEEP = 0.2
 LONGEST_SILENCE_BETWEEN_TRIES = 60.0
 LONGEST_WAIT_FOR_SERVER = 5.0
@@ -64,7 +64,7 @@ class SilentListenerError(GraphileWorkerError):
 
 
 class Listener:
-    """Where the fetcher waits: for notifications of jobs, for a call from its own process, for the clock."""
+    """Where the fetcher waits: for a notification of jobs, for a wake-up from its own process, or for the next poll."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Listener:
         self.is_healthy = False
 
     def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool:
-        """Wait for jobs, for ``interrupt()``, or for the end of the time; return whether jobs were announced."""
+        """Wait for jobs, for ``interrupt()`` or for the end of the time; return True if jobs were announced."""
         deadline = self._clock() + seconds
         try:
             self._listen()
@@ -118,11 +118,11 @@ class Listener:
         self._wakeup.close()
 
     def _listen(self) -> None:
-        """Listen, unless the connection does so already, or a try failed a moment ago."""
+        """Listen on the connection, unless it listens already, or a try failed a moment ago."""
         if self._is_listening or self._clock() < self._try_again_at:
             return
         if self._connection is not None and self._connection is self._database.current:
-            # The worker has another id now. In a new session nothing is left of the old channel.
+            # The worker has a new id. A new session does not listen on the channel of the old id.
             self._database.close()
         self._forget_connection()
         self._own_channel = self._channel()
@@ -148,7 +148,7 @@ class Listener:
         )
 
     def _rest(self, seconds: float, unless: Callable[[], bool]) -> bool:
-        """Wait for input on the connection; return whether ``interrupt()`` ended the wait instead."""
+        """Wait for input on the connection; return True if ``interrupt()`` ended the wait instead."""
         if self._must_ask:
             self._must_ask = False
             self._request_proof()
@@ -160,14 +160,14 @@ class Listener:
 
     def _count_silence(self, rested: float, meant: float) -> None:
         if rested - meant > OVERSLEEP * self._longest_silence:
-            # A suspended machine, a stopped process: its heartbeat sent no proof either.
+            # The machine was suspended or the process was stopped, so its heartbeat sent no proof either.
             self._silence = 0.0
             self._must_ask = True
         else:
             self._silence += rested
 
     def _look(self) -> None:
-        """Read the notifications that have arrived. What arrives during a claim, the claim reads."""
+        """Read the notifications that have arrived. The claim itself reads notifications that arrive during it."""
         if self._connection is None:
             self._listen()
             return
@@ -188,7 +188,7 @@ class Listener:
             else:
                 self._must_ask = True
         elif channel == MIGRATIONS_CHANNEL:
-            # Any session may notify: only a query tells what has become of the schema.
+            # Any session may notify, so the recovery queries the version of the schema.
             self._on_migration()
         elif announces_jobs(payload):
             self._has_jobs = True
@@ -200,7 +200,7 @@ class Listener:
             self._on_listening()
 
     def _until_next_look(self) -> float:
-        """Return the seconds for which nothing needs to be done, if nothing is heard."""
+        """Return the seconds until the listener must act, if no notification arrives."""
         if self._connection is None:
             return max(self._try_again_at - self._clock(), 0.0)
         return max(self._longest_silence - self._silence, 0.0)
@@ -223,7 +223,7 @@ class Listener:
         self.is_healthy = False
         self._forget_connection()
         self._database.close()
-        # A server that was away is soon back; a pooler does not change its mode.
+        # A server that did not answer may soon answer again; a pooler does not change its mode.
         is_silent = isinstance(error, SilentListenerError)
         longest = LONGEST_SILENCE_BETWEEN_TRIES if is_silent else LONGEST_WAIT_FOR_SERVER
         delay = jittered(min(longest, 0.1 * 4.0 ** min(self._losses, 10)))
@@ -237,6 +237,6 @@ class Listener:
 
 
 def announces_jobs(payload: str) -> bool:
-    """Tell whether a notification is about jobs to run: its count is negative when a job was removed."""
+    """Return True if a notification announces jobs to run: its count is negative if a job was removed."""
     count = payload.rpartition('"count":')[2].strip("} ")
     return count != "0" and not count.startswith("-")

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql import row_security, tasks
-from django_graphile_worker.sql.ledger import breaking_migration
+from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching import fast_claim
 
-# Seconds. A server that takes longer is not waited for: the worker opens the connection itself.
+# Seconds. If the server takes longer, the worker does not wait, and opens the connection itself.
 OPEN_TIMEOUT = 1.0
 
 # The only part whose connection the first job waits for.
@@ -39,7 +39,7 @@ def preconnected(aliases: Sequence[str], settings: Settings) -> Iterator[None]:
 
 
 def database_of(alias: str, settings: Settings, *, part: str, deadline: float | None = None) -> Database:
-    """Return the database of this part of a worker: opened ahead, or to be opened."""
+    """Return the database of this part of a worker, with its connection if that was opened ahead."""
     opening = _openings.pop((alias, settings.schema, part), None)
     return (opening and opening.result()) or Database(alias, settings, part=part, deadline=deadline)
 
@@ -51,7 +51,7 @@ class Opening:
         self._database = database
         self._is_wanted = True
         self._is_open = False
-        # Held by both threads to decide: a connection that is given up in the moment in which it opens must be closed.
+        # Held by both threads to decide: a connection that is given up at the moment at which it opens must be closed.
         self._deciding = threading.Lock()
         self._thread = threading.Thread(target=self._open, name="graphile-worker-preconnect", daemon=True)
         self._thread.start()
@@ -70,7 +70,7 @@ class Opening:
         self._database.close()
 
     def _open(self) -> None:
-        # Whatever is wrong here, the worker's own first statement meets it again, and reports it.
+        # An error here occurs again in the worker's own first statement, and is reported then.
         with contextlib.suppress(Exception):
             _rehearse(self._database)
         with self._deciding:
@@ -80,12 +80,15 @@ class Opening:
 
 
 def _rehearse(database: Database) -> None:
-    """Run what the worker runs first: a session plans and reads the catalog, which takes ten times as long as later."""
+    """Run the first statements of a worker, which a new session plans with the catalog not yet in its cache.
+
+    There they take ten times as long as later.
+    """
     # Without tasks, these statements change nothing and claim nothing.
     with database.cursor() as cursor:
         row_security.worker_tables(cursor, schema=database.schema)
         tasks.register_tasks(cursor, (), schema=database.schema)
     fast_claim.rehearse(database)
-    # Last, as a role may have no right to it: then the others are done.
+    # Last, because the role may lack the privilege: by then the other statements have run.
     with database.cursor() as cursor:
         breaking_migration(cursor, schema=database.schema)

@@ -1,4 +1,4 @@
-"""How many jobs to claim ahead of free slots, by how long jobs take here lately."""
+"""How many jobs to claim beyond the free slots, from how long the last jobs took in this worker."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 
-# Seconds: claim ahead what the slots finish in this time. Longer jobs are
+# Seconds: claim ahead the jobs that the slots finish in this time. Longer jobs are
 # never claimed ahead: that would only keep them from other workers.
 HORIZON = 0.05
-# Seconds for which a queue is taken at a time; then other workers and queues have their turn.
+# Seconds of work that is claimed from a queue at once; then other workers and queues have their turn.
 QUEUE_HORIZON = 0.1
-# The payloads of claimed jobs that have not begun have at most so many bytes together.
+# The largest total size of the payloads of claimed jobs that have not begun. The claim statement counts bytes; here,
+# characters stand for bytes.
 BYTES_AHEAD = 16 * 1024 * 1024
 # Seconds: a job of this length is worth another thread; threads for shorter jobs only wait for each other.
 WORTH_A_SLOT = 0.0001
@@ -50,7 +51,7 @@ class Prefetch:
         return max(1, min(limit, int(QUEUE_HORIZON / max(seconds, 1e-6))))
 
     def bytes_left(self) -> int:
-        """Return how many bytes of payload the next claim may bring beyond the free slots."""
+        """Return how many bytes the payloads of the next claim may have together, beyond the free slots."""
         return max(BYTES_AHEAD - self._pool.waiting_size, 0)
 
     def fitting(self) -> int:
@@ -58,11 +59,11 @@ class Prefetch:
         return self.bytes_left() // self._size
 
     def weigh(self, claims: Sequence[Claim]) -> None:
-        """Note the average size of payloads: large ones are not worth holding in memory by the thousand."""
+        """Note the average size of payloads: thousands of large payloads must not wait in memory."""
         self._size = max(sum(len(claim.payload_text) for claim in claims) // len(claims), 1)
 
     def slow_down(self) -> None:
-        """Forget the measurement: claimed jobs did not move, so it no longer holds."""
+        """Forget the measurement: claimed jobs did not begin in time, so it is no longer valid."""
         self._seconds = None
 
     def _measure(self) -> float | None:

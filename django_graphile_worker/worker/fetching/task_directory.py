@@ -1,4 +1,4 @@
-"""The task directory: which task a task id of the database stands for."""
+"""The task directory: the tasks of a worker, by their ids in the database."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ REVIEW_INTERVAL = 60.0
 
 
 class TaskDirectory:
-    """The tasks that this worker runs, by the ids that the database has for their names."""
+    """The tasks that this worker runs, by the ids of their identifiers in the database."""
 
     def __init__(self, database: Database, tasks: Mapping[str, Task[Any, Any]]) -> None:
         self._database = database
         self._tasks = tasks
         self._by_id: dict[int, Task[Any, Any]] = {}
-        # The ids, and the same as PostgreSQL writes an array: written once, not for every claim.
+        # The ids, and the same ids as the text of a PostgreSQL array, which is made once and not for every claim.
         self.ids: list[int] = []
         self.ids_text = b"{}"
         self._reviewed_at = -math.inf

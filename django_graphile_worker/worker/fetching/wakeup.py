@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Wakeup:
-    """Sent by one thread and awaited by another, which may watch a connection at the same time."""
+    """A wake-up that one thread sends and another awaits, which may watch a connection at the same time."""
 
     def __init__(self) -> None:
         self._watched: int | None = None
@@ -34,7 +34,7 @@ class Wakeup:
         return ends
 
     def watch(self, connection: Any) -> None:
-        """Have input on this connection's socket end a wait, too; None for no connection."""
+        """End a wait also when this connection's socket has input; None for no connection."""
         if self._watched is not None:
             # Closing the connection has removed its socket from the operating system's half of the selector already.
             with contextlib.suppress(KeyError, ValueError, OSError):
@@ -44,7 +44,10 @@ class Wakeup:
             self._selector.register(self._watched, selectors.EVENT_READ)
 
     def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool:
-        """Wait for ``wake()`` or the socket, unless the condition holds; return whether it was ``wake()``."""
+        """Wait for ``wake()`` or the socket, unless the condition holds.
+
+        Return True if ``wake()`` ended the wait or the condition holds.
+        """
         selector = self._selector
         # Set the flag before checking the condition; the caller of wake() makes the condition true before wake() checks
         # the flag. Whichever runs second sees the other, so no wake-up is lost.
@@ -60,7 +63,7 @@ class Wakeup:
     def wake(self) -> None:
         """End the wait that is under way."""
         if self._is_waiting:
-            # A full socket has wake-ups enough, and a closed socket has no wait to end.
+            # A full socket already holds enough wake-ups, and a closed socket has no wait to end.
             with contextlib.suppress(OSError):
                 self._ends[1].send(b"!")
 

@@ -1,13 +1,13 @@
 """Adds the jobs of the crontab: a job for every tick of an item, and jobs for missed ticks.
 
-Nothing is decided by this process's memory or clock alone. The database's clock says which minute it is (the worker's
-own only with USE_LOCAL_TIME), and the item's row in the database says which tick was the last: each statement updates
-that row and adds the jobs, or does neither. Whichever process dies, pauses or restarts, the next step of any worker
-finds the true state.
+Nothing is decided by this process's memory or clock alone. The database's clock decides which minute it is (the
+worker's own clock only with USE_LOCAL_TIME), and the item's row in the database holds its last tick: each statement
+updates that row and adds the jobs, or does neither. Whichever process dies, pauses or restarts, the next step of any
+worker finds the true state.
 
-An item is either on time, and then the tick of this minute is all there is to do, or it has a backlog: missed ticks
-within its ``backfill_period``, fired oldest first and a limited number per step, so that a year of missed ticks delays
-no other item.
+An item is either on time, and then only the tick of this minute is due, or it has a backlog: missed ticks within its
+``backfill_period``, fired oldest first and a limited number per step, so that a year of missed ticks delays no other
+item.
 
 No statement here waits for the row of an item: a row that another session has locked is left out, and tried again
 until its tick is known to be fired.
@@ -38,7 +38,7 @@ from django_graphile_worker.worker.service import Service, Trouble, jittered
 TICKS_PER_STATEMENT = 200
 # The largest number of items in one statement: it takes a tenth of a second, for which their rows are locked.
 MOST_AT_ONCE = 2000
-# The longest wait for the next minute, in seconds: a process does not notice that its machine was suspended.
+# The longest wait in seconds, shorter than a minute: a process does not notice that its machine was suspended.
 LONGEST_WAIT = 15.0
 
 Item = TypeVar("Item")
@@ -60,7 +60,7 @@ def _send_nothing(signal: Any, **arguments: Any) -> None:
 
 
 class Cron(Service):
-    """The service that fires the items of a crontab. Any number of workers share the work, through the database only.
+    """The service that fires the items of a crontab. Several workers share the work, through the database only.
 
     It is also the ``BacklogSource`` of its ``Backlogs``.
     """
@@ -86,7 +86,7 @@ class Cron(Service):
         self._timetable = Timetable(self.items)
         self._database = database
         self._schema = schema
-        # The time for the statements; None stands for the database's own clock.
+        # Returns the time for the statements, or None to use the clock of the database.
         self._statement_now = now if use_local_time else database_now
         self._notify = notify
         self._send = send
@@ -132,7 +132,7 @@ class Cron(Service):
             return crontabs.known_crontabs(cursor, names, schema=self._schema)
 
     def _make_known(self, names: Sequence[str]) -> None:
-        """Register items, all at once, or in parts where another session is registering some of them."""
+        """Register items, all at once, or in parts if another session is registering some of them."""
         try:
             with self._database.cursor() as cursor:
                 crontabs.register(cursor, names, schema=self._schema, since=self._statement_now())
@@ -170,7 +170,7 @@ class Cron(Service):
         return all(outcomes)
 
     def _fire_some(self, items: Sequence[CronItem], tick: datetime, rejections: list[psycopg.Error]) -> bool:
-        """Fire items in ever smaller parts: one that the database rejects, or whose key is locked, delays no other."""
+        """Fire items in ever smaller parts: an item that is rejected, or whose job key is locked, delays no other."""
         try:
             return self._schedule(items, tick)
         except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""The ticks that items with a backfill period have missed: finds them, and fires some of them at each step."""
+"""Finds the ticks that items with a backfill period have missed, and fires some of them at each step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from django_graphile_worker.worker.service import jittered
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(microseconds=1)
-# The most bytes of payload in one statement: items whose payload is large have fewer ticks in it.
+# The largest total size of the payloads in one statement: an item with a large payload fires fewer ticks at once.
 MOST_BYTES_PER_STATEMENT = 4_000_000
-# The time span for which a callable is asked in one step, minute by minute.
+# The time span for which a callable is called in one step, minute by minute.
 CALLABLE_SPAN = timedelta(days=1)
-# Seconds until the next look at an item that another session is firing.
+# Seconds until the next try of an item that another session is firing.
 YIELD_WAIT = 0.5
 
 Ticks = tuple[datetime, ...]
@@ -37,7 +37,7 @@ class Backlog:
 
 
 class BacklogSource(Protocol):
-    """What backlogs need of the database, and what they report. ``Cron`` implements it."""
+    """What backlogs need from the database, and what they report. ``Cron`` implements it."""
 
     def known_crontabs(self, names: Iterable[str]) -> Mapping[str, KnownCrontab]:
         """Read the rows of these items."""
@@ -46,14 +46,14 @@ class BacklogSource(Protocol):
         """Fire missed ticks; return False if another session has fired the item since it was read."""
 
     def backfilled(self, item: CronItem, ticks: Ticks) -> None:
-        """These missed ticks were fired."""
+        """Report missed ticks that were fired."""
 
     def item_failed(self, item: CronItem, error: Exception) -> None:
-        """The item's own code, a callable that says when it is due, raised an error."""
+        """Report the error of a callable of the site, which decides when the item is due."""
 
 
 class Backlogs:
-    """How far each item with a backfill period has come, and which ticks it has missed."""
+    """The last fired minute of each item with a backfill period, and the ticks that it has missed."""
 
     def __init__(self, items: Iterable[CronItem], source: BacklogSource, *, ticks_per_statement: int) -> None:
         self._filling = [item for item in items if item.period]
@@ -64,7 +64,7 @@ class Backlogs:
         self._backlogs: deque[Backlog] = deque()
 
     def begin(self, known: Mapping[str, KnownCrontab]) -> None:
-        """Start from what the database knows."""
+        """Start from the rows of the items in the database."""
         for item in self._filling:
             self._done[item.name] = _last_done(known[item.name])
 
@@ -85,7 +85,7 @@ class Backlogs:
         self._done.update((name, max(self._done[name], tick)) for name in names)
 
     def find(self, minute: datetime, now: datetime) -> None:
-        """Find missed ticks. There are none of items that fired in the minute before this."""
+        """Find missed ticks. An item whose ticks up to the last minute have been fired has none."""
         behind = self.behind
         late = [item for item in self._filling if item.name not in behind and self._may_be_late(item, minute)]
         if not late:
@@ -107,10 +107,10 @@ class Backlogs:
         return any(True for _ in occurrences(item, done, minute - MINUTE))
 
     def fire_some(self, minute: datetime) -> float:
-        """Fire some ticks of the backlog whose turn it is; return the seconds until the next."""
+        """Fire some ticks of the backlog whose turn it is; return the seconds until the next call."""
         if not self._backlogs:
             return math.inf
-        # Move it to the end first: a backlog that the database rejects must not delay the others.
+        # Move the backlog to the end first: a backlog that the database rejects must not delay the others.
         self._backlogs.rotate(-1)
         backlog = self._backlogs[-1]
         ticks, until = self._next_ticks(backlog, minute)
@@ -145,11 +145,11 @@ class Backlogs:
             self._done[backlog.item.name] = minute
 
     def _look_again(self, backlog: Backlog, minute: datetime) -> None:
-        """Continue where another session is, which has fired the item."""
+        """Read the row of an item that another session has fired, and continue from its last tick."""
         name = backlog.item.name
         row = self._source.known_crontabs([name]).get(name)
         if row is None:
-            # Its row was deleted by hand, so the item is new and has missed nothing.
+            # The row was deleted by hand, so the item is new and has missed nothing.
             self._advance(backlog, minute, minute)
         else:
             backlog.seen = row.last_execution
@@ -161,9 +161,9 @@ def _floor(instant: datetime) -> datetime:
 
 
 def _last_done(known: KnownCrontab) -> datetime:
-    """Return the last minute of which nothing is left to fire; for a new item, the minute before it became known.
+    """Return the last minute whose ticks have been fired; for a new item, the minute before it became known.
 
-    An item that was resumed after a pause counts as known since then: what it missed in the pause is not fired.
+    An item that was resumed after a pause counts as known since then: the ticks during the pause are not fired.
     """
     before_it_was_known = _floor(known.known_since - MOMENT)
     if known.last_execution is None:

@@ -1,4 +1,4 @@
-"""Ticks that another session may be firing; that session may still roll back."""
+"""Undecided ticks: another session may be firing them, and may still roll back."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 
 from django_graphile_worker.crontab import CronItem
 
-# A session that locks the row of an item for longer than this is no worker that fires a tick.
+# A session that locks the row of an item for longer than this is not a worker that fires a tick.
 GIVEN_UP_AFTER = timedelta(hours=1)
 
 
 class UndecidedTicks:
     """The ticks whose item is locked by another session. They are tried again until they are known to be fired.
 
-    An item's ticks are fired in order: once a later tick is fired, an earlier one is never fired any more.
+    The ticks of an item are fired in order: after a later tick was fired, an earlier tick is never fired.
     """
 
     def __init__(self) -> None:

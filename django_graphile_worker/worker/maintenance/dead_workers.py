@@ -1,9 +1,9 @@
 """Decides which workers are dead.
 
-A worker is dead when it has been silent for longer than it promised, by the database's clock, and this process has
-itself seen its last heartbeat unchanged for two of its heartbeat intervals, without losing contact to the database
-meanwhile. After an outage, or after the database's clock was set, every worker is silent by that clock for a moment:
-two intervals are enough for all living workers to beat again.
+A worker is dead when, by the database's clock, its last heartbeat is older than its timeout, and this process has
+itself seen that heartbeat unchanged for two of the worker's heartbeat intervals, without losing contact with the
+database meanwhile. After an outage, or after the database's clock was set, every heartbeat is too old by that clock for
+a moment: two intervals are enough for all living workers to beat again.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 if TYPE_CHECKING:
     from django_graphile_worker.sql.recovery import LateWorker
 
-# For how many of its heartbeat intervals a late worker is watched before it is called dead.
+# For how many of its heartbeat intervals a late worker is watched before it counts as dead.
 BEATS_WATCHED = 2
 
 
 class DeadWorkerDetector:
-    """The late workers as this process has seen them, from one look at the register to the next."""
+    """The late workers that this process has seen, kept from one look at the register to the next."""
 
     def __init__(self, clock: Callable[[], float] = lease_clock, *, longest_gap: float = math.inf) -> None:
         self._clock = clock
-        # A look that comes later than this after the previous look did not see what was between them.
+        # Seconds. After a longer gap between two looks, all workers are watched anew: a beat in the gap was not seen.
         self._longest_gap = longest_gap
         self._looked_at = -math.inf
-        # By worker id: the last beat, and since when it has been seen unchanged.
+        # By worker id: the last beat, and the time since which it has been seen unchanged.
         self._watched: dict[str, tuple[float, float]] = {}
         self._in_contact_since = -math.inf
         self._until_next = math.inf
@@ -48,11 +48,11 @@ class DeadWorkerDetector:
 
     @property
     def until_next(self) -> float:
-        """Seconds from the last look until another worker may be found dead; infinity when none is late."""
+        """Seconds from the last look until another worker may be dead; infinity if no other worker is late."""
         return self._until_next
 
     def reset(self) -> None:
-        """Watch all workers anew, as contact to the database was lost."""
+        """Watch all workers anew, because contact with the database was lost."""
         self._watched.clear()
 
     def _since(self, worker: LateWorker) -> float:
@@ -61,10 +61,10 @@ class DeadWorkerDetector:
 
     def _remaining(self, worker: LateWorker) -> float:
         """Return the seconds until the worker is dead, if it does not beat again."""
-        # Infinite while there is no contact. What was seen before counts again from the moment of contact on.
+        # Minus infinity while there is no contact. Time before the contact began does not count as watched.
         watched = self._looked_at - max(self._watched[worker.id][1], self._in_contact_since)
         if worker.silent_seconds < 0:
-            # Its beat lies in the future: the database's clock was set back, and says nothing about the beat's age.
+            # The beat is in the future: the database's clock was set back, so the age of the beat is unknown.
             return worker.timeout_seconds - watched
         silence = worker.timeout_seconds - worker.silent_seconds
         return max(silence, BEATS_WATCHED * worker.heartbeat_seconds - watched)

@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class HeartbeatEvents(Protocol):
-        """What the heartbeat asks of its worker, and reports to it."""
+        """What the heartbeat needs from its worker, and reports to it."""
 
         def worker_id(self) -> str:
-            """The id under which the worker is registered."""
+            """Return the id under which the worker is registered."""
 
         def metadata(self) -> Mapping[str, Any]:
-            """What the register is to say about the worker."""
+            """Return the facts about the worker that the register holds."""
 
         def proof_channel(self) -> str | None:
-            """The channel on which the listener expects proof that it hears notifications; None for no proof."""
+            """Return the channel on which the listener expects proof that notifications arrive; None for no proof."""
 
         def lease_lost(self) -> None:
-            """The register no longer knows the worker: choose another id, as its claims are no longer its own."""
+            """Choose another id: the worker is not in the register any more, and has lost its claims."""
 
 
-# Beats that are further apart than this, in intervals, may have an outage between them.
+# In heartbeat intervals. If two beats are further apart, there may have been an outage between them.
 LONGEST_GAP = 2.0
-# A beat that failed is tried again after this part of the interval.
+# How often per heartbeat interval a beat that failed is tried again.
 RETRIES_PER_INTERVAL = 5
 
 
 def deadline_of_beats(statement_timeout: float, worker_timeout: float) -> float:
-    """Return the seconds that a beat may take: one that hangs must leave time for another within the lease."""
+    """Return the seconds that a beat may take: a beat that hangs must leave time for another within the lease."""
     return min(statement_timeout, max(worker_timeout / 4, min(1.0, worker_timeout / 3)))
 
 
@@ -72,7 +72,7 @@ class Heartbeat(Service):
         self._contact_since = math.inf
 
     def register(self, database: Database | None = None) -> None:
-        """Enter the register, before the first claim, so that every claim belongs to a registered worker."""
+        """Register the worker, before the first claim, so that every claim belongs to a registered worker."""
         began = self._clock()
         with (database or self._database).cursor() as cursor:
             workers.register_worker(
@@ -86,7 +86,7 @@ class Heartbeat(Service):
         self._note_beat(began)
 
     def step(self) -> float:
-        """Beat once; a worker that is no longer registered registers again under another id."""
+        """Beat once; if the worker is no longer in the register, register it again under another id."""
         began = self._clock()
         if not self.was_called and began - self._last_beat < self._interval / 2:
             # The worker has just registered, which was a beat. Another beat would delay the first job by 3 ms.
@@ -95,7 +95,7 @@ class Heartbeat(Service):
             self._note_beat(began)
             self._send_proof()
         else:
-            # The lease must be over until the new id is registered: nothing may be claimed under it before.
+            # The worker must not hold a lease until the new id is registered: before, it may not claim under that id.
             self._last_beat = -math.inf
             self._events.lease_lost()
             self.register()
@@ -108,7 +108,7 @@ class Heartbeat(Service):
 
     @property
     def in_contact_since(self) -> float:
-        """Since when, by the lease clock, every beat has arrived in time; infinity while the last beat is late."""
+        """The time, by the lease clock, since which every beat was in time; infinity while the last beat is late."""
         is_late = self._clock() - self._last_beat > LONGEST_GAP * self._interval
         return math.inf if is_late else self._contact_since
 
@@ -134,12 +134,12 @@ class Heartbeat(Service):
         self._last_beat = began
 
     def _send_proof(self) -> None:
-        """Send the listener its proof. A failure does not concern the lease: the listener notices the silence."""
+        """Notify the listener. An error does not matter for the lease: the listener misses the notification."""
         channel = self._events.proof_channel()
         if channel is not None:
             with contextlib.suppress(psycopg.Error), self._database.cursor() as cursor:
                 workers.send_proof(cursor, channel, schema=self._database.schema)
 
     def _retry_delay(self) -> float:
-        # The lease would be over before a long back-off is.
+        # The lease would expire during a long back-off.
         return min(super()._retry_delay(), self._interval / RETRIES_PER_INTERVAL)

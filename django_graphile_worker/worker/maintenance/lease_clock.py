@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-# CLOCK_MONOTONIC stands still while a machine is suspended, but the lease runs out for the other workers. Linux has a
-# clock that goes on; elsewhere the system's monotonic clock is used.
+# CLOCK_MONOTONIC stops while a machine is suspended, but for the other workers the lease expires. Linux has a clock
+# that continues; on other systems the monotonic clock is used.
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def lease_clock() -> float:
-    """Return seconds that also pass while the machine is suspended."""
+    """Return seconds that also pass while the machine is suspended, on Linux."""
     return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)

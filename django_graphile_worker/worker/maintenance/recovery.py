@@ -1,4 +1,4 @@
-"""Recovers the jobs and queues of dead workers. Every worker looks for them; the statements let one of them win."""
+"""Recovers the jobs and queues of dead workers. Every worker does so; the statements let one worker win each job."""
 
 from __future__ import annotations
 
@@ -21,53 +21,53 @@ if TYPE_CHECKING:
     from django_graphile_worker.sql import recovery
 
     class RecoveryEvents(Protocol):
-        """What recovery asks of its own worker, and reports to it."""
+        """What the recovery needs from its own worker, and reports to it."""
 
         def worker_id(self) -> str:
-            """The id of the worker whose long claims are renewed."""
+            """Return the id of the worker whose long claims are renewed."""
 
         def in_contact_since(self) -> float:
-            """Since when, by the lease clock, this worker has been in contact with the database.
+            """Return the time, by the lease clock, since which this worker has been in contact with the database.
 
-            After an outage of its own, a worker does not know which other workers were cut off as well.
+            After an outage of its own, a worker cannot decide which other workers were cut off as well.
             """
 
         def unrenewable_job_ids(self) -> Sequence[int]:
-            """The running jobs whose locks are not to be renewed."""
+            """Return the running jobs whose locks must not be renewed."""
 
         def now(self) -> datetime | None:
-            """The time by which jobs are due; None for the database's clock."""
+            """Return the time that decides when jobs are due; None for the database's clock."""
 
         def before_recovery(self, database: Database) -> None:
-            """Do on this connection what else is to be done now and then."""
+            """Run the other regular checks, on this connection."""
 
         def jobs_recovered(self, recovered: recovery.Recovered) -> None:
-            """The jobs and queues of dead workers are free again."""
+            """Report jobs and queues of dead workers, which are free again."""
 
         def stale_locks_released(self, unlocked: recovery.Unlocked) -> None:
-            """Locks that unregistered workers had held for hours are released."""
+            """Report released locks, which unregistered workers had held for hours."""
 
         def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
-            """The schema lacks indexes without which the worker is slow."""
+            """Report that the schema lacks indexes without which the worker is slow."""
 
 
 # How often per timeout to look: a dead worker's jobs are free within the timeout and a quarter of it.
 LOOKS_PER_TIMEOUT = 4
-# From this many workers on, each looks less often, in proportion: the database has no more to do than for this many.
+# With more workers than this, each looks less often, in proportion: the database has no more to do than with this many.
 BUSY_FLEET = 16
-# Locks of unregistered workers become stale after hours, so every so many looks are enough for them.
+# Every how many looks to clean up: the locks of unregistered workers become stale only after hours.
 LOOKS_PER_CLEANUP = 20
-# The look that checks the indexes. Not the first: a run that only drains has a single look, and its first job waits
-# for it.
+# The number of the look that checks the indexes. Not 0, the first: a draining worker has a single look, and its first
+# job waits for it.
 LOOK_AT_INDEXES = 1
-# How often the locks of long jobs are renewed, in seconds.
+# Seconds between two renewals of the locks of long jobs.
 RENEWAL_INTERVAL = 600.0
 # The shortest pause, in seconds, before another look at a worker that may be dead in a moment.
 SHORTEST_PAUSE = 0.05
 
 
 class Recovery(Service):
-    """The service that looks for dead workers. It reads the current state, and needs to have seen no event."""
+    """The service that looks for dead workers. It reads the current state of the database, and relies on no events."""
 
     name = "recovery"
 
@@ -98,11 +98,11 @@ class Recovery(Service):
         self._continue_at: float | None = None
         # Dead workers whose jobs are not all free yet.
         self._unfinished: list[str] = []
-        # Set for a run that only drains. It has no time to watch the others, so it requires a longer silence instead.
+        # Set for a draining worker. It has no time to watch the other workers, so it requires a longer silence instead.
         self.skips_watching = False
 
     def step(self) -> float:
-        """Look at all workers once, and recover the jobs of the dead ones."""
+        """Look at all workers once, and recover the jobs of the dead workers."""
         try:
             self._events.before_recovery(self._database)
             return self._look()
@@ -173,7 +173,7 @@ class Recovery(Service):
         # Late import: see _look_at_fleet.
         from django_graphile_worker.sql import recovery
 
-        # Where the server's notification queue is full, workers find the jobs by polling.
+        # If the notification queue of the server is full, workers find the jobs by polling.
         with contextlib.suppress(ProgramLimitExceeded), self._database.cursor() as cursor:
             recovery.wake_workers(cursor, max(count, 1), schema=self._database.schema)
 
@@ -200,7 +200,7 @@ class Recovery(Service):
             self._events.stale_locks_released(unlocked)
 
     def _check_indexes(self) -> None:
-        """Report missing indexes: without them the worker finds every job slowly, and nothing else says why."""
+        """Report missing indexes: without them the worker finds every job slowly, and nothing else shows the cause."""
         # Late import: done once, and not before the first job.
         from django_graphile_worker.sql.install.indexes import lacking_indexes
 

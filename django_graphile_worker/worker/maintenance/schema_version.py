@@ -1,4 +1,4 @@
-"""Notices that a newer graphile-worker has changed the schema in a way that this version does not know."""
+"""Checks whether a newer graphile-worker has changed the schema in a way that this version does not support."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable
 from psycopg import errors
 
 from django_graphile_worker.exceptions import BreakingMigrationError
-from django_graphile_worker.sql.ledger import breaking_migration
+from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 
 
 class SchemaVersion:
-    """The check of the schema's version, which stops the worker as graphile-worker's own stops it."""
+    """The check of the schema's version, which stops the worker, as the check of graphile-worker does."""
 
     def __init__(self, *, schema: str, on_refused: Callable[[BreakingMigrationError], None]) -> None:
         self._schema = schema
-        # Called once, when this worker cannot go on with the schema.
+        # Called once, when this worker cannot continue with the schema.
         self._on_refused = on_refused
         self._is_refused = False
 
     def check(self, database: Database) -> None:
-        """Report a schema that this version does not know, once."""
+        """Report, once, a schema that this version does not support."""
         error = self.find_error(database)
         if error is not None and not self._is_refused:
             self._is_refused = True

@@ -1,4 +1,4 @@
-"""Reports tasks that jobs wait for and no live worker has: a mistyped name, or a missing deployment."""
+"""Reports tasks that have jobs but no live worker: a mistyped name, or a missing deployment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LOOK_INTERVAL = 120.0
 
 
 class UnservedTasks(Service):
-    """The service that reports each such task once, and again when it comes back.
+    """The service that reports each such task once, and again if it was served in between.
 
-    It reports no errors of its own: the parts that run jobs report the same trouble with the database.
+    It reports no errors of the database: the parts that run jobs report the same errors.
     """
 
     name = "unserved-tasks"
@@ -43,14 +43,14 @@ class UnservedTasks(Service):
         return jittered(LOOK_INTERVAL)
 
     def _find(self) -> list[str]:
-        # Late import: nothing that the first job has to wait for.
+        # Late import: the first job does not wait for it.
         from django_graphile_worker.sql.inspection.unserved_tasks import unserved_tasks
 
         try:
             with self._database.cursor() as cursor:
                 found = unserved_tasks(cursor, schema=self._database.schema, timeout=self._timeout)
         finally:
-            # A connection is expensive; a look every two minutes does not justify to keep it open.
+            # A connection is expensive; a look every two minutes does not justify keeping it open.
             self._database.close()
         return [task.identifier for task in found]
 

@@ -1,7 +1,7 @@
 """The slots: threads that run jobs, and the line of claimed jobs that wait for one of them.
 
-A slot runs one work unit at a time. What waits in the line is already claimed, so it must be
-little, move soon, and be returned when it does not.
+A slot runs one work unit at a time. The jobs in the line are already claimed, so they must be few, start soon, and be
+returned if they do not.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome
+from django_graphile_worker.worker.pool.fetch_turns import Turn, Turns
 from django_graphile_worker.worker.pool.threads import PoolThreads
 from django_graphile_worker.worker.pool.totals import PoolTotals
-from django_graphile_worker.worker.pool.turns import Turn, Turns
 from django_graphile_worker.worker.work_units import WorkUnit
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     class PoolEvents(Protocol):
-        """What the pool calls, on the threads that run jobs. It reads each of these once, when it is made."""
+        """What the pool calls, on the threads that run jobs. The pool reads each method once, when it is made."""
 
         def run(self, claim: Claim, /) -> Outcome:
             """Run a job."""
 
         def may_begin(self, claim: Claim, /) -> bool:
-            """Tell whether this worker certainly holds the claim still."""
+            """Return True if this worker certainly still holds the claim."""
 
         def on_outcome(self, outcome: Outcome, /) -> None:
             """Take the outcome of a job that a slot has run, or that may not begin."""
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
             """Take a queue whose work unit is over."""
 
         def on_wants_jobs(self) -> None:
-            """The line is down to ``low_water``; called once until ``wants_jobs`` is set to False."""
+            """Fetch jobs: the line is down to ``low_water``. Called once until ``wants_jobs`` is set to False."""
 
         def on_thread_end(self) -> None:
-            """The calling thread ends."""
+            """Clean up: the calling thread ends."""
 
 
 class SlotPool:
-    """As many threads as jobs may run at once, started as they are needed."""
+    """The threads that run jobs, started as they are needed: at most ``concurrency`` jobs run at once."""
 
     def __init__(self, concurrency: int, events: PoolEvents) -> None:
         self.concurrency = concurrency
-        # Bound here: an attribute less to look up for every job.
+        # Bound here, which saves an attribute look-up for every job.
         self._run = events.run
         self._may_begin = events.may_begin
         self._on_outcome = events.on_outcome
@@ -59,36 +59,36 @@ class SlotPool:
         self._on_thread_end = events.on_thread_end
         # The work units that wait, in order. Slots take them; a slot that finds none rests until it is called.
         self._line: deque[WorkUnit] = deque()
-        # What each thread runs. One place more than jobs may run at once: a thread may be busy with the shared loop.
+        # What each thread runs. There is one more thread than jobs may run at once: a thread may run the fetcher.
         self._current: list[WorkUnit | None] = [None] * (concurrency + 1)
         self._threads = PoolThreads(self._work, most=concurrency)
         self._turns = Turns(self._threads, self._current)
         self._totals = PoolTotals(concurrency + 1)
-        # The line's length at which the pool wants jobs, and whether it has said so: set once per refill, the fetcher
-        # resets it before it claims.
+        # The length of the line at which the pool calls for jobs, and whether it has called: set once per refill, reset
+        # by the fetcher before it claims.
         self.low_water = 0
         self.wants_jobs = True
         self._is_interrupted = False
         self._is_ending = False
         self._changed = threading.Event()
-        # Held while jobs are removed and returned: a slot that finds its work unit empty must not
-        # release the queue before the rest of the queue's jobs is on its way.
+        # Held while jobs are removed and returned: a slot whose work unit is empty must not release the queue before
+        # the removed jobs of the queue have been passed to the releaser.
         self.removal_lock = threading.Lock()
 
     @property
     def backlog(self) -> int:
-        """Work units that wait for a slot."""
+        """The number of work units that wait for a slot."""
         return len(self._line)
 
     @property
     def free(self) -> int:
-        """Slots with nothing to do, less the work units that wait for them."""
+        """The number of slots with nothing to do, less the work units that wait for them."""
         busy = sum(unit is not None for unit in self._current)
         return max(self.concurrency - busy - self.backlog, 0)
 
     @property
     def vacant(self) -> int:
-        """Slots with nothing to do, if no job waits at all; else zero."""
+        """The number of slots with nothing to do, if no job waits at all; else zero."""
         if not any(self._current):
             return 0 if self._line else self.concurrency
         busy = [unit for unit in self._current if unit is not None]
@@ -98,7 +98,7 @@ class SlotPool:
 
     @property
     def waiting_size(self) -> int:
-        """The bytes of payload of jobs that are claimed and have not begun."""
+        """The size of the payloads of jobs that are claimed and have not begun, in characters."""
         return self._totals.waiting_size
 
     @property
@@ -106,17 +106,17 @@ class SlotPool:
         return self._totals.have_all_ended and not any(self._current)
 
     def totals(self) -> tuple[int, float]:
-        """Return how many jobs have finished so far, and the seconds they took."""
+        """Return the number of jobs that have finished so far, and the seconds that they took together."""
         return self._totals.measured()
 
     @property
     def has_waiting(self) -> bool:
-        """Is any job claimed that has not begun?"""
+        """Is there a claimed job that has not begun?"""
         return self.backlog > 0 or any(unit is not None and unit.claims for unit in self._current)
 
     @property
     def could_do_more(self) -> bool:
-        """Does a job wait although a slot rests?"""
+        """Does a work unit wait although a slot rests or can be started?"""
         return bool(self._line) and self._threads.could_do_more
 
     def submit(self, units: Sequence[WorkUnit], *, callers: int) -> None:
@@ -130,17 +130,17 @@ class SlotPool:
         self._threads.call(min(callers, len(units)))
 
     def call(self, slots: int) -> None:
-        """Wake resting slots, or start new ones."""
+        """Wake this many resting slots, and start slots if too few rest."""
         self._threads.call(slots)
 
     def share(self, turn: Turn) -> None:
-        """Have the threads do this in turns, beside the jobs. See ``turns``."""
+        """Have the threads run this loop in turns, beside the jobs; see ``fetch_turns``."""
         self._turns.share(turn)
 
     def keep(self, unit: WorkUnit) -> bool:
-        """Have the calling thread run this work unit, once another thread has the turn; return False if it may not.
+        """Have the calling thread run this work unit after its turn; return False if it may not.
 
-        To be called in a turn, while ``vacant`` is not zero: then there is a thread to go on.
+        Called in a turn, while ``vacant`` is not zero: then another thread can take the next turn.
         """
         if not self._turns.reserve_next():
             return False
@@ -150,11 +150,11 @@ class SlotPool:
 
     @property
     def has_kept(self) -> bool:
-        """Has the thread that has the turn kept something to run? Then its turn is to end."""
+        """Has the thread that has the turn kept a work unit? If so, its turn must end."""
         return self._turns.has_kept
 
     def remove_waiting(self, *, waited_longer_than: float = 0.0) -> list[WorkUnit]:
-        """Remove and return jobs that have not begun: the rest of what busy slots run, and the line."""
+        """Remove and return jobs that have not begun: the remaining jobs of busy slots, and the line."""
         horizon = time.monotonic() - waited_longer_than
         removed = [
             WorkUnit(rest, None, unit.submitted_at)
@@ -178,19 +178,19 @@ class SlotPool:
         return sum(unit is not None for unit in self._current)
 
     def stop(self) -> None:
-        """Let every thread end after what it is doing."""
+        """Have every thread end, as soon as the line is empty and it has finished its work unit or turn."""
         self._is_ending = True
         self._threads.call_all()
 
     def interrupt_running(self, claims: Iterable[Claim]) -> list[Outcome | HeldQueue]:
-        """Ignore the outcomes of jobs that do not end; return the outcomes that return them, and their queues."""
+        """Ignore the outcomes of the slots from now on; return outcomes that return these jobs, and their queues."""
         self._is_interrupted = True
         queues = {unit.queue for unit in self._current if unit is not None}
         outcomes = [Interrupted(claim, 0.0) for claim in claims]
         return [*outcomes, *(queue for queue in queues if queue is not None)]
 
     def wait_for_change(self, timeout: float) -> None:
-        """Wait until a slot has finished something, this long at most."""
+        """Wait until a slot has finished a work unit, at most for the timeout."""
         self._changed.clear()
         self._changed.wait(timeout)
 
@@ -203,7 +203,8 @@ class SlotPool:
         try:
             self._threads.wait_for_call()
             while True:
-                # First, or jobs would run on every thread, and no thread fetched until the first of them ends.
+                # The turn comes first: otherwise every thread could run a job, and no thread would fetch until a job
+                # ends.
                 if open_turns:
                     if self._take_turn(place):
                         continue
@@ -223,7 +224,7 @@ class SlotPool:
         return bool(self._line or self._turns.open or self._is_ending)
 
     def _take_turn(self, place: int) -> bool:
-        """Take the turn, then run what the thread kept; return False when there are no more turns."""
+        """Take the turn, then run the work unit that the thread kept; return False when there are no more turns."""
         goes_on = self._turns.take(place)
         unit = self._current[place]
         if unit is not None:
@@ -251,7 +252,7 @@ class SlotPool:
             except IndexError:
                 break
             totals.begun_size[place] += len(claim.payload_text)
-            # A worker that was suspended may hold claims that another worker has by now.
+            # While the process was suspended, another worker may have recovered and claimed the job.
             outcome = self._run(claim) if self._may_begin(claim) else Interrupted(claim, 0.0, has_begun=False)
             if self._is_interrupted:
                 return
@@ -259,7 +260,7 @@ class SlotPool:
             self._on_outcome(outcome)
             # Not kept while the next job runs: the outcome has the task's result, which may be large.
             del outcome
-            # Last: a thread that sees the job finished must find its outcome passed on.
+            # Counted last: when another thread sees that the job has finished, its outcome must have been passed on.
             totals.finished[place] += 1
         if unit.queue is not None:
             with self.removal_lock:

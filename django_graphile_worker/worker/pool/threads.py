@@ -1,4 +1,4 @@
-"""The threads of a pool: started as they are needed, and at rest while there is nothing to do."""
+"""The threads of a pool, which start as they are needed and rest while there is nothing to do."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from queue import SimpleQueue
 class PoolThreads:
     """Threads that rest until they are called.
 
-    ``resting`` counts the threads that rest and have not been called. A thread that is about to rest looks for work and
-    counts itself under the lock; ``call()`` comes after the work has been put in place, and counts under the lock. So
-    either the caller finds the thread, or the thread finds the work.
+    ``resting`` counts the threads that rest and have not been called. A thread that is about to rest checks for work
+    and counts itself under the lock. ``call()`` runs after the work has been put in place, and counts under the lock.
+    So either the caller finds the thread, or the thread finds the work.
     """
 
     def __init__(self, work: Callable[[int], None], *, most: int) -> None:
         self._work = work
-        # How many threads there may be.
+        # The largest number of threads.
         self.most = most
         self.resting = 0
         self._counting = threading.Lock()
@@ -30,11 +30,14 @@ class PoolThreads:
 
     @property
     def could_do_more(self) -> bool:
-        """Does a thread rest, or can another be started?"""
+        """Does a thread rest, or can another thread be started?"""
         return self.resting > 0 or len(self._threads) < self.most
 
     def call(self, count: int) -> None:
-        """Wake resting threads, or start new ones. A thread that does not rest looks for work by itself."""
+        """Wake this many resting threads, and start threads if too few rest.
+
+        A thread that does not rest checks for work by itself.
+        """
         with self._counting:
             while self.resting < count and self._add():
                 pass
@@ -51,7 +54,7 @@ class PoolThreads:
         self._calls.get()
 
     def rest(self, *, unless: Callable[[], object]) -> None:
-        """Wait for a call, unless there is work: to be called by a thread of the pool."""
+        """Wait for a call, unless there is work. Called by a thread of the pool."""
         with self._counting:
             if unless():
                 return
@@ -59,7 +62,7 @@ class PoolThreads:
         self._calls.get()
 
     def reserve(self) -> bool:
-        """Set a resting thread aside, which no call then reaches; return False when there is none to be had."""
+        """Reserve a resting thread, so that ``call()`` does not count on it; return False if no thread is available."""
         with self._counting:
             if not self.resting and not self._add():
                 return False
@@ -67,11 +70,11 @@ class PoolThreads:
             return True
 
     def call_reserved(self) -> None:
-        """Wake the thread that was set aside."""
+        """Wake the reserved thread."""
         self._calls.put(True)
 
     def release_reserved(self) -> None:
-        """Let the thread that was set aside rest like the others."""
+        """Cancel the reservation: the thread rests like the others."""
         with self._counting:
             self.resting += 1
 
@@ -83,17 +86,17 @@ class PoolThreads:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _add(self) -> bool:
-        """Start a thread that rests, unless there are enough; to be called under the lock."""
+        """Start a thread that rests, unless there are ``most`` threads. Called under the lock."""
         place = len(self._threads)
         if place >= self.most:
             return False
         thread = threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
-        # In the list first: the new thread may be the next to add another.
+        # Appended before the start: the new thread itself may add the next thread.
         self._threads.append(thread)
         try:
             thread.start()
         except RuntimeError:
-            # The system allows no more threads; the existing ones do the work.
+            # The system allows no more threads; the existing threads do the work.
             self._threads.remove(thread)
             if not self._threads:
                 raise

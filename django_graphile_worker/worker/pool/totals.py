@@ -1,4 +1,4 @@
-"""The figures of a pool: how many jobs came in, were removed, began and finished, and how long they took."""
+"""The totals of a pool: how many jobs were submitted, removed and finished, and how long they took."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django_graphile_worker.worker.work_units import WorkUnit
 
 
 class PoolTotals:
-    """Counts of jobs, not of work units: a work unit on its way from the line to a slot is seen in neither.
+    """Counts of jobs, not of work units: a work unit that moves from the line to a slot is for a moment in neither.
 
     The counts that change with every job are lists with one number for each thread: only that thread writes its
     number, so no lock is needed.
@@ -17,7 +17,7 @@ class PoolTotals:
     def __init__(self, threads: int) -> None:
         self._submitted = 0
         self._removed = 0
-        # The same in bytes of payload, for jobs that have not begun.
+        # The same counts as sizes of payloads, in characters, to know the size of the jobs that have not begun.
         self._submitted_size = 0
         self._removed_size = 0
         self.begun_size = [0] * threads
@@ -38,7 +38,7 @@ class PoolTotals:
 
     @property
     def waiting_size(self) -> int:
-        """The bytes of payload of jobs that are claimed and have not begun."""
+        """The size of the payloads of jobs that are claimed and have not begun, in characters."""
         return self._submitted_size - self._removed_size - sum(self.begun_size)
 
     @property
@@ -47,5 +47,5 @@ class PoolTotals:
         return self._submitted == ended
 
     def measured(self) -> tuple[int, float]:
-        """Return how many jobs have finished so far, and the seconds they took."""
+        """Return the number of jobs that have finished so far, and the seconds that they took together."""
         return sum(self.finished), sum(self.busy_seconds)

@@ -1,4 +1,4 @@
-"""A child of the supervisor: what the supervisor knows about it, and what the child itself does first."""
+"""A child of the supervisor: the supervisor's record of it, and the code with which the child begins."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from django_graphile_worker.worker.process.exit import end_process
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.stop_request import StopState
 
-# A child that lived this long had a reason to die that may not come again.
+# Seconds. A child that dies later is replaced at once: the cause of its death may not occur again.
 QUICK_DEATH = 5.0
 LONGEST_BACKOFF = 10.0
-# What a child sends when it has begun to work; any other message is the error that keeps it from working.
-STARTED = "started"
+# What a child sends when its signal handlers are installed, and when it has begun to work. Any other message is the
+# error that keeps it from working.
+HANDLES_SIGNALS, STARTED = "handles signals", "started"
 
 ChildMain = Callable[[StopState, dict[str, Any]], int]
 
 
 class Child:
-    """One place for a worker process, and the history of the processes in it."""
+    """A numbered place for a worker process, and the history of the processes in it."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -40,7 +41,8 @@ class Child:
         self.start_after = 0.0
         self.has_started: Connection | None = None
         self._has_begun = False
-        # The error that keeps the process from working, in its own words.
+        self._handles_signals = False
+        # The error that keeps the process from working, as the process reported it.
         self.problem = ""
         # The exit code of the last process, once the supervisor has noted its death.
         self.exit_code: int | None = None
@@ -53,20 +55,31 @@ class Child:
     def is_working(self) -> bool:
         return self.is_alive and self.has_begun()
 
+    @property
+    def handles_signals(self) -> bool:
+        """Has the process installed its signal handlers? Before, a signal that stops nothing would kill it."""
+        self._read_messages()
+        return self.is_alive and self._handles_signals
+
     def has_begun(self) -> bool:
         """Has this process, or the last process if it is dead, begun to work?"""
+        self._read_messages()
+        return self._has_begun
+
+    def _read_messages(self) -> None:
         with contextlib.suppress(EOFError, OSError):
             while self.has_started is not None and self.has_started.poll():
                 message = self.has_started.recv()
-                if message == STARTED:
+                if message == HANDLES_SIGNALS:
+                    self._handles_signals = True
+                elif message == STARTED:
                     self._has_begun = True
                 else:
                     self.problem = str(message)
-        return self._has_begun
 
     def start(self, context: SpawnContext, main: ChildMain, arguments: dict[str, Any]) -> None:
         """Start a new process in this place."""
-        self._has_begun, self.problem = False, ""
+        self._has_begun, self._handles_signals, self.problem = False, False, ""
         self.has_started, reports_start = context.Pipe(duplex=False)
         self.process = context.Process(
             target=run_child,
@@ -99,12 +112,13 @@ class Child:
 def run_child(main: ChildMain, arguments: dict[str, Any], reports_start: Connection) -> None:
     """Run ``main`` in the new process, and end the process.
 
-    The process leaves the process group of the terminal: the supervisor passes the terminal's signals on.
+    The process leaves the process group of the terminal: the supervisor passes on the signals of the terminal.
     """
     os.setpgid(0, 0)
     request = StopState()
     request.on_started = lambda: _send(reports_start, STARTED)
     with handled_signals(request):
+        _send(reports_start, HANDLES_SIGNALS)
         django.setup()
         _stop_with_parent(request)
         try:
@@ -117,13 +131,13 @@ def run_child(main: ChildMain, arguments: dict[str, Any], reports_start: Connect
 
 
 def _send(connection: Connection, message: str) -> None:
-    # A supervisor that was killed in the meantime reads nothing; the child is about to notice its death.
+    # A supervisor that was killed in the meantime reads nothing; _stop_with_parent() stops this child then.
     with contextlib.suppress(OSError):
         connection.send(message)
 
 
 def _stop_with_parent(request: StopState) -> None:
-    """Request a stop when the supervisor is gone: a supervisor that is killed passes no signal on."""
+    """Request a stop when the supervisor has ended: a supervisor that is killed passes on no signal."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -1,4 +1,4 @@
-"""The lines that a worker writes to a terminal where the project does not configure logging."""
+"""The log lines that a worker writes to standard error if the project does not configure logging."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils.termcolors import make_style
 
-from django_graphile_worker.escaping import escaped
+from django_graphile_worker.printable_text import escaped
 
 ROOT_LOGGER = "django_graphile_worker"
 # By the option --verbosity.
@@ -47,7 +47,7 @@ class Formatter(logging.Formatter):
     def __init__(self, *, is_colored: bool, is_detailed: bool = True) -> None:
         super().__init__("%(asctime)s %(message)s", datefmt="%H:%M:%S")
         self._is_colored = is_colored
-        # Write tracebacks of failures that are retried, too? Those of final failures are always written.
+        # Whether to write the tracebacks of failures that are retried; tracebacks of final failures are always written.
         self._is_detailed = is_detailed
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name

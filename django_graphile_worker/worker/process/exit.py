@@ -1,7 +1,7 @@
 """The end of a process that was a worker's own, when something of a job still runs in it.
 
 Python waits at its end for every thread of every ``ThreadPoolExecutor``, which is also
-where ``asyncio.to_thread()`` runs: no daemon flag avoids it. A job that was given back
+where ``asyncio.to_thread()`` runs: no daemon flag avoids it. A job that was returned
 would go on there, beside its second run, and the process would outlive its stop.
 """
 
@@ -18,12 +18,12 @@ from typing import NoReturn
 
 from django_graphile_worker.worker.stop_request import StopState
 
-# How long exit handlers of others (that send reports, or save coverage) may take.
+# Seconds that the exit handlers of other packages (which send reports, or save coverage) may take.
 EXIT_HANDLERS_TIMEOUT = 2.0
 
 
 def end_process(request: StopState, code: int) -> None:
-    """End this process at once where a job still runs in it; otherwise see to it that it ends in time.
+    """End this process at once if a job still runs in it; otherwise make sure that it ends in time.
 
     Jobs that have ended may have left threads behind, for which Python would wait.
     """

@@ -1,7 +1,7 @@
-"""``runworker --health-file``: a file that is rewritten while the process is sound, for a container's probe.
+"""``runworker --health-file``: a file that is rewritten while the process is healthy, for a container's probe.
 
-A thread of its own writes it, also while the database does not answer: the worker waits for the database by itself, and
-a restart would only interrupt the jobs that run.
+A separate thread writes the file, also while the database does not answer: the worker waits for the database by itself,
+and a restart would only interrupt the jobs that run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the command line of a worker asks for."""
+"""The plan of a worker process: the options of its command line."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def is_watched() -> bool:
 class Plan(Frozen):
     """The options of a worker's command line, as plain values.
 
-    A plan holds no settings, only the changes to them. The process that watches the worker under --reload has a
-    plan even while the project's settings have a mistake, and a child of the supervisor is sent its plan and reads the
-    project's settings, which may be functions, itself.
+    A plan holds no settings, only the changes to them. So the process that watches the worker under --reload can make a
+    plan even while the project's settings have a mistake, and the supervisor can send the plan to a child, which reads
+    the project's settings itself: their values may be functions.
     """
 
     # Settings that the command line changes, by their names in lower case.
@@ -39,7 +39,7 @@ class Plan(Frozen):
     with_cron: bool = True
     verbosity: int = 1
     is_colored: bool = False
-    # Wait for a database that does not answer at the start?
+    # Whether to wait for a database that does not answer at the start.
     waits: bool = True
     health_file: str = ""
 
@@ -53,7 +53,7 @@ class Plan(Frozen):
         return self.settings.processes
 
     def places(self) -> tuple[Place, ...]:
-        """Return the places to serve. Every installation has as many processes as the plan, not as its own settings."""
+        """Return the places to serve. The plan decides the number of processes, not the settings of an installation."""
         processes = self.processes
         return places_to_serve(
             self.databases,

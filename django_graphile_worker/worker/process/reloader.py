@@ -24,7 +24,7 @@ from django_graphile_worker.worker.process.plan import RELOADER_PIPE
 from django_graphile_worker.worker.process.signal_handlers import STOP_SIGNALS, handled_signals
 from django_graphile_worker.worker.stop_request import StopState
 
-# The exit code with which a worker asks to be started again, the same as Django's.
+# The exit code of a worker that is to start again, the same as Django's.
 CHANGED = 3
 
 Snapshot = dict[Path, float]
@@ -52,7 +52,7 @@ class Relay(StopState):
 
 
 def keep_running(say: Callable[[str], None]) -> int:
-    """Run the worker in a process of its own, again after each change; return the exit code of the last."""
+    """Run the worker in a process of its own, and again after each change; return the exit code of the last process."""
     request = Relay()
     with handled_signals(request):
         while True:
@@ -77,7 +77,7 @@ def _run_worker(request: Relay) -> int:
             )
         os.close(reader)
         code = request.worker.wait()
-        # A process that a signal ended: the exit code that a shell reports.
+        # Popen returns minus the number of a signal that ended the process; a shell reports 128 plus the number.
         return 128 - code if code < 0 else code
     finally:
         request.worker = None
@@ -132,7 +132,7 @@ class WatchedRequest(StopState):
     """The stop state of the worker: requests come from signals, from the process that watches, and from new code.
 
     A terminal signals both processes, ``kill`` only one of them. The signals that this process receives and the signals
-    that the other process reports are the same requests, so the larger of the two counts is what was asked.
+    that the other process reports are the same requests, so the larger of the two counts is the number of requests.
     """
 
     def __init__(self) -> None:

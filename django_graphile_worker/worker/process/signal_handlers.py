@@ -29,18 +29,18 @@ class _PreviousHandlers:
 
     def restore(self) -> None:
         for number, handler in self.handlers.items():
-            # None: a handler that was not installed by Python, which cannot restore it.
+            # None stands for a handler that Python did not install and cannot restore.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.set_wakeup_fd(self.wakeup_descriptor)
 
 
-# One for each `handled_signals` that is active, the outermost first.
+# An entry for each `handled_signals` that is active, the outermost first.
 _stack: list[_PreviousHandlers] = []
 
 
 @contextmanager
 def handled_signals(request: StopState) -> Iterator[None]:
-    """Turn stop signals into stop requests, and SIGUSR1 into a dump of stacks; only the main thread may."""
+    """Turn stop signals into stop requests, and SIGUSR1 into a dump of stacks; on other threads, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -74,7 +74,7 @@ def dumped_stacks() -> Iterator[None]:
 
 
 def _register_dump() -> bool:
-    """Register a handler in C, which works also while a job holds the interpreter's lock; return whether it worked."""
+    """Register a handler in C, which works even while a job holds the interpreter's lock; return True on success."""
     for out in (sys.stderr, sys.__stderr__):
         with contextlib.suppress(AttributeError, OSError, ValueError, RuntimeError):
             faulthandler.register(DUMP_SIGNAL, file=out, all_threads=True)  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""The start of ``runworker``: one function that decides what a plan becomes.
+"""The start of ``runworker``: one function that decides how to run a plan.
 
-A plan becomes a process that watches for changes of the code (``--reload``), a worker in this process, once or until it
-is stopped, or several processes under a supervisor.
+A plan runs as a process that watches for changes of the code (``--reload``), as a worker in this process, once or until
+it is stopped, or as several processes under a supervisor.
 
-This module loads little: the worker's first connection opens while Python loads the rest of the worker.
+This module imports little, so that the worker's first connection opens while Python loads the rest of the worker.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Say = Callable[[str], None]
 
 
 def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
-    """Run the worker that the plan asks for, and return the exit code.
+    """Run the worker as the plan describes, and return the exit code.
 
-    ``say`` shows a text to the person who started the worker, ``complain`` shows an error. Raises GraphileWorkerError
-    when the worker cannot run. A process that is the worker's own (``owns_process``) ends in here when something of a
-    job still runs in it; a caller of call_command() goes on.
+    ``say`` shows a text to the user, ``complain`` shows an error. Raises GraphileWorkerError when the worker cannot
+    run. With ``owns_process``, a process in which a job still runs ends within this function; without it, as under
+    call_command(), the function always returns.
     """
     run: Callable[[Any], int] = partial(_run, plan, say)
     if plan.reload:
@@ -46,10 +46,10 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
         code = error.exit_code
     finally:
         if not plan.reload:
-            # Under --reload two threads write to it until the process ends, which is soon.
+            # Under --reload two threads write to the request until the process ends, which is soon.
             request.close()
     if owns_process and request.is_made:
-        # Late import: a worker that starts does not end yet.
+        # Late import: only needed at the end of the worker.
         from django_graphile_worker.worker.process.exit import end_process
 
         end_process(request, code)
@@ -58,7 +58,7 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
 
 def _run(plan: Plan, say: Say, request: StopState) -> int:
     """Run one process or several; return the exit code."""
-    # Late import: without psycopg 3 the system checks, which run before this, say so.
+    # Late import: if psycopg 3 is missing, the system checks, which run before this, report it.
     from django_graphile_worker.worker.fetching.preconnect import preconnected
 
     is_alone = plan.processes == 1
@@ -68,7 +68,7 @@ def _run(plan: Plan, say: Say, request: StopState) -> int:
             connections_ahead.enter_context(preconnected([place.using], place.settings))
         with collector_paused():
             # Late import: the server opens the connections while Python loads the rest of the worker, for 15 ms.
-            from django_graphile_worker.worker.process import main
+            from django_graphile_worker.worker.process import run_plan
 
-        runners = main.prepare(plan, say)
-        return main.run_alone(plan, runners, request) if is_alone else main.run_children(plan, request)
+        runners = run_plan.prepare(plan, say)
+        return run_plan.run_alone(plan, runners, request) if is_alone else run_plan.run_children(plan, request)

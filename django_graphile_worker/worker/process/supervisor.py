@@ -1,4 +1,4 @@
-"""A process that runs several worker processes: for more than one core."""
+"""The supervisor: a process that runs several worker processes, to use more than one processor core."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any
 
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.worker.process.child import Child, ChildMain
-from django_graphile_worker.worker.process.process import exit_code
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL
+from django_graphile_worker.worker.process.worker_process import exit_code
 from django_graphile_worker.worker.stop_request import StopState
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
-# The supervisor gives up after so many deaths in a row of a child that had not begun to work, while no other child
-# works: the child cannot start, and further attempts would only cost processor time. A child that worked and was killed
-# is another matter: a job may do that, and other jobs wait.
+# The supervisor gives up after this many deaths in a row of a child that had not begun to work, while no other child
+# works: the child cannot start, and further attempts would only cost processor time. The death of a child that had
+# begun to work does not count: a job may cause it, and other jobs wait.
 FAILED_START_LIMIT = 5
 CANNOT_START = 70
-# How long a child has to write its stacks before the next child begins.
+# Seconds that a child has to write its stacks before the next child begins.
 DUMP_TIME = 0.1
 
 
@@ -48,7 +48,7 @@ class Supervisor:
         self._context = multiprocessing.get_context("spawn")
         self.children = [Child(place) for place in range(processes)]
         self._has_given_up = False
-        # Signals that the children are to receive, too.
+        # Signals to pass on to the children.
         self._to_pass_on: list[int] = []
         self._has_ever_worked = False
         # The error that keeps all children from working.
@@ -67,11 +67,11 @@ class Supervisor:
 
     @contextmanager
     def _passing_on(self, number: signal.Signals) -> Iterator[None]:
-        """Pass a signal that stops nothing on to the children; only the main thread may handle signals."""
+        """Pass on a signal that stops nothing to the children; only the main thread may handle signals."""
         if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) != signal.SIG_DFL:
             yield
             return
-        # The handler only takes a note: it may interrupt the loop while the loop reads a message of a child.
+        # The handler only notes the signal: it may interrupt the loop while the loop reads a message of a child.
         before = signal.signal(number, lambda *_: self._to_pass_on.append(number))
         try:
             yield
@@ -87,7 +87,7 @@ class Supervisor:
         return code
 
     def _is_wanted(self, child: Child) -> bool:
-        # Until its death is noted, not just until it is dead: it may have sent the error that keeps it from working.
+        # Until its death is noted, not only until it is dead: it may have sent the error that keeps it from working.
         return child.process is not None or self._replaces
 
     def _watch(self, request: StopState) -> None:
@@ -117,7 +117,7 @@ class Supervisor:
         is_any_working = any(other.is_working for other in self.children)
         self._has_ever_worked = self._has_ever_worked or is_any_working or child.has_begun()
         if child.problem and not self._has_ever_worked:
-            # The error is true for every child, and was so before any child began: as it would be for a single process.
+            # No child has begun to work, and the error applies to every child: raise it, as a single process does.
             self._problem = child.problem
             self._is_refused = child.exit_code == BreakingMigrationError.exit_code
             self._has_given_up = self._replaces
@@ -132,7 +132,7 @@ class Supervisor:
         why = f" ({child.problem})" if child.problem else ""
         if self._has_given_up:
             logger.error(
-                "Worker process %s ended with exit code %s%s; one could not start %s times in a row: giving up.",
+                "Worker process %s ended with exit code %s%s; a process could not start %s times in a row: giving up.",
                 pid,
                 child.exit_code,
                 why,
@@ -161,7 +161,7 @@ class Supervisor:
             codes += [child.exit_code for child in self.children if not child.process]
         if self._has_given_up:
             return BreakingMigrationError.exit_code if self._is_refused else CANNOT_START
-        # A child that the signal ended before the child could handle it had not begun anything.
+        # A child that the signal ended before it could handle the signal had not begun anything.
         return exit_code(request, was_clean=all(code in (0, -number) for code in codes))
 
     def _signal_all(self, number: int) -> None:
@@ -169,13 +169,10 @@ class Supervisor:
             child.signal(number)
 
     def _pass_on(self) -> None:
-        """Signal one child after the other, as all write to one stream.
-
-        A child that has not begun to work may not handle the signal yet.
-        """
+        """Send the noted signals to one child after the other, because all children write to the same stream."""
         while self._to_pass_on:
             number = self._to_pass_on.pop(0)
             for child in self.children:
-                if child.is_working:
+                if child.handles_signals:
                     child.signal(number)
                     time.sleep(DUMP_TIME)

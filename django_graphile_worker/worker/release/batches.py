@@ -1,7 +1,7 @@
-"""Sends results to the database in batches, and reports what became of each.
+"""Sends results to the database in batches, and reports what happened to each.
 
 ``BatchLimiter`` decides how many results one statement takes, ``ReleaseBatcher`` which statement releases them. A
-result stays pending until the database has accepted it or says that its claim is lost.
+result stays pending until the database has accepted it, or until its claim is known to be lost.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
         """What the releaser reports to its worker."""
 
         def released(self, outcomes: Sequence[Outcome]) -> None:
-            """The database has accepted these outcomes."""
+            """Report outcomes that the database has accepted."""
 
         def settled(self, outcomes: Sequence[Outcome]) -> None:
-            """These outcomes are pending no more: each was accepted, or its claim is lost."""
+            """Report outcomes that are no longer pending: each was accepted, or its claim is lost."""
 
         def claim_lost(self, outcome: Outcome) -> None:
-            """The result of a job that had begun could not be stored, as the job is claimed by another worker."""
+            """Report that the result of a job that had begun could not be stored, because its claim was lost."""
 
         def retry_scheduled(self, seconds: float) -> None:
-            """A failed job falls due again in this many seconds."""
+            """Report that a failed job falls due again in this many seconds."""
 
         def queues_freed(self, queue_ids: set[int]) -> None:
-            """These queues were released and have jobs that can run."""
+            """Report queues that were released and have jobs that can run."""
 
         def jobs_returned(self) -> None:
-            """Jobs were returned unrun: a worker may claim them again."""
+            """Report that jobs were returned: a worker may claim them again."""
 
 
 # The largest number of results in one statement.
@@ -57,7 +57,7 @@ SHRINKAGE = 8
 # The connection broke during a statement, so its effect is unknown; or the server is read-only, and accepts no batch
 # of any size.
 CONNECTION_TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, *WRONG_SERVER)
-# The server says that the statement had no effect. It may accept a smaller batch.
+# The server reports that the statement had no effect. It may accept a smaller batch.
 TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceeded)
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
@@ -67,7 +67,7 @@ Answer = TypeVar("Answer")
 
 
 class BatchLimiter:
-    """The number of results that the database accepts at once, as far as is known."""
+    """The number of results that the database accepts at once, judged by the last statements."""
 
     def __init__(
         self, rejected: RejectedReleases, *, report: Callable[[psycopg.Error, float], None], clock: Callable[[], float]
@@ -84,9 +84,10 @@ class BatchLimiter:
         batch: list[AnyItem],
         act: Callable[[list[AnyItem]], Answer],
     ) -> Answer | None:
-        """Release a batch, the first of the items; return None if the database rejects it.
+        """Release a batch, which is the start of ``items``; return None if the database rejects it.
 
-        The next batch is smaller then, down to a single result, which is set aside so that no other waits for it.
+        After a rejection the next batch is smaller. A single result that is rejected moves to the rejected results, so
+        that no other result waits for it.
         """
         began = self._clock()
         try:
@@ -95,7 +96,7 @@ class BatchLimiter:
             if len(batch) > 1:
                 self.batch_size = max(len(batch) // SHRINKAGE, 1)
             if isinstance(error, CONNECTION_TROUBLE) and not isinstance(error, TOO_MUCH):
-                # One of these results may be what breaks the connection: send the others first.
+                # A result of this batch may be the cause of the broken connection: send the other results first.
                 items[:] = items[len(batch) :] + batch
                 raise
             if len(batch) == 1:
@@ -119,19 +120,19 @@ class ReleaseBatcher:
         self._events = events
 
     def release_jobs(self, pending: PendingReleases) -> None:
-        """End the claims of all pending outcomes; what stays in ``pending`` is to be tried again."""
+        """End the claims of all pending outcomes. The outcomes that stay in ``pending`` must be tried again."""
         self._release(pending, pending.succeeded, self._complete)
         self._release(pending, pending.failed, self._fail)
         self._return_interrupted(pending)
 
     def release_queues(self, pending: PendingReleases, everything: Iterable[PendingReleases]) -> None:
-        """Release the pending queues, except those that a job in ``everything`` still needs."""
+        """Release the pending queues, except the queues that a job in ``everything`` still needs."""
         if not pending.queues:
             return
         free = move_queues_to_their_jobs(pending, everything)
         waiting = len(pending.queues) - free
         while len(pending.queues) > waiting:
-            # Pending until they are released: a worker that drains must see that there is something left to do.
+            # A queue stays pending until it is released: a draining worker must not end before.
             batch = pending.queues[: min(self._limiter.batch_size, len(pending.queues) - waiting)]
             runnable = self._limiter.send(pending, pending.queues, batch, self._statements.release_queues)
             if runnable is not None:
@@ -175,7 +176,7 @@ class ReleaseBatcher:
         except psycopg.DataError:
             if len(remaining) > 1:
                 raise
-            # The payload that is left cannot be stored: run all items again rather than none.
+            # The remaining payload cannot be stored: run all items again rather than none.
             return self._statements.return_jobs([claim for claim, _ in remaining])
 
     def _release(
@@ -184,7 +185,7 @@ class ReleaseBatcher:
         outcomes: list[AnyOutcome],
         act: Callable[[Sequence[AnyOutcome]], Container[int]],
     ) -> None:
-        """Release outcomes and report what became of them; those to be tried again stay in the list."""
+        """Release outcomes and report what happened to them. Outcomes that must be tried again stay in the list."""
         busy: list[AnyOutcome] = []
         try:
             while outcomes:
@@ -197,7 +198,7 @@ class ReleaseBatcher:
             outcomes += busy
 
     def _report(self, pending: PendingReleases, batch: list[AnyOutcome], released: Container[int]) -> list[AnyOutcome]:
-        """Report what became of a batch; return the outcomes whose claims still stand."""
+        """Report what happened to a batch; return the outcomes whose claims still exist."""
         missing = [outcome for outcome in batch if outcome.claim.id not in released]
         if not missing:
             self._events.settled(batch)
@@ -214,7 +215,7 @@ class ReleaseBatcher:
 
 
 def _has_begun(outcome: Outcome) -> bool:
-    """Return whether a result is lost with the claim: a job that never began has none."""
+    """Return True if a result is lost with the claim: a job that never began has no result."""
     return not isinstance(outcome, Interrupted) or outcome.has_begun
 
 

@@ -1,4 +1,4 @@
-"""Results that the database has not accepted yet: those to send next, and those that it rejected."""
+"""Results that the database has not accepted yet: the results to send next, and the results that it rejected."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome,
 # Seconds until a result that the database rejected is sent again.
 REJECTED_DELAY = 5.0
 # A result that is rejected again although others were accepted meanwhile is itself the problem. All such results
-# together take at most this share of the releaser's time, but none waits longer than the longest delay: what made the
-# database reject it may be over.
+# together take at most this share of the releaser's time, but no result waits longer than the longest delay: the cause
+# of its rejection may have passed.
 SHARE_OF_REJECTED = 0.1
 LONGEST_DELAY = 30.0
-# A worker that stops waits for the rejected results: it sends each this many times more, shortly after each other, and
-# then gives up.
+# A worker that stops waits for the rejected results: it sends each result this many times more, at this shorter delay,
+# and then gives up.
 HURRIED_DELAY = 0.5
 LAST_TRIES = 3
 
@@ -30,11 +30,11 @@ class PendingReleases:
         self.failed: list[Failed] = []
         self.interrupted: list[Interrupted] = []
         self.queues: list[HeldQueue] = []
-        # The connection broke during an earlier try: rows that are gone now may have been released by that try.
+        # Whether the connection broke during an earlier try: that try may have released the rows that are missing now.
         self.is_in_doubt = is_in_doubt
         # A rejected result is in a PendingReleases of its own, and is sent again at this time.
         self.retry_at = retry_at
-        # How many statements had succeeded when it was rejected; None where that says nothing.
+        # How many statements had succeeded when the result was rejected; None if that is unknown or no longer relevant.
         self.successes_before: int | None = None
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class PendingReleases:
 
 
 class RejectedReleases:
-    """Results that the database rejected, each by itself, so that no other result waits for it."""
+    """Results that the database rejected. Each is sent by itself, so that no other result waits for it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -63,7 +63,7 @@ class RejectedReleases:
         self._is_hurried = False
         # How many statements have succeeded so far.
         self._successes = 0
-        # By result: how often it was rejected since the worker stops, rejections for lack of time not counted.
+        # By result: how often it was rejected since the worker began to stop, without rejections for lack of time.
         self._last_rejections: Counter[tuple[str, int]] = Counter()
 
     def add(
@@ -72,7 +72,7 @@ class RejectedReleases:
         """Keep a result that was rejected; return the seconds until it is sent again.
 
         ``source`` is where the result came from, ``spent`` the seconds that the rejected statement took. A rejection
-        is definite when more time would not have helped.
+        is definite if more time would not have helped.
         """
         delay = self._delay(source, spent=spent, is_definite=is_definite)
         self._last_rejections[_key(item)] += self._is_hurried and is_definite
@@ -95,16 +95,16 @@ class RejectedReleases:
         return [pending for pending in self._all if pending.retry_at <= now]
 
     def until_next(self) -> float:
-        """Return the seconds until a result is to be sent again; only valid when there is one."""
+        """Return the seconds until the next result is due to be sent again. There must be a rejected result."""
         return max(min(pending.retry_at for pending in self._all) - self._clock(), 0.0)
 
     def remove_released(self) -> None:
         self._all = [pending for pending in self._all if pending]
 
     def hurry(self) -> None:
-        """Send all of them again now, and with short delays from now on: a worker that stops waits for them.
+        """Send all rejected results again now, and with short delays from now on: a worker that stops waits for them.
 
-        Called from another thread than the releaser's.
+        Called from another thread than the thread of the releaser.
         """
         self._is_hurried = True
         for pending in list(self._all):
@@ -112,7 +112,7 @@ class RejectedReleases:
 
     @property
     def are_given_up(self) -> bool:
-        """Whether the database has rejected each of them LAST_TRIES times since the worker stops."""
+        """Whether the database has rejected each result LAST_TRIES times since the worker began to stop."""
         rejected = [pending for pending in list(self._all) if pending]
         return bool(rejected) and all(
             self._last_rejections[_key(item)] >= LAST_TRIES
@@ -141,9 +141,9 @@ class RejectedReleases:
 
 
 def move_queues_to_their_jobs(pending: PendingReleases, everything: Iterable[PendingReleases]) -> int:
-    """Let each queue wait with the last of its jobs; return how many queues wait for no job.
+    """Move each queue to the ``PendingReleases`` of the last of its jobs; return how many queues wait for no job.
 
-    A queue may be released only after all of its jobs are. The queues that wait for no job come first in
+    A queue may be released only after all of its jobs. The queues that wait for no job come first in
     ``pending.queues``, and stay there until they are released.
     """
     needed_by = {_queue_of(outcome): each for each in everything for outcome in each.outcomes()}

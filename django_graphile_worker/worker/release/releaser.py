@@ -1,8 +1,8 @@
-"""Releases jobs: completed, failed or returned. Until the database has an outcome it exists only here.
+"""Releases jobs: completed, failed or returned. Until the database has stored an outcome, it exists only here.
 
 Every outcome that arrives while a statement runs goes into the next statement: there is no timer and no added wait. A
-result stays pending until the database has accepted it or says that the claim is lost. Everything else is tried again:
-in smaller batches where the database does not accept so many results at once, and by itself where it rejects a result.
+result stays pending until the database has accepted it, or until its claim is known to be lost. Otherwise it is tried
+again: in a smaller batch if the database does not accept so large a batch, and by itself if the database rejects it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Releaser(Service):
         """Release everything that has arrived."""
         self._is_resting = False
         self._collect()
-        # Rejected results come last, and only while nothing else has arrived: each may take long.
+        # Rejected results are sent last, and only while no other result has arrived: each may take long.
         for pending in (self._pending, *self._rejected.due()):
             if pending is not self._pending and self._inbox:
                 break
@@ -87,12 +87,12 @@ class Releaser(Service):
         return BUSY_ROW_DELAY if self._pending else self._rest()
 
     def hurry(self) -> None:
-        """Send everything soon, rejected results too: the worker stops, and waits for nothing else."""
+        """Send everything now, including rejected results: the worker stops, and waits for the results."""
         self._rejected.hurry()
         super().hurry()
 
     def wait_until_empty(self, timeout: float) -> bool:
-        """Wait until no result is pending, ``timeout`` seconds at most; return whether that is so."""
+        """Wait until no result is pending, at most ``timeout`` seconds; return True if no result is pending."""
         return self._is_empty.wait(timeout) and self.pending_count == 0
 
     @property
@@ -101,7 +101,7 @@ class Releaser(Service):
 
     @property
     def given_up_job_ids(self) -> list[int]:
-        """The jobs whose results the database keeps rejecting, once no other result is pending."""
+        """The ids of jobs whose results the database keeps rejecting; empty while any other result is pending."""
         if self._inbox or self._pending or not self._rejected.are_given_up:
             return []
         return self._rejected.job_ids()
@@ -110,7 +110,7 @@ class Releaser(Service):
         self._statements.close()
 
     def _rest(self) -> float:
-        # Set the flag before looking at the inbox; put() does the reverse. Whichever runs second sees the other, so no
+        # Set the flag before checking the inbox; put() does the reverse. Whichever runs second sees the other, so no
         # wake-up is lost.
         self._is_resting = True
         if self._inbox:
@@ -135,7 +135,7 @@ class Releaser(Service):
     def _release(self, pending: PendingReleases) -> None:
         try:
             self._batcher.release_jobs(pending)
-            # Only now, as a job that was just rejected keeps its queue.
+            # After the jobs, because a job that was just rejected keeps its queue.
             self._batcher.release_queues(pending, (self._pending, *self._rejected))
         except CONNECTION_TROUBLE:
             pending.is_in_doubt = True

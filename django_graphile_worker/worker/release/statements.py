@@ -45,10 +45,10 @@ class ReleaseStatements:
             return releases.still_claimed(cursor, ended, schema=self._schema)
 
     def release_queues(self, queues: Sequence[releases.HeldQueue]) -> set[int]:
-        """Release queues; return the ids of those that have a job to run.
+        """Release queues; return the ids of the queues that have a job to run.
 
-        All of the queues are looked at, not only those that were still held: after a broken connection the first try,
-        whose answer was lost, may have released them.
+        All of the queues are checked for jobs, not only the queues that were still held: after a broken connection, the
+        first try, whose answer was lost, may have released them.
         """
         with self._database.cursor() as cursor:
             releases.release_queues(cursor, queues, schema=self._schema)
@@ -56,7 +56,7 @@ class ReleaseStatements:
         try:
             return self._waiting(queue_ids, notify=self._notify)
         except ProgramLimitExceeded:
-            # The server's notification queue is full. This worker looks for the jobs, the others find them by polling.
+            # The notification queue of the server is full. This worker claims the jobs, or others find them by polling.
             return self._waiting(queue_ids, notify=False)
 
     def close(self) -> None:

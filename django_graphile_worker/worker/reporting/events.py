@@ -1,4 +1,4 @@
-"""Turns what happens in the parts of a worker into signals, and notices when the database answers again."""
+"""Sends signals for what happens in the parts of a worker, also when the database answers again after an outage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ OUTAGE_CHECK_INTERVAL = 0.25
 
 
 class Outage:
-    """The time from the first part that gets no answer from the database to the last that gets one again."""
+    """The time in which the database does not answer, from the first failure of a part.
+
+    It is reported when every part gets answers again; its reported duration ends with the first part that does.
+    """
 
     def __init__(
         self,
@@ -33,12 +36,12 @@ class Outage:
         on_over: Callable[[float], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        # The error of each part's last step, None where there was none.
+        # Returns the error of each part's last step, None if the step succeeded.
         self._troubles = troubles
         self._on_over = on_over
         self._clock = clock
         self._since: float | None = None
-        # The parts come back one after the other, each after its own back-off: the outage ends with the first of them.
+        # The parts connect again one after the other, each after its own back-off: the first marks the end.
         self._answered_at: float | None = None
         self._cut_off = 0
 
@@ -136,6 +139,6 @@ class WorkerEvents:
         self.send(signals.tasks_unserved, identifiers=tuple(identifiers))
 
     def _permanently_failed(self, exhausted: Iterable[Exhausted]) -> None:
-        # No executor saw these jobs end, so no other part sends the signal.
+        # These jobs ended with their worker, so no executor sends the signal.
         for each in exhausted:
             self.send(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)

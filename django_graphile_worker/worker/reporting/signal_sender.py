@@ -1,7 +1,7 @@
-"""Sends the worker's signals from a thread of its own.
+"""Sends the worker's signals from a separate thread.
 
-Receivers are the site's code. The parts that keep the lease and release jobs must never wait for it, so they only
-queue their signals here.
+Receivers are code of the site. The parts that keep the lease and release jobs must never wait for that code, so they
+only queue their signals here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_graphile_worker.worker.connections import lifecycle
+from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.service import Service
 
 
@@ -26,7 +26,7 @@ class SignalSender(Service):
     def __init__(self, sender: type[Any], *, before_sending: Callable[[], float] = lambda: inf) -> None:
         super().__init__()
         self._sender = sender
-        # Called at each step, as it may queue a signal; returns the seconds until it is to be called again.
+        # Called at each step, as it may queue a signal; returns the seconds until its next call.
         self._before_sending = before_sending
         self._queued: deque[tuple[Signal, dict[str, Any]]] = deque()
 
@@ -51,10 +51,10 @@ class SignalSender(Service):
     def _send_queued(self) -> None:
         """Send all queued signals.
 
-        Receivers may use Django's connections: a connection that broke or grew old since the last signal is replaced.
+        Receivers may use Django's connections: a connection that broke or expired since the last signal is closed.
         """
         if threading.current_thread() is self._thread:
-            # Only on the service's own thread: another thread that calls step() looks after its own connections.
+            # Only on the service's own thread: another thread that calls step() manages its own connections.
             lifecycle.watch_thread()
             lifecycle.begin()
         try:

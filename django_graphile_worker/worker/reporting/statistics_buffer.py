@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SCALE = float(2**22)
 # Longer times are in the last bucket anyway; the limit also keeps infinities out of int().
 LONGEST = 4096.0
-# Every job is counted. Of a batch with more jobs of one task than this, only SAMPLE jobs are measured, for all of them:
-# there are hundreds of such batches a second.
+# Every job is counted. Of a batch with more jobs of one task than this, only SAMPLE jobs are measured, and stand for
+# all: there are hundreds of such batches a second.
 MEASURED_WHOLE = 8
 SAMPLE = 3
 UNKNOWN_TASK = "?"
@@ -48,11 +48,11 @@ class Cell:
         self.waits = [0] * BUCKETS
 
     def measure(self, outcomes: Iterable[Outcome], weight: int, now: float) -> None:
-        """Add how long these jobs ran, and how long they had been due before."""
+        """Add how long these jobs ran, and how long they had been due before they began."""
         for outcome in outcomes:
             duration = outcome.duration
             wait = now - duration - outcome.claim.run_at_epoch
-            # Written so that NaN becomes the longest time, too.
+            # With this order of the comparison, NaN becomes the longest time, too.
             duration = duration if duration < LONGEST else LONGEST
             wait = max(wait, 0.0) if wait < LONGEST else LONGEST
             self.durations[int(duration * duration * SCALE).bit_length()] += weight
@@ -61,7 +61,7 @@ class Cell:
             self.wait_seconds += wait * weight
 
     def note_others(self, batch: Sequence[Outcome]) -> list[Outcome]:
-        """Count the outcomes that are no success; return the outcomes of jobs that ran to an end."""
+        """Count the outcomes that are not a success; return the outcomes of jobs that were not interrupted."""
         for outcome in batch:
             if isinstance(outcome, Interrupted):
                 self.interrupted += 1
@@ -107,13 +107,13 @@ class StatisticsBuffer:
                 cell.measure(ended[::step], step, now)
 
     def drain(self) -> list[Row]:
-        """Remove and return what has been counted so far."""
+        """Remove and return the counts so far."""
         with self._lock:
             cells, self._cells = self._cells, {}
         return [_row(minute, identifier, cell) for (minute, identifier), cell in cells.items()]
 
     def restore(self, rows: Iterable[Row]) -> None:
-        """Add counts again that could not be written."""
+        """Add the counts back that could not be written."""
         with self._lock:
             for row in rows:
                 self._cell(row.started_at // 60, row.task_identifier).include(row)

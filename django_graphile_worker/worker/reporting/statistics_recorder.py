@@ -1,7 +1,7 @@
 """Writes the statistics of the dashboard to the database.
 
-It has a thread and a connection of its own: a lock on the tables of the statistics delays neither a heartbeat nor a
-result. It only makes the figures a little old.
+The recorder has a thread and a connection of its own: a lock on the tables of the statistics delays neither a heartbeat
+nor a result, only the figures.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from django_graphile_worker.worker.service import Service, Trouble, jittered
 if TYPE_CHECKING:
     from django_graphile_worker.sql.statistics import Row
 
-# How long a worker that stops tries to write its last figures, in seconds.
+# Seconds for which a worker that stops tries to write its last counts.
 LAST_RECORD_TIMEOUT = 5.0
 
 
 class StatisticsRecorder(Service):
-    """The service that appends this worker's counts, and folds the counts of all workers when that is due."""
+    """The service that appends this worker's counts, and merges the counts of all workers when that is due."""
 
     name = "statistics"
 
@@ -37,10 +37,10 @@ class StatisticsRecorder(Service):
     def step(self) -> float:
         rows = self._buffer.drain()
         if rows:
-            # One fold for all workers within half an interval is enough.
+            # It is enough if one worker merges the counts of all workers within half an interval.
             self._record(rows, at_least_after=self._interval / 2)
         else:
-            # An idle worker needs no connection for this.
+            # An idle worker does not need this connection.
             self._database.close()
         return jittered(self._interval)
 

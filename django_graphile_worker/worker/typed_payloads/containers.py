@@ -1,4 +1,4 @@
-"""Converters of arrays and objects, made from the converters of what they hold."""
+"""Converters of arrays and objects, built from the converters of their items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.worker.typed_payloads.errors import Converter, key_paths, misfit, unhashable
 
-# The function that makes each container of a list.
+# By type: the function that makes the container from a list.
 CONTAINERS: dict[Any, Callable[[Any], Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
 
 
@@ -28,7 +28,7 @@ def mapping_of(convert_key: Converter, convert_value: Converter) -> Converter:
 def key_of(convert_value: Converter) -> Converter:
     """Return a converter of keys.
 
-    JSON has only strings as keys; Python writes a number, true, false and null as the text of its value.
+    JSON has only strings as keys; json.dumps() writes a number, true, false or null as the text of its value.
     """
 
     def convert(key: Any, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""The converter for an annotation: it makes the type that a task asks for out of JSON."""
+"""The converter for an annotation, which converts JSON to the type of a task's payload."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from django_graphile_worker.worker.typed_payloads.errors import (
     missing_field,
     unknown_field,
 )
-from django_graphile_worker.worker.typed_payloads.models import converter_for_model, is_model
 from django_graphile_worker.worker.typed_payloads.scalars import PARSERS, anything, instance_of, one_of, parsed_by
+from django_graphile_worker.worker.typed_payloads.third_party_models import converter_for_model, is_model
 
 
 class _Fields(NamedTuple):
-    """The fields that make a dataclass."""
+    """The fields with which a dataclass is constructed."""
 
     converters: dict[str, Converter]
     required: frozenset[str]
 
 
 def converter_for(annotation: Any) -> Converter | None:
-    """Return a converter for the annotation; None if JSON already gives what it names."""
+    """Return a converter for the annotation; None if the decoded JSON already has the annotated type."""
     convert = _converter(annotation)
     return convert if _has_model(annotation) else None
 
 
 def _has_model(annotation: Any) -> bool:
-    """Return whether the annotation names a model. Plain payloads (dict, TypedDict, list[int] …) stay unchanged."""
+    """Return True if the annotation names a model. Plain payloads (dict, TypedDict, list[int] …) stay unchanged."""
     if _is_model(annotation):
         return True
     return any(_has_model(part) for part in typing.get_args(annotation) if part is not ...)
@@ -80,7 +80,7 @@ def _class_converter(kind: type) -> Converter:
         return parsed_by(*PARSERS[kind])
     if kind in CONTAINERS:
         return _container(kind, ())
-    # Any is a class since Python 3.11; a TypedDict is a class that isinstance() refuses.
+    # Any is a class since Python 3.11; a TypedDict is a class that isinstance() does not accept.
     if kind in (object, Any) or typing.is_typeddict(kind):
         return anything
     return instance_of(kind)
@@ -111,7 +111,7 @@ def _union(members: tuple[Any, ...]) -> Converter:
                 return convert_member(value, path)
             except PayloadError as error:
                 errors.append(error)
-        # The member that got deepest into the value is the most likely to be meant.
+        # The member whose error is deepest in the value is most likely the intended type.
         raise max(errors, key=lambda error: len(error.path))
 
     return convert
@@ -126,7 +126,7 @@ def _dataclass(annotation: Any) -> Converter:
         if not isinstance(value, dict):
             raise misfit(path, f"an object ({kind.__name__})", value)
         if fields is None:
-            # On first use, so that a class may refer to itself; in one assignment, as other threads may read it.
+            # On first use, so that a class may refer to itself; in one assignment, because other threads may read it.
             fields = _fields(annotation)
         converters, required = fields
         for name in required - value.keys():

@@ -1,4 +1,4 @@
-"""The arguments of a dataclass's constructor: its fields, inherited fields, and what only ``__post_init__`` gets."""
+"""The arguments of a dataclass's constructor: its own fields, inherited fields, and ``InitVar`` pseudo-fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from django_graphile_worker.frozen import Frozen
 
-# What the type variables of a class stand for.
+# The arguments of a generic class, by type variable.
 TypeArguments = Mapping[Any, Any]
 
 
@@ -57,7 +57,7 @@ def _owner(kind: type, name: str) -> type:
 
 
 def _type_arguments(kind: Any, arguments: tuple[Any, ...]) -> dict[type, TypeArguments]:
-    """Return, for a class and each of its base classes, what its type variables stand for."""
+    """Return the arguments of the type variables, for a class and each of its base classes."""
     own = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
     found: dict[type, TypeArguments] = {kind: own}
     for base in getattr(kind, "__orig_bases__", kind.__bases__):

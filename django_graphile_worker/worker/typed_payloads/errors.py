@@ -16,7 +16,7 @@ from django_graphile_worker.suggestions import did_you_mean
 # A converter takes a value and the path to it, like $.items[3].name; it raises PayloadError.
 Converter = Callable[[Any, str], Any]
 
-# How JSON values are called in messages.
+# The names of JSON types in messages.
 JSON_NAMES: dict[type, str] = {
     dict: "an object",
     list: "an array",
@@ -28,13 +28,13 @@ JSON_NAMES: dict[type, str] = {
 
 
 def misfit(path: str, expected: str, value: Any, got: str = "") -> PayloadError:
-    """Return the error for a value of the wrong type, or for ``got`` if the type says too little."""
+    """Return the error for a value of the wrong type. ``got`` describes the value if its type is not enough."""
     got = got or ("null" if value is None else JSON_NAMES.get(type(value), type(value).__name__))
     return PayloadError(f"payload: expected {expected} at {path}, got {got}.", path=path)
 
 
 def other_value(value: Any) -> str:
-    """Return what a message calls a string that is not expected; an empty string for values of other types."""
+    """Return the words of a message for an unexpected string; an empty string for values of other types."""
     return "another string" if isinstance(value, str) else ""
 
 
@@ -49,13 +49,13 @@ def unknown_field(kind: type, path: str, name: str, known: list[str]) -> Payload
 
 def unhashable(path: str, item: Any) -> PayloadError:
     return PayloadError(
-        f"payload: expected what a set can hold at {path}, got {type(item).__name__}, which is not hashable. "
+        f"payload: expected a hashable item at {path}, got {type(item).__name__}, which is not hashable. "
         "Annotate it as a list, or make its class frozen.",
         path=path,
     )
 
 
 def key_paths(path: str, keys: Iterable[str]) -> Iterator[str]:
-    """Return the paths to keys that the payload chose. Below a secret key they may be secret, too, and are hidden."""
+    """Return the paths to keys of the payload. Below a secret key the keys may be secret, too, and are hidden."""
     is_hidden = is_secret(path)
     return (f"{path}[…]" if is_hidden else path + key_step(key) for key in keys)

@@ -1,4 +1,4 @@
-"""Converters of single values, also of types that JSON writes as a string or a number."""
+"""Converters of single values, also to types that are a string or a number in JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def instance_of(kind: type) -> Converter:
     accepted: tuple[type, ...] = (int, float) if kind is float else (kind,)
 
     def convert(value: Any, path: str) -> Any:
-        # To Python true and false are numbers, to JSON they are not.
+        # In Python, True and False are numbers; in JSON they are not.
         is_bool_for_number = isinstance(value, bool) and kind in (int, float)
         if not isinstance(value, accepted) or is_bool_for_number:
             raise misfit(path, JSON_NAMES.get(kind, kind.__name__), value)

@@ -16,7 +16,7 @@ from tests.support.factories import make_job, minutes_ago
     ("metadata", "silent", "warning"),
     [
         (None, 0, "Jobs are ready, but no worker is running."),
-        ({"tasks": ["other"]}, 1, "Jobs are ready whose task no worker has: send."),
+        ({"tasks": ["other"]}, 1, "No worker has the tasks of some ready jobs: send."),
         ({"tasks": ["send"]}, 300, "No heartbeat from django-worker-1."),
         ({"tasks": ["send"], "is_listening": False}, 1, "Polling instead of listening: django-worker-1."),
     ],

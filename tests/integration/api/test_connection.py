@@ -42,7 +42,7 @@ class TestErrors:
             add_job("a")
         assert str(refused.value) == (
             "The queue needs PostgreSQL: expected a PostgreSQL database, got sqlite for the alias 'default'. "
-            'Name another with using=... or GRAPHILE_WORKER["DATABASE"].'
+            'Choose another database with using=... or GRAPHILE_WORKER["DATABASE"].'
         )
 
     @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ class TestErrors:
             act()
         assert str(refused.value) == (
             f"Expected a role that may use the worker schema '{worker_schema}' in the database 'default', got "
-            "'blind_role', to whom _private_job_queues, _private_jobs, _private_tasks look empty. Row-level "
+            "'blind_role', for which _private_job_queues, _private_jobs, _private_tasks appear empty. Row-level "
             "security hides its tables from every role but their owner: connect as the owner, or grant this "
             "role what it needs, policies included."
         )

@@ -52,7 +52,7 @@ class TestTasks:
         (message,) = found()
         assert message == Error(
             f"The task 'three', {three.place}: expected a task that takes (payload) or (payload, helpers), got "
-            f"{three.function.__qualname__}(a: 'Any', b: 'Any', c: 'Any') -> 'None': nothing would fill 'c'. "
+            f"{three.function.__qualname__}(a: 'Any', b: 'Any', c: 'Any') -> 'None': no argument would fill 'c'. "
             "Put it into the payload.",
             hint="A job has one payload, any JSON value: def send(payload): ... payload['order'] ...",
             obj=three,

@@ -73,7 +73,10 @@ def test_stop__of_another_kind_is_refused_with_the_way_out(run: Any) -> None:
 @pytest.mark.parametrize(
     ("databases", "expected"),
     [
-        ("default", r"databases: expected a list of database aliases, got 'default'\. A single one is a list too"),
+        (
+            "default",
+            r"databases: expected a list of database aliases, got 'default'\. Write a single alias as a list, too",
+        ),
         (["nope"], r"databases: expected an alias of settings\.DATABASES \('default', 'other'\), got 'nope'\."),
         ([None], r"databases: expected a list of database aliases, got \[None\]"),
     ],

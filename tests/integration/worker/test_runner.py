@@ -50,7 +50,7 @@ def test_a_role_that_may_not_use_the_schema__is_an_error(role: str, worker_schem
 def test_a_role_that_sees_no_rows__is_an_error(role: str, worker_schema: str) -> None:
     execute(f'grant usage on schema "{worker_schema}" to {role}')
     execute(f'grant all on all tables in schema "{worker_schema}" to {role}')
-    assert f"got {role!r}, to whom _private_job_queues, _private_jobs, _private_tasks look empty." in refusal(role)
+    assert f"got {role!r}, for which _private_job_queues, _private_jobs, _private_tasks appear empty." in refusal(role)
     # The worker never entered the register.
     with connection.cursor() as cursor:
         cursor.execute(f'select count(*) from "{worker_schema}"._private_workers')

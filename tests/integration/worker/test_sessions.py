@@ -12,8 +12,8 @@ from django_graphile_worker.models import Job
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.parts import Parts
-from django_graphile_worker.worker.process.process import run_with_signals
-from django_graphile_worker.worker.process.runners import build_runners
+from django_graphile_worker.worker.process.runner_group import build_runners
+from django_graphile_worker.worker.process.worker_process import run_with_signals
 from tests.support.factories import make_job
 from tests.support.stepped_worker import own_tasks, stepped_workers
 

@@ -42,7 +42,7 @@ def test_a_callable_is_named() -> None:
     def on_holidays(moment: datetime) -> bool:
         return False
 
-    assert describe(CronItem("task", on_holidays)).endswith("on_holidays() says so (UTC)")
+    assert describe(CronItem("task", on_holidays)).endswith("on_holidays() returns true (UTC)")
 
 
 @given(crontabs.patterns())

@@ -24,7 +24,7 @@ def test_one_error_has_every_mistake_in_the_order_of_the_text() -> None:
 def test_a_duplicate_identifier_names_the_other_line() -> None:
     [mistake] = _mistakes_in("* * * * * b\n0 0 * * * a ?id=b")
     assert (mistake.line, mistake.column, mistake.text) == (2, 17, "b")
-    assert "crontab line 1 already has this one" in mistake.expected
+    assert "crontab line 1 already has this identifier" in mistake.expected
 
 
 def test_text_that_is_no_text_is_refused() -> None:

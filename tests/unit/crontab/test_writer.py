@@ -19,7 +19,7 @@ def test_reading_what_was_written_gives_the_item_back(item: CronItem) -> None:
 
 
 def test_a_callable_cannot_be_written() -> None:
-    with pytest.raises(ValueError, match="expected a cron item with a pattern"):
+    with pytest.raises(ValueError, match="expected a crontab item with a pattern"):
         format_item(CronItem("task", lambda moment: True))
 
 

@@ -1,7 +1,7 @@
-"""The verbs of ``manage.py graphile_worker``: a module for each, in the order of the overview.
+"""The verbs of ``manage.py graphile_worker``: a module for each. ``VERBS`` has the order of the overview.
 
 A verb parses its options, calls the API or ``sql.inspection``, and writes to a ``Console``. Verbs do not import each
-other; what several need is in ``management.operator``.
+other; code that several verbs use is in ``management.operator``.
 """
 
 from __future__ import annotations

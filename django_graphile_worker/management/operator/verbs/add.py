@@ -12,15 +12,15 @@ from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql.ledger import refuse_breaking_migration
+from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
 
 
 class Add(Verb):
     name = "add"
     summary = "Add a job."
     description = (
-        "Add a job, with the defaults of its task for options that are not given. Accept a task that this project does "
-        "not have, with a warning: other workers may have it."
+        "Options that are not given have the defaults of the task. A task that this project does not have is accepted "
+        "with a warning: other workers may have it."
     )
     examples = (
         "send_receipt '{\"order\": 1}'",
@@ -29,7 +29,7 @@ class Add(Verb):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("task", metavar="TASK", help="The task's identifier.")
+        parser.add_argument("task", metavar="TASK", help="The identifier of the task.")
         parser.add_argument(
             "payload",
             nargs="?",
@@ -43,12 +43,12 @@ class Add(Verb):
             metavar="TIME",
             help="Run at this time: +5m, or a time like 2026-05-01T12:00 (default: now).",
         )
-        parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Allow so many attempts.")
+        parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Allow at most N attempts.")
         parser.add_argument("--key", metavar="KEY", help="Replace the waiting job with this key, if there is one.")
         parser.add_argument(
             "--key-mode",
             choices=[mode.value for mode in JobKeyMode],
-            help="Choose what a waiting job with the key keeps.",
+            help="Choose which values a waiting job with the key keeps.",
         )
         parser.add_argument(
             "--priority", type=arguments.whole, metavar="N", help="Set the priority; lower numbers run first."
@@ -61,7 +61,7 @@ class Add(Verb):
         name = options["task"]
         known = registry.tasks.get(name)
         self._refuse_newer_schema(console)
-        # The console shows the warning below; without this, the log would have it, too.
+        # add_job() does not log this name: the console shows the warning below.
         logged_names.add(name)
         job = self._add(console, options)
         if known is None:
@@ -92,7 +92,7 @@ class Add(Verb):
 
 
 def _what_happened(job: Job, key_mode: str | None) -> str:
-    """Return what add_job did: a job that existed before has a revision."""
+    """Return a word for the effect of add_job(): a job that existed before has a revision."""
     if not job.revision:
         return "Added"
-    return "Was there already:" if key_mode == JobKeyMode.UNSAFE_DEDUPE else "Replaced"
+    return "Already exists:" if key_mode == JobKeyMode.UNSAFE_DEDUPE else "Replaced"

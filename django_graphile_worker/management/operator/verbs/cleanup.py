@@ -17,8 +17,9 @@ class Cleanup(Verb):
     name = "cleanup"
     summary = "Delete old failed jobs, and names that no job uses."
     description = (
-        "Delete what the options name; this is safe while workers run. Keep the task names that this project or a live "
-        "worker has. Node's workers do not register theirs, so leave --tasks out where some run."
+        "Delete what the options select; this is safe while workers run. Names of tasks that this project or a live "
+        "worker has are kept. Node's workers do not register their tasks, so omit --tasks if such workers share the "
+        "queue."
     )
     examples = ("--permanently-failed-older-than 7d", "--permanently-failed-older-than 30d --queues --tasks")
 
@@ -27,7 +28,7 @@ class Cleanup(Verb):
             "--permanently-failed-older-than",
             type=arguments.period,
             metavar="AGE",
-            help="Delete jobs that failed permanently longer ago than this: 7d, 12h, 4w.",
+            help="Delete jobs that failed permanently more than AGE ago: 7d, 12h, 4w.",
         )
         parser.add_argument("--queues", action="store_true", help="Delete the names of queues without jobs.")
         parser.add_argument("--tasks", action="store_true", help="Delete the names of tasks without jobs.")
@@ -49,6 +50,6 @@ class Cleanup(Verb):
             console.say(console.style.SUCCESS(f"Deleted {counted(result.jobs, 'job')}, {names}."))
         if not result.is_complete:
             console.note(
-                "Not all names were checked: jobs were added all the time, or a worker does not register its tasks. "
+                "Not all names were checked: jobs were added continuously, or a worker does not register its tasks. "
                 "Try again later."
             )

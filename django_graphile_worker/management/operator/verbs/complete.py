@@ -14,7 +14,7 @@ from django_graphile_worker.management.operator.verb import Options
 class Complete(ChangeByIds):
     name = "complete"
     summary = "Delete jobs as if they had succeeded."
-    description = "Delete waiting or failed jobs without running them. Leave running jobs alone."
+    description = "Waiting and failed jobs are deleted without being run. Running jobs are not changed."
     examples = ("42", "42 43 44")
     done = "Completed"
 

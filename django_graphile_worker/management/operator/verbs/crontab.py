@@ -13,11 +13,11 @@ from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.crontab.time_phrases import format_time_phrase
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedule import collect
 from django_graphile_worker.sql import crontabs, paused_crontabs
@@ -29,12 +29,13 @@ Known = Mapping[str, KnownCrontab]
 
 class Crontab(Verb):
     name = "crontab"
-    summary = "List recurring tasks, their next times and their last."
+    summary = "List recurring tasks, with their next times and their last time."
     description = (
-        "List the items of CRONTAB, of CRONTAB_FILE and of @task(cron=...): the meaning of their pattern, its time "
-        "zone, the next times (in the current time zone) and the last time that fired. Items that the database knows "
-        "and this project does not have come last. With --pause or --resume, change one item for all workers, "
-        "Node's too: a paused item does not fire, and the times it missed are not made up for when it is resumed."
+        "List the items of CRONTAB, of CRONTAB_FILE and of @task(cron=...), each with the meaning of its pattern, its "
+        "time zone, its next times (in the current time zone) and the last time at which it fired. Items that are "
+        "recorded in the database and are not in this project come last. With --pause or --resume, change one item "
+        "for all workers, also for those of Node.js: a paused item does not fire, and the times that it missed are "
+        "not backfilled when it is resumed."
     )
     examples = ("", "--next 20", "--crontab deploy/crontab --json", "--pause send_report", "--resume send_report")
 
@@ -88,7 +89,7 @@ class Crontab(Verb):
         count: int,
     ) -> None:
         if not items:
-            console.note("No recurring tasks here.")
+            console.note("This project has no recurring tasks.")
         blocks = [_block(console, item, known.get(item.name), now, count) for item in items]
         blocks += [_other_item(item, now) for item in others]
         console.say("\n\n".join(blocks))
@@ -101,7 +102,7 @@ def _pause_or_resume(console: Console, paused: str | None, resumed: str | None) 
         known = crontabs.known_crontabs(queue.cursor, schema=queue.schema)
     if name not in known:
         raise CommandError(_unknown_item(console, name, known))
-    state = "paused" if paused is not None else "fired again, from now on"
+    state = "paused" if paused is not None else "resumed from now on"
     if console.is_json:
         console.dump({"identifier": name, "is_paused": known[name].is_paused, "was_changed": was_changed})
     elif was_changed:
@@ -117,13 +118,13 @@ def _unknown_item(console: Console, name: str, known: Known) -> str:
         way_out = " It is in the crontab of this project, but no worker has started with it yet: start one first."
     else:
         way_out = arguments.did_you_mean(name, {*known, *items}) or " graphile_worker crontab lists the items."
-    return f"Expected a recurring task that the database knows, got {name!r}.{way_out}"
+    return f"Expected a recurring task that is recorded in the database, got {name!r}.{way_out}"
 
 
 def _block(console: Console, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
     pattern = item.match if isinstance(item.match, str) else "a function"
     coming = [] if _is_paused(known) else [times.both(moment, now) for moment in upcoming(item, now, count)]
-    following = f"paused; --resume {shown(item.name)} has it fired again" if _is_paused(known) else "not soon"
+    following = f"paused; resume it with --resume {shown(item.name)}" if _is_paused(known) else "not soon"
     pairs: list[tuple[str, tables.Cell | str]] = [
         ("task", item.task),
         ("pattern", pattern),
@@ -153,9 +154,9 @@ def _is_paused(known: KnownCrontab | None) -> bool:
 
 def _last(known: KnownCrontab | None, now: datetime) -> str:
     if known is None:
-        return "unknown to the database: no worker has had it yet"
+        return "unknown: no worker has registered the item yet"
     if known.last_execution is None and known.is_paused:
-        return "never, or not known any more"
+        return "never, or no longer known"
     if known.last_execution is None:
         return f"never, known since {times.both(known.known_since, now)}"
     return times.both(known.last_execution, now)

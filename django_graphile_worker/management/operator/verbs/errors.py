@@ -20,8 +20,8 @@ class Errors(Verb):
     name = "errors"
     summary = "List the errors of failed jobs, by task and class of error."
     description = (
-        "Group the jobs that failed, permanently or until the next attempt, by their task and by the class of their "
-        f"error, the largest group first. List up to {MOST_GROUPS} groups, and count up to {MOST_COUNTED:,} jobs."
+        "Group the jobs that have failed, permanently or until the next attempt, by their task and by the class of "
+        f"their error, the largest group first. List up to {MOST_GROUPS} groups, and count up to {MOST_COUNTED:,} jobs."
     )
     examples = ("", "--task send_receipt", "--json")
 
@@ -38,7 +38,7 @@ class Errors(Verb):
             console.dump([_as_dict(group) for group in chosen])
         elif chosen:
             console.table(_COLUMNS, [_row(group, now, console.style) for group in chosen])
-            console.note("retry --task TASK --error ERROR tries the failed jobs again.")
+            console.note("To try failed jobs again: retry --task TASK --error ERROR")
         else:
             console.note("No job has failed.")
 

@@ -16,7 +16,9 @@ from django_graphile_worker.management.operator.verb import Options
 class Fail(ChangeByIds):
     name = "fail"
     summary = "Mark jobs as permanently failed."
-    description = "Use up the attempts of waiting jobs, and keep the jobs for inspection. Leave running jobs alone."
+    description = (
+        "The attempts of waiting jobs are used up, and the jobs are kept for inspection. Running jobs are not changed."
+    )
     examples = ("42", '42 43 --reason "The customer is gone."')
     done = "Permanently failed"
 

@@ -1,4 +1,4 @@
-"""``grants``: print the SQL that gives a database role what it needs."""
+"""``grants``: print the SQL that gives a database role its rights."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Grants(Verb):
     name = "grants"
     summary = "Print the SQL that a database role needs, for the owner of the tables to run."
     description = (
-        "Most sites run everything as the role that owns the tables, and need none. For another role, print grants and "
-        "row-level policies by its purpose: an adder adds jobs and sees none; a keyed-adder also replaces jobs with a "
-        "key; a worker runs and manages jobs; a viewer sees everything and changes nothing. This verb changes nothing "
-        "itself. Run it again after an upgrade: the SQL may be run any number of times."
+        "Most sites run all processes as the role that owns the tables, and need no grants. For another role, print "
+        "grants and row-level policies by its purpose: an adder adds jobs and cannot read them; a keyed-adder also "
+        "replaces jobs with a key; a worker runs and manages jobs; a viewer reads everything and changes nothing. This "
+        "verb itself changes nothing. Run it again after an upgrade: the SQL may be run any number of times."
     )
     examples = ("web_app", "web_app --kind keyed-adder", "worker_app --kind worker")
 

@@ -18,7 +18,7 @@ from django_graphile_worker.sql.inspection.criteria import STATES, State
 from django_graphile_worker.sql.inspection.search import JobRow
 
 DEFAULT_LIMIT = 50
-# The width from which a time is shown twice: as a date, and from now.
+# On a terminal with at least this many columns, a time is shown as a date and relative to now.
 WIDE = 120
 NO_JOBS = search.Listed(rows=[], has_more=False, is_cut_off=False)
 
@@ -29,7 +29,7 @@ class Jobs(Verb):
     description = (
         "List jobs by state: running; ready (due now, in the order in which workers claim them); scheduled (due "
         "later); retrying (failed, and due again later); failed (permanently); or all, the newest first, and with "
-        "--task or --queue one state after the other. Read only what is shown, also from a table of millions."
+        "--task or --queue one state after the other. Only the listed rows are read, even from a table of millions."
     )
     examples = ("", "--state failed --task send_receipt", "--state ready --queue warehouse --limit 10 --json")
 
@@ -60,10 +60,10 @@ class Jobs(Verb):
         else:
             console.note("No jobs.")
         if listed.has_more:
-            console.note(f"There are more; these are the first {limit}. --limit shows more.")
+            console.note(f"There are more jobs; these are the first {limit}. Use --limit to list more.")
         elif listed.is_cut_off:
             console.note(
-                "The search among very many other jobs was given up: there may be more. --state and --task help."
+                "The search stopped after very many other jobs, and there may be more matches. Use --state or --task."
             )
 
 
@@ -93,7 +93,7 @@ _NARROW_COLUMNS = (
 
 
 def _row(job: JobRow, now: datetime, style: Style) -> list[Cell | str]:
-    since = f"taken {times.relative(job.locked_at, now)}" if job.locked_at else times.both(job.run_at, now)
+    since = f"claimed {times.relative(job.locked_at, now)}" if job.locked_at else times.both(job.run_at, now)
     return [
         str(job.id),
         state_cell(job.state, style),
@@ -108,7 +108,7 @@ def _row(job: JobRow, now: datetime, style: Style) -> list[Cell | str]:
 
 
 def _narrow_row(job: JobRow, now: datetime, style: Style) -> list[Cell | str]:
-    verb = {State.RUNNING: "taken", State.FAILED: "failed"}.get(job.state, "due")
+    verb = {State.RUNNING: "claimed", State.FAILED: "failed"}.get(job.state, "due")
     return [
         str(job.id),
         state_cell(job.state, style),

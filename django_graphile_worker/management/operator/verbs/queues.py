@@ -21,8 +21,8 @@ class Queues(Verb):
     name = "queues"
     summary = "List queues, the workers that hold them, and how many jobs wait."
     description = (
-        "List named queues, the held ones first. Count waiting jobs, scheduled ones included, up to "
-        f"{queue_depths.MOST_COUNTED:,} a queue."
+        "List named queues, those that a worker holds first. Count waiting jobs, including scheduled jobs, up to "
+        f"{queue_depths.MOST_COUNTED:,} for each queue."
     )
     examples = ("", "--queue warehouse", "--held --json")
 
@@ -55,7 +55,7 @@ class Queues(Verb):
         else:
             console.note("No queues.")
         if len(found) > limit:
-            console.note(f"There are more; these are the first {limit}. --limit shows more.")
+            console.note(f"There are more queues; these are the first {limit}. Use --limit to list more.")
 
 
 _QUEUE_COLUMNS = (

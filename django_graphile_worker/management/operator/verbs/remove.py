@@ -16,7 +16,7 @@ from django_graphile_worker.management.operator.verb import Options, Verb
 class Remove(Verb):
     name = "remove"
     summary = "Remove jobs by their keys."
-    description = "Delete the job with each key. A running job goes on to its end, without its key, and is not retried."
+    description = "Delete the job with each key. A running job finishes, without its key, and is not retried."
     examples = ("search-index", "report:7 report:8")
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -39,4 +39,4 @@ class Remove(Verb):
             console.say(console.style.SUCCESS(f"Removed {job_line(job, now)}"))
             # A row that is returned without its key is still in the table: its worker runs the job.
             if job.key is None:
-                console.warn(f"#{job.id} is running and goes on to its end; it has lost its key, and is not retried.")
+                console.warn(f"#{job.id} is running and will finish; it has lost its key, and is not retried.")

@@ -15,8 +15,7 @@ class Repair(Verb):
         "Another program that works on the same schema (graphile_worker for Rust, for example) may replace add_job and "
         "similar functions by its own, and migrate then has nothing to do. Restore the functions of this package, drop "
         "functions of the same names with other arguments, which make calls ambiguous, and build missing indexes. "
-        "Report each change. Jobs are not touched, and workers may run. Connect as the owner of the schema, as for "
-        "migrate."
+        "Report each change. Jobs are not changed, and workers may run. The role must own the schema, as for migrate."
     )
     examples = ("", "--json")
 
@@ -32,7 +31,7 @@ class Repair(Verb):
 
 def _sentences(repaired: Repaired) -> list[str]:
     changes = {
-        "Put back: ": repaired.restored,
+        "Restored: ": repaired.restored,
         "Dropped: ": repaired.dropped,
         "Built: ": repaired.built,
     }

@@ -18,8 +18,8 @@ class Reschedule(ChangeByIds):
     name = "reschedule"
     summary = "Change when, how often and with which priority jobs run."
     description = (
-        "Change waiting or failed jobs; options that are not given leave their values alone. To try a failed job "
-        "again, give --attempts 0 --run-at now. Leave running jobs alone."
+        "Options that are not given leave their values unchanged. To try a failed job again, give --attempts 0 "
+        "--run-at now. Running jobs are not changed."
     )
     examples = ("42 --run-at now --attempts 0", "42 43 --run-at +1h --priority 5", "42 --run-at 2027-01-01T08:00")
     done = "Rescheduled"
@@ -49,5 +49,5 @@ class Reschedule(ChangeByIds):
         jobs = api.reschedule_jobs(job_ids, **changes, **console.place)
         spent = [f"#{job.id}" for job in jobs if job.attempts >= job.max_attempts]
         if spent:
-            console.warn(f"{', '.join(spent)} will still not run: no attempts left. --attempts 0 gives them back.")
+            console.warn(f"{', '.join(spent)} will still not run: no attempts left. Set --attempts 0, too.")
         return jobs

@@ -20,7 +20,7 @@ from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import Criteria
 from django_graphile_worker.sql.inspection.error_groups import error_groups
 
-# The jobs that one transaction changes: few enough that no worker waits for it.
+# The number of jobs that one transaction changes: small enough that no worker waits for it.
 BATCH = 1_000
 
 
@@ -28,8 +28,8 @@ class Retry(ChangeByIds):
     name = "retry"
     summary = "Try failed jobs again, now and with all their attempts."
     description = (
-        "Take ids, or choose jobs by --task, by --error (as errors lists it) or, with --all, every job that has failed "
-        "permanently. Choose jobs that wait for their next attempt with --state retrying. Leave running jobs alone."
+        "Retry the jobs with these ids, or all permanently failed jobs that --task, --error (as errors lists it) or "
+        "--all selects; with --state retrying, jobs that wait for their next attempt. Running jobs are not changed."
     )
     examples = ("42 43", "--task send_receipt", "--error TimeoutError --dry-run", "--all", "--all --state retrying")
     done = "To be tried again:"

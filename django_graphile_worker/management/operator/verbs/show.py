@@ -9,13 +9,13 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.core.management.color import Style
 
-from django_graphile_worker.escaping import escaped
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import job_row_as_dict, state_cell
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
@@ -53,7 +53,7 @@ def _reasons(job: JobDetail, now: datetime) -> list[str]:
         why = f"all {job.max_attempts} attempts are used up"
         if job.attempts_made < job.max_attempts:
             why = f"it was given up after attempt {job.attempts_made} of {job.max_attempts}"
-        return [f"{why}; retry {job.id} tries it again"]
+        return [f"{why}; to try it again: retry {job.id}"]
     reasons = []
     if job.state is not State.READY:
         reasons.append(f"it is due {times.relative(job.run_at, now)}")

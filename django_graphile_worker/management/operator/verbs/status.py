@@ -32,16 +32,16 @@ class Status(Verb):
     summary = "Show the queue on one screen; with --check, report its health by the exit code."
     description = (
         f"Count jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check, "
-        "fail, and name the job, when fewer workers are alive than --min-workers, when a job has been ready for longer "
-        "than --max-age, when more jobs than --max-failed have failed permanently, when a silent worker still holds "
-        "jobs, when the server's NOTIFY queue fills up, when another program has changed the schema so that this "
-        "package cannot work on it, or when no job, no worker and not this project has a --task. "
-        "This checks the whole queue; runworker --health-file is for a single worker process."
+        "exit with 1 and name the problem if fewer workers are alive than --min-workers, if a job has been ready for "
+        "longer than --max-age, if more jobs than --max-failed have failed permanently, if a silent worker still holds "
+        "jobs, if the server's NOTIFY queue fills up, if another program has changed the schema so that this package "
+        "cannot use it, or if neither a job nor a worker nor this project has the task that --task names. "
+        "This checks the whole queue; to check a single worker process, use runworker --health-file."
     )
     examples = ("", "--watch", "--check --max-age 15m --max-failed 100 --min-workers 2", "--check --task billing:send")
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--check", action="store_true", help="Exit with 1 when the queue is not healthy.")
+        parser.add_argument("--check", action="store_true", help="Exit with 1 if the queue is not healthy.")
         parser.add_argument(
             "--task",
             action="append",
@@ -53,7 +53,7 @@ class Status(Verb):
             type=arguments.period,
             default=DEFAULT_AGE,
             metavar="PERIOD",
-            help="With --check: let a ready job wait for at most so long (default: 5m).",
+            help="With --check: accept a ready job that has waited for at most PERIOD (default: 5m).",
         )
         parser.add_argument(
             "--min-workers",
@@ -74,14 +74,14 @@ class Status(Verb):
             type=arguments.seconds,
             const=DEFAULT_WATCH,
             metavar="SECONDS",
-            help=f"Show the queue again and again, until Ctrl-C (default: every {DEFAULT_WATCH:g} seconds).",
+            help=f"Repeat the output every SECONDS until Ctrl-C (default: {DEFAULT_WATCH:g}).",
         )
 
     def run(self, console: Console, options: Options) -> None:
         tasks = tuple(options["task"] or ())
         if options["watch"] is not None:
             if options["check"] or console.is_json:
-                raise CommandError("--watch: expected a screen to look at, got --check or --json as well.")
+                raise CommandError("--watch: expected output as text, got --check or --json as well.")
             _watch(console, tasks, options["watch"])
             return
         _look_up(console, tasks, must_exist=options["check"])
@@ -96,7 +96,7 @@ class Status(Verb):
 
 
 def _look_up(console: Console, tasks: Sequence[str], *, must_exist: bool) -> None:
-    """Warn of names that no job has had; with ``must_exist``, raise an error for names that are entirely unknown."""
+    """Warn of tasks that no job has had; with ``must_exist``, raise for names that no job, worker or project has."""
     if tasks:
         with console.reading() as (cursor, schema, _):
             for task in tasks:
@@ -133,15 +133,15 @@ def _as_text(console: Console, status: QueueStatus) -> str:
         ("workers listening", str(status.listeners)),
         ("workers stopping", str(len(status.workers("stopping")))),
         ("workers silent", Cell(str(silent), style.ERROR if silent else None)),
-        ("other holders", str(len(status.workers("unregistered")))),
+        ("other workers", str(len(status.workers("unregistered")))),
     ]
     if status.schema_problem is not None:
         pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
     if len(status.timeouts) > 1:
-        # Each worker is judged by its own timeout. Mostly the difference is a worker that was forgotten.
+        # The timeout of each worker applies to it. Usually, some workers were not restarted after a change of settings.
         pairs.append(("worker timeouts", Cell(", ".join(f"{each:g} s" for each in status.timeouts), style.WARNING)))
     if status.unserved:
-        pairs.append(("no worker has", Cell(_unserved(status), style.WARNING)))
+        pairs.append(("unserved tasks", Cell(_unserved(status), style.WARNING)))
     return tables.facts(pairs)
 
 

@@ -10,22 +10,21 @@ from django.db import transaction
 
 from django_graphile_worker import signals
 from django_graphile_worker.api.connection import open_place
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.silent_workers import watch_silent_workers
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.exhausted_jobs import Exhausted
 
-# More than all workers can hold: everything is recovered in one statement, because a worker is declared dead with the
-# first of its jobs.
+# More than all workers can hold. One statement recovers all jobs, because it also declares their worker dead.
 MOST_RECOVERED = 1_000_000
 
 
 class Swept(NamedTuple):
-    """What a sweep has freed, or would free."""
+    """The dead workers, jobs and queues that a sweep has recovered, or would recover."""
 
     dead_worker_ids: tuple[str, ...]
     job_ids: tuple[int, ...]
@@ -38,20 +37,20 @@ class Sweep(Verb):
     name = "sweep"
     summary = "Recover the jobs of dead workers now."
     description = (
-        "Do what every running worker does now and then: free what is held by workers without a heartbeat for "
-        "WORKER_TIMEOUT (their jobs get the attempt back), and what unregistered holders have held for four hours. "
-        "For when no worker runs, or there is no time to wait for one. Silent workers are watched for two of their "
-        "heartbeat intervals first: after the database's clock was set, or the database was away, live workers seem "
-        "dead until their next heartbeat."
+        "Unlock the jobs and queues of workers that have sent no heartbeat for WORKER_TIMEOUT (the jobs get their "
+        "attempt back), and remove locks of unregistered workers that are older than four hours. Every running worker "
+        "does this regularly: use this verb if no worker runs, or if there is no time to wait for one. Silent workers "
+        "are watched for two of their heartbeat intervals first, because after a change of the database's clock, or "
+        "an outage of the database, live workers seem dead until their next heartbeat."
     )
     examples = ("--dry-run", "", "--at-once")
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="Only show what would be freed.")
+        parser.add_argument("--dry-run", action="store_true", help="Only show what would be unlocked.")
         parser.add_argument(
             "--at-once",
             action="store_true",
-            help="Do not watch silent workers first: for workers that are certainly gone.",
+            help="Do not watch silent workers first: for workers that have certainly ended.",
         )
 
     def run(self, console: Console, options: Options) -> None:
@@ -60,7 +59,7 @@ class Sweep(Verb):
         if console.is_json:
             console.dump({**swept._asdict(), "dry_run": options["dry_run"]})
             return
-        self._report(console, swept, "Would free" if options["dry_run"] else "Freed")
+        self._report(console, swept, "Would unlock" if options["dry_run"] else "Unlocked")
 
     def _watch(self, console: Console) -> list[recovery.LateWorker]:
         def announce(silent: int, seconds: float) -> None:
@@ -72,7 +71,7 @@ class Sweep(Verb):
 
     def _report(self, console: Console, swept: Swept, verb: str) -> None:
         if not any(swept):
-            console.say("Nothing to free: no dead worker, no stale lock.")
+            console.say("Nothing to unlock: no dead worker, no stale lock.")
             return
         for worker_id in swept.dead_worker_ids:
             console.say(f"Dead: {shown(worker_id)}")
@@ -88,7 +87,7 @@ def sweep(
     *,
     is_rehearsal: bool = False,
 ) -> Swept:
-    """Free what dead workers hold, in one transaction; a rehearsal does the same, and rolls back.
+    """Recover the jobs and queues of dead workers in one transaction; for a rehearsal, roll it back.
 
     Without ``dead``, every worker that is silent at this moment counts as dead.
     """
@@ -100,13 +99,13 @@ def sweep(
             queue.cursor, dead, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
         )
         unlocked = recovery.release_stale_locks(queue.cursor, schema=queue.schema)
-        freed = len(recovered.job_ids) + len(recovered.queue_ids) + unlocked.jobs + unlocked.queues
-        if freed and settings.notify:
-            recovery.wake_workers(queue.cursor, freed, schema=queue.schema)
+        unlocked_number = len(recovered.job_ids) + len(recovered.queue_ids) + unlocked.jobs + unlocked.queues
+        if unlocked_number and settings.notify:
+            recovery.wake_workers(queue.cursor, unlocked_number, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
-    freed_queues = len(recovered.queue_ids)
-    swept = Swept(recovered.dead_worker_ids, recovered.job_ids, freed_queues, unlocked.jobs, unlocked.queues)
+    queues = len(recovered.queue_ids)
+    swept = Swept(recovered.dead_worker_ids, recovered.job_ids, queues, unlocked.jobs, unlocked.queues)
     if not is_rehearsal:
         _send_signals(swept, recovered.exhausted + unlocked.exhausted, place)
     return swept

@@ -49,8 +49,8 @@ class Tasks(Verb):
     name = "tasks"
     summary = "List tasks, with their waiting jobs, their workers and their recent runs."
     description = (
-        "List the tasks of this project and those that jobs wait for. WORKERS is the number of live workers that have "
-        f"the task. The runs are those of the last hour. Count up to {MOST_COUNTED} jobs a task."
+        "List the tasks of this project and the tasks that jobs wait for. WORKERS is the number of live workers that "
+        f"have the task. The runs are those of the last hour. Count up to {MOST_COUNTED} jobs for each task."
     )
     examples = ("", "--json")
 

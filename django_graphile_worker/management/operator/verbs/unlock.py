@@ -1,4 +1,4 @@
-"""``unlock``: free the jobs and queues of workers that are gone."""
+"""``unlock``: unlock the jobs and queues of workers that have ended."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Sequence
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import api
-from django_graphile_worker.escaping import shown
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.worker_states import has_fresh_heartbeat, worker_state
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 
 # The most locks to count for a worker: more than a worker can hold.
 MOST_LOCKS = 1_000_000
 
 RISK = (
-    "A job whose worker still runs it would be run a second time, at the same time, and beside it the next job of "
-    "its queue."
+    "If a worker still runs a job, the job runs a second time, at the same time, and the next job of its queue may "
+    "start beside it."
 )
 
 
 class Unlock(Verb):
     name = "unlock"
-    summary = "Free the jobs and queues of workers that are certainly gone."
+    summary = "Unlock the jobs and queues of workers that have certainly ended."
     description = (
-        f"Free everything that these workers hold, at once; attempts stay counted. {RISK} So a worker with a fresh "
-        "heartbeat is refused without --force. Workers of this package need no unlocking: the jobs of a dead worker "
-        "are recovered within WORKER_TIMEOUT, see sweep."
+        f"Unlock all jobs and queues of these workers at once; attempts stay counted. {RISK} A worker with a recent "
+        "heartbeat is therefore refused without --force. Workers of this package need no unlocking: other workers "
+        "recover the jobs of a dead worker after WORKER_TIMEOUT, see sweep."
     )
     examples = ("worker-1a2b3c", "worker-1a2b3c worker-4d5e6f", "django-worker-0123456789abcdef01 --force")
 
@@ -38,7 +38,7 @@ class Unlock(Verb):
         parser.add_argument(
             "worker_ids", nargs="+", metavar="WORKER", help="The ids of the workers, as workers lists them."
         )
-        parser.add_argument("--force", action="store_true", help="Unlock workers with a fresh heartbeat, too.")
+        parser.add_argument("--force", action="store_true", help="Unlock workers with a recent heartbeat, too.")
 
     def run(self, console: Console, options: Options) -> None:
         worker_ids = list(dict.fromkeys(options["worker_ids"]))
@@ -53,7 +53,7 @@ class Unlock(Verb):
         for holder in found:
             console.say(console.style.SUCCESS(f"Unlocked {shown(holder.id)}: {_held(holder)}."))
         if any(not holder.is_registered for holder in found):
-            console.warn("Unregistered workers have no heartbeat that could show that they are gone.")
+            console.warn("Unregistered workers send no heartbeat: this command cannot check that they have ended.")
 
     def _find(self, console: Console, worker_ids: Sequence[str]) -> list[Holder]:
         with console.reading() as (cursor, schema, _):
@@ -63,7 +63,7 @@ class Unlock(Verb):
         if missing:
             hint = did_you_mean(missing[0], [holder.id for holder in every_holder])
             names = ", ".join(map(repr, missing))
-            raise CommandError(f"Expected workers that hold something, got {names}; none unlocked.{hint}")
+            raise CommandError(f"Expected workers that hold jobs or queues, got {names}; none was unlocked.{hint}")
         return found
 
 
@@ -74,6 +74,6 @@ def _held(holder: Holder) -> str:
 def _refusal(alive: Sequence[Holder]) -> str:
     found = ", ".join(f"{shown(holder.id)} ({worker_state(holder)}, {_held(holder)})" for holder in alive)
     return (
-        f"Expected workers that are gone, got some with a fresh heartbeat: {found}. {RISK} Stop them first, "
-        "or give --force. None was unlocked."
+        f"Expected workers that have ended, got some with a recent heartbeat: {found}. {RISK} Stop them first, "
+        "or use --force. None was unlocked."
     )

@@ -18,11 +18,11 @@ from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 
 class Workers(Verb):
     name = "workers"
-    summary = "List workers, and other holders of jobs."
+    summary = "List workers and their jobs."
     description = (
-        "List the workers of this package by their heartbeats: alive, stopping, or silent for longer than "
-        "WORKER_TIMEOUT (the next sweep recovers their jobs). Holders of jobs that do not register, as Node's "
-        "graphile-worker does not, come last."
+        "List the workers of this package with their state: alive, stopping, or silent for longer than WORKER_TIMEOUT "
+        "(other workers, or sweep, recover their jobs). Workers that hold jobs and do not register, such as those of "
+        "graphile-worker for Node.js, come last."
     )
     examples = ("", "--json")
 
@@ -43,7 +43,7 @@ _WORKER_COLUMNS = (
     Column("HOST", gives_way=True),
     Column("PID", is_number=True),
     Column("SINCE", gives_way=True),
-    Column("LAST BEAT"),
+    Column("HEARTBEAT"),
     Column("LISTENS"),
     Column("RUNNING", is_number=True),
     Column("HOLDS JOBS"),

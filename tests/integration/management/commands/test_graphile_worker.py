@@ -92,7 +92,7 @@ def test_role_that_sees_nothing__is_told_so_instead_of_an_empty_queue(
     execute(f"grant usage on schema {{schema}} to {role}")
     execute(f"grant select on all tables in schema {{schema}} to {role}")
     execute(f"set local role {role}")
-    with pytest.raises(CommandError, match=f"got '{role}', to whom _private_job_queues.* look empty"):
+    with pytest.raises(CommandError, match=f"got '{role}', for which _private_job_queues.* appear empty"):
         operate(*arguments)
 
 

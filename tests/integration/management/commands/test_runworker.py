@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from django_graphile_worker import conf
 from django_graphile_worker.management import worker_command
-from django_graphile_worker.worker.process import main
+from django_graphile_worker.worker.process import run_plan
 from django_graphile_worker.worker.process.plan import Plan
 from django_graphile_worker.worker.stop_request import StopState
 
@@ -30,9 +30,9 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
         made.append(plan)
         return 0
 
-    monkeypatch.setattr(main, "prepare", lambda plan, say: [])
-    monkeypatch.setattr(main, "run_alone", remember)
-    monkeypatch.setattr(main, "run_children", remember)
+    monkeypatch.setattr(run_plan, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(run_plan, "run_alone", remember)
+    monkeypatch.setattr(run_plan, "run_children", remember)
     return made
 
 
@@ -98,9 +98,9 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
             runners.extend(built)
             return 0
 
-        monkeypatch.setattr(main, "run_until_stopped", remember)
+        monkeypatch.setattr(run_plan, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(plans[0]))
-        main.run_as_child(StopState(), {"plan": sent})
+        run_plan.run_as_child(StopState(), {"plan": sent})
     assert runners[0].parts.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 
@@ -179,13 +179,13 @@ def test_senseless_value__is_refused_before_anything_starts(
 
 @pytest.mark.parametrize("other", [["--once"], ["--processes", "2"]])
 def test_reload__wants_one_process_that_stays(plans: list[Plan], other: list[str]) -> None:
-    with pytest.raises(CommandError, match=r"--reload: expected one process that stays"):
+    with pytest.raises(CommandError, match=r"--reload: expected a single process that keeps running"):
         _settings(plans, "--reload", *other)
 
 
 def test_exit_code__is_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main, "prepare", lambda plan, say: [])
-    monkeypatch.setattr(main, "run_alone", lambda plan, runners, request: 3)
+    monkeypatch.setattr(run_plan, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(run_plan, "run_alone", lambda plan, runners, request: 3)
     with pytest.raises(SystemExit) as exited:
         call_command("runworker", skip_checks=True)
     assert exited.value.code == 3

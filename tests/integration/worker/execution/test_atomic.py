@@ -318,4 +318,4 @@ def test_effects_happen_exactly_once__wherever_the_connection_is_killed(
 def test_commit_in_doubt__says_so(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     (outcome,) = jobs.run_until_done(killed_before_the_answer_to_commit(jobs, monkeypatch))
     assert isinstance(outcome, Failed)
-    assert "cannot tell whether it happened" in outcome.error
+    assert "unknown whether the transaction was committed" in outcome.error

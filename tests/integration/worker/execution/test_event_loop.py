@@ -41,7 +41,7 @@ def test_background_coroutine_that_ends_the_program__does_not_end_the_loop(
 
     assert isinstance(slot.run(careless), Succeeded)
     assert isinstance(slot.run(works), Succeeded)
-    assert "the event loop goes on" in caplog.text
+    assert "the event loop continues" in caplog.text
 
 
 def test_blocking_coroutine__does_not_stop_plain_jobs(transactional_db: None) -> None:

@@ -11,7 +11,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.process.banner import banner
-from django_graphile_worker.worker.process.runners import build_runners
+from django_graphile_worker.worker.process.runner_group import build_runners
 
 
 def _banner(**overrides: Any) -> str:

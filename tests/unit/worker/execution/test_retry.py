@@ -50,7 +50,8 @@ def test_backoff_that_raises__is_replaced_by_the_usual_and_the_error_says_so(
 
     outcome = slot.failure(make_task(breaks, backoff=backoff))
     assert outcome.delay is None
-    assert f"The usual back-off is used, as the task's own failed: {type(mistake).__name__}: oops" in outcome.error
+    summary = f"{type(mistake).__name__}: oops"
+    assert f"The usual back-off is used, as the task's own back-off failed: {summary}" in outcome.error
 
 
 def test_retry_later__goes_before_backoff(slot: Slot) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.worker.process import exit as ending
-from django_graphile_worker.worker.process import main, reloader
+from django_graphile_worker.worker.process import reloader, run_plan
 from django_graphile_worker.worker.process.plan import RELOADER_PIPE, Plan
 from django_graphile_worker.worker.process.start import start
 from django_graphile_worker.worker.stop_request import StopState
@@ -41,9 +41,9 @@ class Calls:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
-    monkeypatch.setattr(main, "prepare", lambda plan, say: [])
-    monkeypatch.setattr(main, "run_alone", lambda plan, runners, request: calls("alone", request))
-    monkeypatch.setattr(main, "run_children", lambda plan, request: calls("children", request))
+    monkeypatch.setattr(run_plan, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(run_plan, "run_alone", lambda plan, runners, request: calls("alone", request))
+    monkeypatch.setattr(run_plan, "run_children", lambda plan, request: calls("children", request))
     monkeypatch.setattr(reloader, "keep_running", lambda say: calls("keep running"))
     monkeypatch.setattr(ending, "leave", lambda code: calls.names.append(f"leave {code}"))
     monkeypatch.setattr(ending, "end_in_time", lambda code: calls.names.append(f"end in time {code}"))

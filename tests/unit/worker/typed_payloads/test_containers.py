@@ -93,6 +93,6 @@ def take_set(payload: set[Line]) -> None: ...
 def test_set_of_what_no_set_can_hold__is_refused_with_its_place(slot: Slot) -> None:
     error = slot.failure(take_set, '[{"sku": "a"}]').error
     assert (
-        "PayloadError: payload: expected what a set can hold at $[0], got Line, which is not hashable. "
+        "PayloadError: payload: expected a hashable item at $[0], got Line, which is not hashable. "
         "Annotate it as a list, or make its class frozen." in error
     )

@@ -13,7 +13,7 @@ import pydantic
 import pydantic.dataclasses
 import pytest
 
-from django_graphile_worker.worker.typed_payloads import models
+from django_graphile_worker.worker.typed_payloads import third_party_models
 
 Item = TypeVar("Item", bound=int)
 
@@ -62,7 +62,7 @@ def test_pydantic__marks_the_classes_that_it_validates(kind: type) -> None:
         "pydantic no longer marks its classes with __pydantic_validator__: adapt models._is_pydantic(), or its "
         "dataclasses are made without its rules."
     )
-    assert not models.is_model(Box)
+    assert not third_party_models.is_model(Box)
 
 
 class Mood(enum.Enum):
@@ -87,9 +87,11 @@ class Struct(msgspec.Struct):
 def test_msgspec__writes_the_place_and_the_quote_where_they_are_expected(value: Any, path: str, text: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(value, Struct)
-    (problem,) = models._msgspec_problems(caught.value, "$")
+    (problem,) = third_party_models._msgspec_problems(caught.value, "$")
     assert (problem.path, problem.text) == (path, text), (
         f"msgspec changed the text of its errors ({caught.value}): adapt the patterns of models.py, or an error may "
         "show a value."
     )
-    assert models._MSGSPEC_TYPES.fullmatch(problem.text), "a message about types alone is no longer recognised."
+    assert third_party_models._MSGSPEC_TYPES.fullmatch(problem.text), (
+        "a message about types alone is no longer recognised."
+    )

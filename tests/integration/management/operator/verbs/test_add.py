@@ -99,7 +99,7 @@ def test_add__refuses_times_that_are_none(typed: str) -> None:
 def test_add__says_whether_a_keyed_job_was_replaced() -> None:
     assert operate("add", "send_receipt", "--key", "k").out.startswith("Added ")
     assert operate("add", "send_receipt", "--key", "k").out.startswith("Replaced ")
-    assert operate("add", "send_receipt", "--key", "k", "--key-mode", "unsafe_dedupe").out.startswith("Was there")
+    assert operate("add", "send_receipt", "--key", "k", "--key-mode", "unsafe_dedupe").out.startswith("Already exists")
 
 
 def test_add__tells_of_the_job_without_looking_at_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,14 +70,14 @@ class TestPausing:
         assert datetime.fromisoformat(item["last_execution"]) == self.LAST
         shown = operate("crontab").out
         assert "2026-01-05" in shown
-        assert "paused; --resume receipts has it fired again" in shown
+        assert "paused; resume it with --resume receipts" in shown
         assert execute("select last_execution = 'infinity' from {schema}._private_known_crontabs") == [(True,)]
         assert operate("crontab", "--pause", "receipts").err == "receipts was paused already.\n"
         assert datetime.fromisoformat(self.item()["last_execution"]) == self.LAST
 
     def test_crontab__resumes_an_item_from_now_on(self) -> None:
         operate("crontab", "--pause", "receipts")
-        assert operate("crontab", "--resume", "receipts").out == "receipts is fired again, from now on.\n"
+        assert operate("crontab", "--resume", "receipts").out == "receipts is resumed from now on.\n"
         item = self.item()
         assert (item["is_paused"], len(item["next"])) == (False, 5)
         assert datetime.fromisoformat(item["last_execution"]) == self.LAST
@@ -86,7 +86,7 @@ class TestPausing:
 
     def test_crontab__resumes_what_was_paused_by_hand(self) -> None:
         execute("update {schema}._private_known_crontabs set last_execution = 'infinity'")
-        assert "not known any more" in operate("crontab").out
+        assert "no longer known" in operate("crontab").out
         said = operate("crontab", "--resume", "receipts", "--json").json
         assert said == {"identifier": "receipts", "is_paused": False, "was_changed": True}
         assert self.item()["last_execution"] is None
@@ -107,4 +107,4 @@ class TestPausing:
     def test_crontab__does_not_claim_a_run_for_a_paused_item_that_never_ran(self) -> None:
         execute("update {schema}._private_known_crontabs set last_execution = null")
         operate("crontab", "--pause", "receipts")
-        assert "never, or not known any more" in operate("crontab").out
+        assert "never, or no longer known" in operate("crontab").out

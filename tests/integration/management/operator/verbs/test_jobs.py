@@ -123,7 +123,7 @@ def test_jobs__that_were_given_up_tell_how_often_they_really_ran() -> None:
     assert (job["attempts"], job["attempts_made"], job["max_attempts"]) == (25, 2, 25)
     assert "2/25" in operate("jobs").out
     shown = operate("show", str(job_id)).out
-    assert f"waits because  it was given up after attempt 2 of 25; retry {job_id} tries it again" in shown
+    assert f"waits because  it was given up after attempt 2 of 25; to try it again: retry {job_id}" in shown
     assert "attempts       2 of 25" in shown
 
 

@@ -87,7 +87,7 @@ def test_status__tells_tasks_that_jobs_wait_for_and_no_live_worker_has() -> None
     make_failed_job("given_up")
     told = operate("status", "--json").json["tasks_without_worker"]
     assert told == [{"identifier": "send_recipt", "job_id": mistyped}, {"identifier": "lost", "job_id": lost}]
-    expected = f"no worker has       send_recipt (#{mistyped} waits for it), lost (#{lost} waits for it)"
+    expected = f"unserved tasks      send_recipt (#{mistyped} waits for it), lost (#{lost} waits for it)"
     assert expected in operate("status").out
 
 
@@ -148,5 +148,5 @@ def test_watch__shows_the_queue_until_it_is_interrupted(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("other", ["--check", "--json"])
 def test_watch__is_for_people(other: str) -> None:
-    with pytest.raises(CommandError, match=r"^--watch: expected a screen"):
+    with pytest.raises(CommandError, match=r"^--watch: expected output as text"):
         operate("status", "--watch", other)

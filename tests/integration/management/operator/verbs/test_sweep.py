@@ -60,12 +60,12 @@ def recoveries() -> Iterator[list[Any]]:
 def test_sweep__takes_back_what_the_dead_hold_and_nothing_else(dead_worker: int, recoveries: list[Any]) -> None:
     said = operate("sweep")
     assert DEAD in said.out
-    assert "Freed 1 job and 1 queue of dead workers" in said.out
+    assert "Unlocked 1 job and 1 queue of dead workers" in said.out
     assert job_row(dead_worker, "locked_by", "attempts") == (None, 1)
     assert execute("select locked_by from {schema}._private_jobs where locked_at is not null") == [(LIVE,)]
     assert execute("select id from {schema}._private_workers") == [(LIVE,)]
     assert recoveries == [("default", (dead_worker,))]
-    assert "Nothing to free" in operate("sweep").out
+    assert "Nothing to unlock" in operate("sweep").out
 
 
 def test_sweep__watches_the_silent_for_as_long_as_the_living_need_to_say_so(
@@ -80,7 +80,7 @@ def test_sweep__watches_the_silent_for_as_long_as_the_living_need_to_say_so(
 def test_sweep__spares_one_who_was_only_silent_by_a_clock_that_was_set(dead_worker: int, fake_time: FakeTime) -> None:
     """By that clock its last beat is long ago, until its next."""
     fake_time.happenings[9.0] = lambda: execute("update {schema}._private_workers set last_heartbeat_at = now()")
-    assert "Nothing to free" in operate("sweep").out
+    assert "Nothing to unlock" in operate("sweep").out
     assert fake_time.now == 9, "nobody is left to be watched"
     assert job_row(dead_worker, "locked_by", "attempts") == (DEAD, 2)
 
@@ -102,14 +102,14 @@ def test_sweep__watches_nobody_when_told_so(dead_worker: int, fake_time: FakeTim
 def test_sweep__has_nobody_to_watch_when_all_have_beaten(fake_time: FakeTime) -> None:
     make_worker(LIVE)
     said = operate("sweep")
-    assert ("Nothing to free" in said.out, said.err, fake_time.now) == (True, "", 0)
+    assert ("Nothing to unlock" in said.out, said.err, fake_time.now) == (True, "", 0)
 
 
 def test_sweep__only_looks_when_asked_to(dead_worker: int, recoveries: list[Any]) -> None:
     told = operate("sweep", "--dry-run", "--json").json
     assert told["job_ids"] == [dead_worker]
     assert told["dead_worker_ids"] == [DEAD]
-    assert "Would free 1 job and 1 queue" in operate("sweep", "--dry-run").out
+    assert "Would unlock 1 job and 1 queue" in operate("sweep", "--dry-run").out
     assert job_row(dead_worker, "locked_by", "attempts") == (DEAD, 2)
     assert len(execute("select id from {schema}._private_workers")) == 2
     assert recoveries == []

@@ -1,0 +1,157 @@
+"""What the parts of a worker call: for each part one class, which implements the Protocol that the part defines.
+
+A part does not import the parts that it reports to. The Protocol beside each part lists its reports and questions; the
+class here passes them on to the other parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django_graphile_worker.worker.identity import about_this_process
+from django_graphile_worker.worker.outcomes import Outcome
+from django_graphile_worker.worker.parts import Parts
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django_graphile_worker.sql.recovery import Recovered, Unlocked
+    from django_graphile_worker.worker.database.connection import Database
+
+
+class ReleaserCallbacks:
+    """The ``ReleaseEvents`` of a worker: counts and reports outcomes, and wakes the fetcher for claimable jobs."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def released(self, outcomes: Sequence[Outcome]) -> None:
+        parts = self._parts
+        parts.statistics_buffer.add(outcomes, parts.directory.identifier_of)
+        parts.events.jobs_released(outcomes)
+
+    def settled(self, outcomes: Sequence[Outcome]) -> None:
+        self._parts.held.forget([outcome.claim for outcome in outcomes])
+
+    def claim_lost(self, outcome: Outcome) -> None:
+        self._parts.events.claim_lost(outcome)
+
+    def retry_scheduled(self, seconds: float) -> None:
+        # Later retries are found by polling.
+        if seconds < self._parts.settings.poll_interval:
+            self._parts.fetcher.expect(seconds)
+
+    def queues_freed(self, queue_ids: set[int]) -> None:
+        self._parts.wake_fetcher()
+
+    def jobs_returned(self) -> None:
+        self._parts.wake_fetcher()
+
+
+class HeartbeatCallbacks:
+    """The ``HeartbeatEvents`` of a worker: provides its row of the register, and changes its id on a lost lease."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def worker_id(self) -> str:
+        return self._parts.worker_id
+
+    def metadata(self) -> Mapping[str, Any]:
+        parts = self._parts
+        settings = parts.settings
+        return {
+            **about_this_process(parts.version),
+            "database": parts.place.using,
+            "installation": parts.place.installation,
+            "schema": settings.schema,
+            "concurrency": settings.concurrency,
+            "tasks": sorted(parts.tasks),
+            "is_listening": parts.listener is not None and parts.listener.is_healthy,
+            "is_stopping": parts.is_stopping,
+            "running": [
+                {"job_id": job.claim.id, "task": job.task_identifier, "started_at": job.started_at}
+                for job in parts.executor.running()
+            ],
+        }
+
+    def proof_channel(self) -> str | None:
+        settings = self._parts.settings
+        return self._parts.proof_channel() if settings.listen and settings.notify else None
+
+    def lease_lost(self) -> None:
+        self._parts.lose_lease()
+
+
+class RecoveryCallbacks:
+    """The ``RecoveryEvents`` of a worker: provides what the recovery needs, and reports what was recovered."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def worker_id(self) -> str:
+        return self._parts.worker_id
+
+    def in_contact_since(self) -> float:
+        return self._parts.heartbeat.in_contact_since
+
+    def unrenewable_job_ids(self) -> list[int]:
+        """Return the running atomic jobs: at REPEATABLE READ they could not delete a row that was renewed meanwhile."""
+        running = (job.claim for job in self._parts.executor.running())
+        task_of = self._parts.directory.task_of
+        return [claim.id for claim in running if (task := task_of(claim.task_id)) and task.atomic]
+
+    def now(self) -> datetime | None:
+        return self._parts.now()
+
+    def before_recovery(self, database: Database) -> None:
+        self._parts.schema_version.check(database)
+
+    def jobs_recovered(self, recovered: Recovered) -> None:
+        self._parts.events.jobs_recovered(recovered)
+
+    def stale_locks_released(self, unlocked: Unlocked) -> None:
+        self._parts.events.stale_locks_released(unlocked)
+
+    def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
+        self._parts.events.indexes_missed(missing, incomplete)
+
+
+class PoolCallbacks:
+    """The ``PoolEvents`` of a worker: the executor runs a job, the releaser takes its outcome."""
+
+    def __init__(self, parts: Parts) -> None:
+        # The methods of the parts themselves: a method of this class would cost one more call for every job.
+        self.run = parts.executor.run
+        self.may_begin = parts.may_begin
+        self.on_outcome = parts.releaser.put
+        self.on_queue_done = parts.releaser.put
+        self.on_wants_jobs = parts.wake_fetcher
+        self.on_thread_end = parts.executor.thread_finished
+
+
+class FetcherCallbacks:
+    """The ``FetchEvents`` of a worker."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.may_claim = parts.may_claim
+        self.return_jobs = parts.return_jobs
+        self.on_claimed = parts.events.jobs_claimed
+        self.on_trouble = parts.events.database_trouble
+        self.on_close = parts.claimer.close
+
+
+class ListenerCallbacks:
+    """The ``ListenEvents`` of a worker: the heartbeat sends the proof that notifications arrive."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.channel = parts.proof_channel
+        self.request_proof = parts.heartbeat.wake
+        self.on_listening = parts.events.listening_started
+        self.on_lost = parts.events.listening_lost
+
+    def on_migration(self) -> None:
+        # Recovery checks the version of the schema.
+        self._parts.recovery.wake()

@@ -1,0 +1,74 @@
+"""The life of a worker process: its runners run until a signal stops them, or until no runnable job is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+
+from django_graphile_worker.worker.process.runner_group import name_databases, shut_down, start_all, unanswered
+from django_graphile_worker.worker.process.signal_handlers import handled_signals
+from django_graphile_worker.worker.runner import Runner
+from django_graphile_worker.worker.stop_request import Ending, StopState
+
+
+def run_with_signals(runners: Sequence[Runner], stop: StopState | None, *, once: bool, waits: bool = False) -> int:
+    """Run until drained (``once``) or until stopped, and return the exit code.
+
+    On the main thread, stop signals become stop requests; other threads cannot handle signals.
+    """
+    request = StopState() if stop is None else stop
+    try:
+        with handled_signals(request):
+            if once:
+                return run_until_drained(runners, request)
+            return run_until_stopped(runners, request, waits=waits)
+    finally:
+        if stop is None:
+            request.close()
+
+
+def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: bool = False) -> int:
+    """Run jobs until a stop is requested; return the exit code."""
+    for runner in runners:
+        runner.on_refused = request.refuse
+    try:
+        start_all(runners, lambda: request.is_made, waits=waits)
+        request.on_started()
+        request.wait()
+    finally:
+        ending = _end(runners, request)
+    return exit_code(request, ending.was_released)
+
+
+def run_until_drained(runners: Sequence[Runner], request: StopState) -> int:
+    """Run the jobs that are runnable, then stop; return the exit code."""
+    away: dict[str, psycopg.Error] = {}
+    try:
+        name_databases(runners)
+        for runner in runners:
+            try:
+                runner.drain(lambda: request.is_made)
+            except psycopg.Error as error:
+                if len(runners) == 1:
+                    raise
+                away[runner.label] = error
+    finally:
+        ending = _end(runners, request)
+    if away:
+        raise unanswered(away)
+    return exit_code(request, ending.was_released)
+
+
+def _end(runners: Sequence[Runner], request: StopState) -> Ending:
+    request.ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
+    return request.ending
+
+
+def exit_code(request: StopState, was_clean: bool) -> int:
+    """Return 0 when every job was released; 128 + the number of the signal, as shells do, when a stop was forced."""
+    if request.refusal is not None and request.signal_number is None:
+        return request.refusal.exit_code
+    if was_clean and not request.is_urgent:
+        return 0
+    return 128 + request.signal_number if request.signal_number else 1
