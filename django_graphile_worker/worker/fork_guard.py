@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Callable
 
 # How many forks lie between this process and the process that loaded this module. Compared instead of os.getpid(): the
@@ -18,6 +20,8 @@ generation = 0
 # Functions to call in every forked process, to undo what must not continue there.
 _in_child: dict[str, Callable[[], None]] = {}
 _is_watching = False
+# The signal mask of a thread while it forks.
+_forking = threading.local()
 
 
 def watch() -> None:
@@ -25,7 +29,7 @@ def watch() -> None:
     global _is_watching
     if not _is_watching and hasattr(os, "register_at_fork"):
         _is_watching = True
-        os.register_at_fork(after_in_child=_note_fork)
+        os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_note_fork)
 
 
 def call_in_child(name: str, function: Callable[[], None] | None) -> None:
@@ -48,6 +52,19 @@ def end_child(born_in: int, error: BaseException | None = None) -> None:
     os._exit(_status(error))
 
 
+def _hold_signals() -> None:
+    """Hold signals back in the thread that forks.
+
+    A signal that reaches the new process before it has undone the handlers of the worker would be lost: the copy of
+    a handler would count it as a request to stop a worker that does not exist there.
+    """
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def _release_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
 def _note_fork() -> None:
     global generation
     generation += 1
@@ -55,6 +72,7 @@ def _note_fork() -> None:
         # A function that fails must not keep the others from being called.
         with contextlib.suppress(Exception):
             function()
+    _release_signals()
 
 
 def _message(error: BaseException | None) -> str:
