@@ -36,9 +36,10 @@ COMMITTING_FIXTURES = {"transactional_db", "live_server", "raw_connection", "dat
 
 
 def pytest_configure() -> None:
-    """Handle SIGINT, here and in child processes: a shell starts background jobs with SIGINT ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Handle SIGINT and SIGQUIT, also in what tests start: a background job of a shell starts with both ignored."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
