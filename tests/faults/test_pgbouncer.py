@@ -26,6 +26,8 @@ BINARY = prerequisites.find_pgbouncer()
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs pgbouncer (Debian: apt-get install pgbouncer)")
 
+POOL_SIZE = 4
+
 CONFIGURATION = """
 [databases]
 {name} = host={host} port={port} dbname={name} user={user} {password}
@@ -35,7 +37,7 @@ listen_port = {listen_port}
 unix_socket_dir =
 auth_type = any
 pool_mode = {mode}
-default_pool_size = 4
+default_pool_size = {pool_size}
 ignore_startup_parameters = extra_float_digits
 logfile = {directory}/pgbouncer.log
 pidfile = {directory}/pgbouncer.pid
@@ -76,6 +78,7 @@ def start_pgbouncer(url: str, directory: Path, *, mode: str) -> tuple[str, subpr
             password=f"password={parts['password']}" if parts.get("password") else "",
             listen_port=listen_port,
             mode=mode,
+            pool_size=POOL_SIZE,
             directory=directory,
         )
     )
@@ -110,8 +113,31 @@ def test_transaction_mode__runs_jobs_by_polling_and_logs_it(world: World, pooled
     world.add_many(5, "exactly_once")
     world.wait_until_empty()
     world.check()
+    assert not worker.has_written("failed, next try")
     assert worker.stop() == 0
     world.check_nothing_is_held()
+
+
+@pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
+def test_transaction_mode__prepares_nothing_in_the_shared_sessions(world: World, pooled_fleet: Fleet) -> None:
+    """Every client of the driver uses the same names, so a prepared statement could be that of another client."""
+    worker = pooled_fleet.start("--poll-interval", "0.3", "-j", "4", "--no-listen")
+    world.add_many(60)
+    world.wait_until_empty()
+    prepared = "select name from pg_prepared_statements where not from_sql"
+    with ExitStack() as stack:
+        for session in every_session_of_the_pool(pooled_fleet, stack):
+            assert session.execute(prepared).fetchall() == []
+    assert worker.stop() == 0
+
+
+def every_session_of_the_pool(fleet: Fleet, stack: ExitStack) -> list[psycopg.Connection[tuple[object, ...]]]:
+    """As many clients in a transaction as the pool has sessions."""
+    url = fleet.environment["DATABASE_URL"]
+    clients = [stack.enter_context(psycopg.connect(url, prepare_threshold=None)) for _ in range(POOL_SIZE)]
+    for client in clients:
+        client.execute("select")
+    return clients
 
 
 @pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
@@ -137,11 +163,9 @@ def test_transaction_mode__neither_obeys_nor_changes_a_time_limit_of_the_databas
         world.add_many(10)
         world.wait_until_empty()
         world.check()
-        pooled_url = pooled_fleet.environment["DATABASE_URL"]
         with ExitStack() as stack:
-            # As many clients as the pool has sessions, so that every session is checked.
-            clients = [stack.enter_context(psycopg.connect(pooled_url)) for _ in range(4)]
-            limits = {client.execute("show statement_timeout").fetchone() for client in clients}
+            sessions = every_session_of_the_pool(pooled_fleet, stack)
+            limits = {session.execute("show statement_timeout").fetchone() for session in sessions}
         assert limits == {("150ms",)}
         assert worker.stop() == 0
     finally:

@@ -36,8 +36,9 @@ SHORTEST_CONNECT_TIMEOUT = 2
 # Django's own parameters, which plain psycopg does not accept or the worker does not use.
 DJANGO_ONLY = ("context", "cursor_factory", "prepare_threshold")
 
-# Errors of a pooler that sends each statement to another server connection.
-POOLER_CONFUSION = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
+# Errors of a pooler that sends each statement to another server connection, where a prepared statement is missing, or
+# another client has prepared another statement under its name.
+POOLER_CONFUSION = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName, errors.ProtocolViolation)
 # Errors of a server that answers but accepts no writes: after a fail-over the old address may be
 # a standby. Only a new connection can find the new primary.
 WRONG_SERVER = (errors.ReadOnlySqlTransaction, errors.CannotConnectNow, errors.AdminShutdown)
@@ -143,6 +144,10 @@ class Database:
             connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
         with connection.cursor() as cursor:
             self._limits = set_up_session(cursor, self.deadline, backend_pid=connection.info.backend_pid)
+        if not self._limits.are_ours:
+            # The driver gives all its connections the same names for statements. In a session that a pooler shares,
+            # a name can stand for the statement of another client, which would run instead.
+            connection.prepare_threshold = None
 
     def _limited(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
         must_limit = self._limits.are_too_short and not self._limits.are_ours
