@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Never, Protocol, TypedDict, runtime_checkable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Never, Protocol, TypedDict, runtime_checkable
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.frozen import Frozen
@@ -45,6 +47,19 @@ class Job(Frozen):
     revision: int
     flags: frozenset[str]
 
+    # Hidden from type checkers, which would accept every attribute.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Decode the payload of an added job when it is first read: most callers read only the id."""
+            values = vars(self)
+            if name != "payload" or "_json" not in values:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return values.setdefault("payload", json.loads(values["_json"]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._in_order}
+
 
 class JobOptions(TypedDict, total=False):
     """The keyword arguments of ``add_job()``."""
@@ -73,7 +88,7 @@ class RemovedJob(Job):
 
     def __eq__(self, other: object) -> bool:
         """Return True also for a ``Job`` with the same values."""
-        return isinstance(other, Job) and Job(**vars(self)) == Job(**vars(other))
+        return isinstance(other, Job) and self.__getstate__() == other.__getstate__()
 
     __hash__ = Job.__hash__
 
@@ -160,17 +175,19 @@ class JobSpec(Frozen):
             job_key_mode = defaults.job_key_mode if job_key_mode is None else job_key_mode
             priority = defaults.priority if priority is None else priority
             flags = defaults.flags if flags is None else flags
-        super().__init__(
-            identifier=valid_identifier(identifier),
-            payload=payload,
-            queue_name=valid_queue_name(queue_name),
-            run_at=valid_run_at(run_at),
-            max_attempts=valid_max_attempts(max_attempts),
-            job_key=valid_job_key(job_key),
-            job_key_mode=valid_job_key_mode(job_key_mode),
-            priority=valid_priority(priority),
-            flags=valid_flags(flags),
-        )
+        # A million specs may be made in a row: no call for an option that is left out, and not Frozen's constructor.
+        values = {
+            "identifier": _known_identifier(identifier),
+            "payload": payload,
+            "queue_name": None if queue_name is None else valid_queue_name(queue_name),
+            "run_at": None if run_at is None else valid_run_at(run_at),
+            "max_attempts": None if max_attempts is None else valid_max_attempts(max_attempts),
+            "job_key": None if job_key is None else valid_job_key(job_key),
+            "job_key_mode": None if job_key_mode is None else valid_job_key_mode(job_key_mode),
+            "priority": None if priority is None else valid_priority(priority),
+            "flags": None if flags is None else valid_flags(flags),
+        }
+        object.__setattr__(self, "__dict__", values)
 
 
 def unknown_option(name: str) -> InvalidTypeError:
@@ -197,6 +214,10 @@ def _defaults_of(task: object) -> JobDefaults:
 
 def valid_identifier(value: object) -> str:
     return _text("identifier", value, MAX_IDENTIFIER_LENGTH)
+
+
+# Most specs repeat a few identifiers.
+_known_identifier = lru_cache(maxsize=256)(valid_identifier)
 
 
 def valid_queue_name(value: object) -> str | None:
