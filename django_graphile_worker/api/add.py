@@ -71,8 +71,8 @@ def add_job(
     )
     place = place_of(using, installation)
     spec, payload = _entry(spec, place.settings.max_payload_size)
-    with open_place(place) as (cursor, _, schema, notify):
-        return add_one(cursor, spec, payload, schema=schema, notify=notify)
+    with open_place(place) as (cursor, alias, schema, notify):
+        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=connections[alias].get_autocommit())
 
 
 @overload

@@ -53,10 +53,12 @@ _ARGUMENTS = f", %s::json, %s::text, {MOMENT}, %s::int, %s::text, %s::int, %s::t
 ADD_JOB = call_statements("add_job", added_columns("now()"), "add_job", first="%s::text", rest=_ARGUMENTS)
 
 
-def add_job(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool = True) -> Job:
-    """Add one job; ``payload`` is the payload of the spec as JSON text."""
+def add_job(
+    cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool = True, alone: bool = False
+) -> Job:
+    """Add one job; ``payload`` is the payload of the spec as JSON text. For ``alone`` see ``insert_job``."""
     if spec.job_key is None:
-        return insert_job(cursor, spec, payload, schema=schema, notify=notify)
+        return insert_job(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
     if spec.job_key_mode is JobKeyMode.UNSAFE_DEDUPE:
         return _add_unless_known(cursor, spec, payload, schema=schema, notify=notify)
     cursor.execute(statement(ADD_JOB[notify], schema), _parameters(spec, payload))

@@ -18,19 +18,30 @@ if TYPE_CHECKING:
 
 # PostgreSQL parses and plans these statements for every call, so they are as short as possible. The parameters need no
 # types: a function of the worker schema takes them, and there is one of this name.
-INSERT_JOB = "/* gw:add_job */ select :SCHEMA._private_insert_job_v1(%s, %s), now()"
+INSERT_JOB = "/* gw:add_job */ select :SCHEMA._private_insert_job_v1(%s, %s, %s), now()"
+# A procedure can end a transaction only if no other statement belongs to it.
+INSERT_JOB_ALONE = "/* gw:add_job */ call :SCHEMA._private_insert_job_and_notify_v1(%s, %s, null, null)"
 INSERT_JOB_WITH_OPTIONS = f"""/* gw:add_job */
     select :SCHEMA._private_insert_job_with_options_v1(%s, %s, %s, {MOMENT}, %s, %s, %s, %s), now(), {MOMENT}"""
 
 
-def insert_job(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool = True) -> Job:
-    """Add a job without a key; ``payload`` is the payload of the spec as JSON text."""
-    if notify and not _has_options(spec):
-        cursor.execute(statement(INSERT_JOB, schema), (spec.identifier, payload))
-        (job_id, now), run_at = cursor.fetchone(), None
-    else:
+def insert_job(
+    cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool = True, alone: bool = False
+) -> Job:
+    """Add a job without a key; ``payload`` is the payload of the spec as JSON text.
+
+    ``alone`` says that there is no transaction around the call: then the job is committed before the notification.
+    """
+    run_at = None
+    if _has_options(spec):
         cursor.execute(statement(INSERT_JOB_WITH_OPTIONS, schema), _parameters(spec, payload, notify))
         job_id, now, run_at = cursor.fetchone()
+    elif alone and notify:
+        cursor.execute(statement(INSERT_JOB_ALONE, schema), (spec.identifier, payload))
+        job_id, now = cursor.fetchone()
+    else:
+        cursor.execute(statement(INSERT_JOB, schema), (spec.identifier, payload, not notify))
+        job_id, now = cursor.fetchone()
     if job_id is None:
         raise _not_inserted(schema)
     return inserted_job(spec, payload, job_id, now, run_at or now)

@@ -72,7 +72,7 @@ $function$;
 
 -- Adds a job without options and returns its id. What is not usual (a new name, a role without the right to insert, a
 -- transaction with one snapshot) is left to the function above.
-create function :SCHEMA._private_insert_job_v1(identifier text, payload json)
+create function :SCHEMA._private_insert_job_v1(identifier text, payload json, is_silent boolean)
 returns bigint language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off as $function$
 /* gw:insert_job */
 declare
@@ -89,13 +89,33 @@ begin
     where tasks.identifier = _private_insert_job_v1.identifier;
   end if;
   if job_task_id is null then
-    return :SCHEMA._private_insert_job_with_options_v1(identifier, payload, null, null, 25, 0, null, false);
+    return :SCHEMA._private_insert_job_with_options_v1(identifier, payload, null, null, 25, 0, null, is_silent);
   end if;
   insert into :SCHEMA._private_jobs (task_id, payload) values (job_task_id, payload) returning id into job_id;
-  perform :SCHEMA._private_notify(1);
+  if not is_silent then
+    perform :SCHEMA._private_notify(1);
+  end if;
   return job_id;
 end
 $function$;
+
+-- Adds a job in a transaction of its own, and then notifies. A transaction that notifies holds a lock of the whole server
+-- while it writes its commit to the disk, so that transactions that add and notify commit one after the other, however
+-- many clients there are. The second transaction changes nothing and does not wait for the disk.
+create procedure :SCHEMA._private_insert_job_and_notify_v1(
+  identifier text,
+  payload json,
+  inout job_id bigint,
+  inout added_at timestamptz
+) language plpgsql as $procedure$
+/* gw:insert_job_and_notify */
+begin
+  job_id := :SCHEMA._private_insert_job_v1(identifier, payload, true);
+  added_at := pg_catalog.now();
+  commit;
+  perform :SCHEMA._private_notify(1);
+end
+$procedure$;
 
 -- Adds many jobs: one line of payloads for each, and an element of each other column that is not null. Tasks and queues
 -- are places in the arrays of names; the queue 0 means none. A time is given itself, or as a delay in seconds. Flags are
