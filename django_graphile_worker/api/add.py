@@ -17,7 +17,8 @@ from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
-from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
+from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.jobs import Job, JobSpec, TaskLike
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import add_jobs as sql_add_jobs

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
+from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment

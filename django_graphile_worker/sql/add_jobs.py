@@ -8,7 +8,8 @@ from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
+from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.sql.add_job import WIDTH, Added, add_job, added_columns, added_job
 from django_graphile_worker.sql.function_calls import call_statements
 from django_graphile_worker.sql.insert_jobs import insert_jobs, inserted_jobs

@@ -102,7 +102,9 @@ class TestTheRows:
     def test_are_the_jobs_that_are_returned(self, given_specs: list[JobSpec]) -> None:
         with undone():
             jobs = [*add_jobs(given_specs), *(add_job(**vars(spec)) for spec in given_specs)]
-            assert [repr(job) for job in jobs] == [repr(as_job(stored(job))) for job in jobs]
+            rows = [as_job(stored(job)) for job in jobs]
+            assert jobs == rows
+            assert [job.run_at.isoformat() for job in jobs] == [row.run_at.isoformat() for row in rows]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -234,3 +236,41 @@ def test_a_name__is_found_by_its_index__whatever_the_session_planned_before() ->
         add_job("n1", queue_name="n1")
         add_job("n2")
         assert execute(read) == [(0,)]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestAJobThatIsAddedAlone:
+    """Its transaction has ended when workers are notified, so that clients need not commit one after the other."""
+
+    def test_is_committed_before_the_notification(self, owner: WorkerSql) -> None:
+        # The notification fails, as it does when the queue of notifications is full.
+        execute("alter function {schema}._private_notify(bigint) rename to _private_notify_now")
+        execute(
+            "create function {schema}._private_notify(due bigint) returns text language plpgsql as"
+            " $$ begin raise exception 'no notification'; end $$"
+        )
+        try:
+            with pytest.raises(DatabaseError, match="no notification"):
+                add_job("alone")
+            with pytest.raises(DatabaseError, match="no notification"), transaction.atomic():
+                add_job("together")
+        finally:
+            execute("drop function {schema}._private_notify(bigint)")
+            execute("alter function {schema}._private_notify_now(bigint) rename to _private_notify")
+        assert [row["task_identifier"] for row in owner.query("select * from {schema}.jobs")] == ["alone"]
+
+    def test_is_the_job_that_is_returned(self) -> None:
+        job = add_job("send_email", {"n": 1})
+        assert job == as_job(stored(job))
+
+    def test_is_undone_with_the_transaction_around_it(self) -> None:
+        with transaction.atomic():
+            add_job("a")
+            transaction.set_rollback(True)
+        connection.set_autocommit(False)
+        try:
+            add_job("a")
+            connection.rollback()
+        finally:
+            connection.set_autocommit(True)
+        assert execute("select count(*) from {schema}._private_jobs") == [(0,)]
