@@ -101,7 +101,8 @@ $function$;
 
 -- Adds a job in a transaction of its own, and then notifies. A transaction that notifies holds a lock of the whole server
 -- while it writes its commit to the disk, so that transactions that add and notify commit one after the other, however
--- many clients there are. The second transaction changes nothing and does not wait for the disk.
+-- many clients there are. The second transaction changes nothing and does not wait for the disk. A procedure that commits
+-- cannot have a SET clause, so it names the schema of all that it uses.
 create procedure :SCHEMA._private_insert_job_and_notify_v1(
   identifier text,
   payload json,
@@ -110,8 +111,7 @@ create procedure :SCHEMA._private_insert_job_and_notify_v1(
 ) language plpgsql as $procedure$
 /* gw:insert_job_and_notify */
 begin
-  job_id := :SCHEMA._private_insert_job_v1(identifier, payload, true);
-  added_at := pg_catalog.now();
+  select :SCHEMA._private_insert_job_v1(identifier, payload, true), pg_catalog.now() into job_id, added_at;
   commit;
   perform :SCHEMA._private_notify(1);
 end
