@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -87,7 +88,8 @@ class Claim(NamedTuple):
         )
 
 
-_ID, _TOKEN = Claim._fields.index("id"), Claim._fields.index("token")
+# By position, as access by name costs twice as much.
+_id, _token = map(itemgetter, map(Claim._fields.index, ("id", "token")))
 _place_in_row = itemgetter(*map(Claim._fields.index, ("priority", "run_at_epoch", "id")))
 
 
@@ -177,11 +179,8 @@ def _in_order(rows: list[tuple[Any, ...]], token: str) -> list[Claim]:
 def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
     """Return the ids of the jobs by the token of their claim. Mostly there are few tokens: one for each statement."""
     ids_by_token: dict[str, list[int]] = {}
-    for claim in claims:
-        try:
-            ids_by_token[claim[_TOKEN]].append(claim[_ID])
-        except KeyError:
-            ids_by_token[claim[_TOKEN]] = [claim[_ID]]
+    for token, group in groupby(claims, _token):
+        ids_by_token.setdefault(token, []).extend(map(_id, group))
     return ids_by_token
 
 

@@ -215,7 +215,7 @@ class SlotPool:
                         return
                     self._threads.rest(unless=self._has_work)
                     continue
-                if type(unit) is Claim:
+                if isinstance(unit, Claim):
                     current[place] = LONE_JOB
                     self._run_lone(place, unit)
                 else:

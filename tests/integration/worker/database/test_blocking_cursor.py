@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.adapt import Transformer
 
 from django_graphile_worker import conf
 from django_graphile_worker.sql.session import SessionLimits
@@ -92,12 +91,3 @@ def test_pooler__gets_the_cursor_of_the_driver(database: Database) -> None:
     database._limits = SessionLimits(are_ours=False, are_too_short=False)
     with cursor.usable() as usable:
         assert isinstance(usable, psycopg.Cursor)
-
-
-def test_psycopg__loads_the_rows_of_a_result(database: Database) -> None:
-    """``set_pgresult`` and ``load_rows`` of ``Transformer``, with which a cursor of the driver reads its rows."""
-    connection = database.connection()
-    result = connection.pgconn.exec_params(b"select 1::int, 'a'::text", None, result_format=1)
-    reader = Transformer(connection)
-    reader.set_pgresult(result)
-    assert reader.load_rows(0, result.ntuples, tuple) == [(1, "a")]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.pool import line as line_module
 from django_graphile_worker.worker.pool.line import Line
 from django_graphile_worker.worker.work_units import WorkUnit
 from tests.support.slot import make_claim
@@ -18,7 +17,7 @@ from tests.support.slot import make_claim
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     times = [0.0]
-    monkeypatch.setattr(line_module.time, "monotonic", lambda: times[0])
+    monkeypatch.setattr("django_graphile_worker.worker.pool.line.time.monotonic", lambda: times[0])
     return times
 
 
