@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ class Line:
     def __init__(self) -> None:
         # The slots take from its left end, which needs no lock.
         self.waiting: deque[Claim | WorkUnit] = deque()
+        # Held by the threads that add and remove: the fetcher, and the heartbeat when the lease is lost.
+        self._lock = threading.Lock()
         self._added = 0
         # For each group that was added at once: how many had been added with it, and when.
         self._groups: deque[tuple[int, float]] = deque()
@@ -30,20 +33,22 @@ class Line:
         return len(self.waiting)
 
     def extend(self, waiting: Sequence[Claim | WorkUnit]) -> None:
-        self._forget_passed_groups()
-        self._added += len(waiting)
-        self._groups.append((self._added, time.monotonic()))
-        self.waiting.extend(waiting)
+        with self._lock:
+            self._forget_passed_groups()
+            self._added += len(waiting)
+            self._groups.append((self._added, time.monotonic()))
+            self.waiting.extend(waiting)
 
     def remove(self, horizon: float) -> list[WorkUnit]:
         """Remove what was added at this time or before, and return it as work units."""
         removed: list[WorkUnit] = []
-        while self.waiting and (added_at := self._front_added_at()) <= horizon:
-            try:
-                unit = self.waiting.popleft()
-            except IndexError:
-                break
-            removed.append(unit if isinstance(unit, WorkUnit) else WorkUnit([unit], None, added_at))
+        with self._lock:
+            while self.waiting and (added_at := self._front_added_at()) <= horizon:
+                try:
+                    unit = self.waiting.popleft()
+                except IndexError:
+                    break
+                removed.append(unit if isinstance(unit, WorkUnit) else WorkUnit([unit], None, added_at))
         return removed
 
     def _front_added_at(self) -> float:
