@@ -16,6 +16,11 @@ from django_graphile_worker.worker.database.connection import Database
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+
+class OtherClock(datetime):
+    """What a library that replaces the clock in tests makes."""
+
+
 PARAMETERS: dict[str, Any] = {
     "number": 2**40,
     "text": 'quotes " and \\ and é',
@@ -23,7 +28,7 @@ PARAMETERS: dict[str, Any] = {
     "ratio": 0.1,
     "is_set": True,
     "nothing": None,
-    "moment": datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
+    "moment": OtherClock(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
 }
 # One parameter is used twice.
 ECHO = """select %(number)s::bigint, %(text)s::text, %(texts)s::text[], %(ratio)s::float8, %(is_set)s::boolean,
