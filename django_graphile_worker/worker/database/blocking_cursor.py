@@ -1,10 +1,9 @@
 """A cursor that waits for answers inside libpq.
 
 The driver's cursor waits in Python: it reads what has arrived, and waits for more, until the answer is complete. After
-each of these waits its thread needs Python's global lock, for which a thread waits five milliseconds while the slots
-run short jobs. The answer to a claim of two thousand jobs arrives in several parts, so the worker received it, and the
-server got its next claim, up to twenty milliseconds too late. The functions of libpq that wait for the whole answer let
-other threads run meanwhile, and need the lock once.
+each of these waits its thread needs Python's global lock, which a thread that runs short jobs gives up every five
+milliseconds only. The answer to a claim of two thousand jobs can arrive in several parts. The functions of libpq that
+wait for the whole answer let other threads run meanwhile, and need the lock once.
 """
 
 from __future__ import annotations
