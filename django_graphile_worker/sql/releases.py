@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import locked_by_worker
 
 COMPLETE_JOBS = """/* gw:complete */
-select id from :SCHEMA._private_complete_claims_v2(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
+select :SCHEMA._private_complete_claims_v3(%(ids)s::bigint[], %(tokens)s::text[], %(counts)s::int[])"""
 
 FAIL_JOBS = """/* gw:fail */
 select failed_id, seconds_until_next from :SCHEMA._private_fail_claims_v2(
@@ -86,8 +87,16 @@ class HeldQueue(NamedTuple):
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
     """Delete finished jobs; return the ids of the jobs that were still claimed."""
-    cursor.execute(statement(COMPLETE_JOBS, schema), _ended(claims))
-    return {row[0] for row in cursor.fetchall()}
+    ids_by_token = group_by_token(claims)
+    ids = list(chain.from_iterable(ids_by_token.values()))
+    parameters = {
+        "ids": int_array(ids),
+        "tokens": text_array(ids_by_token),
+        "counts": int_array(map(len, ids_by_token.values())),
+    }
+    cursor.execute(statement(COMPLETE_JOBS, schema), parameters)
+    (deleted,) = cursor.fetchone()
+    return set(ids if deleted is None else deleted)
 
 
 def fail_jobs(

@@ -12,9 +12,9 @@ _IN_PROCESS: dict[str, Callable[[], None]] = {}
 # A function of the schema, a part of its text, and the text that replaces this part.
 _IN_DATABASE: dict[str, tuple[str, str, str]] = {
     "a completion does not check the token": (
-        "_private_complete_claims_v2",
-        "where job.locked_by = ended.holder",
-        "where true",
+        "_private_complete_claims_v3",
+        " and job.locked_by = holder",
+        "",
     ),
     "queues are not exclusive": (
         "_private_claim_jobs_v2",

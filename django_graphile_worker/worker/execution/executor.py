@@ -16,6 +16,7 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
 from django_graphile_worker.worker.execution.abort import Aborts
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
@@ -107,12 +108,11 @@ class Executor:
 
     def run(self, claim: Claim) -> Outcome:
         """Run one job on this thread and return its outcome; never raises."""
-        run = JobRun(claim, monotonic())
+        run = JobRun(claim, monotonic(), self._tasks(claim.task_id))
         self._running.add(run)
         try:
             if self._is_cancelled:
                 return Interrupted(claim, 0.0, has_begun=False)
-            run.task = self._tasks(claim.task_id)
             return self._run(run)
         except BaseException as error:  # a bug of the worker must cost neither the slot nor the job
             return self._failed_by_worker(run, error)
@@ -120,19 +120,21 @@ class Executor:
             self._running.discard(run)
 
     def _run(self, run: JobRun) -> Outcome:
-        lifecycle.begin()
+        # Most jobs use no database. These comparisons cost less than the calls.
+        if this_thread.watched != NO_CONNECTIONS:
+            lifecycle.begin()
         if signals.job_started.is_heard():
             self._send(signals.job_started, run)
         result, error = None, None
         try:
             # Each job has its own context: a language or a time zone that a job activates ends with it.
-            result = copy_context().run(self._invoker.invoke, run)
+            result = copy_context().run(self._invoker.of(run.task), run)
         except BaseException as raised:  # SystemExit, too, fails this job alone
             error = raised
         try:
             if fork_guard.generation != self._generation:
                 fork_guard.end_child(self._generation, error)
-            leftovers = lifecycle.end()
+            leftovers = lifecycle.end() if this_thread.watched else ()
             if error is None and not leftovers:
                 return self._succeeded(run, result)
             return self._other_outcome(run, result, error, leftovers)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from django_graphile_worker.sql import claims
+from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.blocked_jobs import Walk
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
@@ -34,6 +35,7 @@ class Claimer:
         on_answer: Callable[[claims.Claimed], None] = lambda claimed: None,
     ) -> None:
         self._database = database
+        self._cursor = BlockingCursor(database)
         self._directory = directory
         self._held = held
         self._forbidden_flags = forbidden_flags
@@ -75,7 +77,7 @@ class Claimer:
         return None if is_due else self._last
 
     def _claim(self, *, resume_after: claims.Claim | None, max_steps: int, **limits: int) -> claims.Claimed:
-        with self._database.cursor() as cursor:
+        with self._cursor.usable() as cursor:
             return claims.claim_jobs(
                 cursor,
                 schema=self._database.schema,

@@ -85,11 +85,10 @@ class FastPath:
         )
 
     def _start(self, claims: list[Claim]) -> None:
-        pool, now = self._pool, time.monotonic()
+        pool = self._pool
         # All due jobs run: a slot that becomes free need not call for jobs.
         pool.wants_jobs = True
         for claim in claims[1:]:
-            pool.submit([WorkUnit([claim], None, now)], callers=1)
-        first = WorkUnit([claims[0]], None, now)
-        if not pool.keep(first):
-            pool.submit([first], callers=1)
+            pool.submit([claim], callers=1)
+        if not pool.keep(WorkUnit([claims[0]], None, time.monotonic())):
+            pool.submit(claims[:1], callers=1)

@@ -53,6 +53,35 @@ def test_completing_deletes(claimed: Claim, cursor: Any, worker_schema: str) -> 
     assert row(cursor, claimed.id, worker_schema) is None
 
 
+def test_completing_ends_the_claims_of_several_statements(
+    claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+) -> None:
+    for _ in range(6):
+        make_job()
+    claimed = [each for token in ("w/1", "w/2", "w/3") for each in claim(token=token, max_jobs=2).claims]
+    mixed = claimed[::2] + claimed[1::2]
+    assert releases.complete_jobs(cursor, mixed, schema=worker_schema) == {each.id for each in claimed}
+    assert [row(cursor, each.id, worker_schema) for each in claimed] == [None] * 6
+
+
+def test_completing_compares_each_job_with_the_token_of_its_own_claim(
+    claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+) -> None:
+    """The token of another claim of the same batch is no token of this job."""
+    make_job()
+    make_job()
+    (first,), (second,) = claim(token="w/1", max_jobs=1).claims, claim(token="w/2", max_jobs=1).claims
+    late, other = first._replace(token="w/2"), second._replace(token="w/1")
+    assert releases.complete_jobs(cursor, [late, other], schema=worker_schema) == set()
+    assert releases.complete_jobs(cursor, [late, second], schema=worker_schema) == {second.id}
+    assert row(cursor, first.id, worker_schema) is not None
+
+
+def test_completing_nothing_deletes_nothing(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    assert releases.complete_jobs(cursor, [], schema=worker_schema) == set()
+    assert row(cursor, claimed.id, worker_schema) is not None
+
+
 def test_failing_keeps_the_error_and_backs_off(claimed: Claim, cursor: Any, worker_schema: str) -> None:
     failed = releases.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], schema=worker_schema)
     assert failed == {claimed.id: pytest.approx(2.718, abs=0.01)}
