@@ -50,7 +50,7 @@ select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens
 WAITING_QUEUES = """/* gw:waiting-queues */
 select id, case when %(notify)s then pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
     'r', pg_catalog.random(), 'count', 1)::text) end
-from :SCHEMA._private_waiting_queues_v2(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
+from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
 
 # Sent over a connection of Django, in the task's own transaction: every name is qualified.
 COMPLETE_IN_TRANSACTION = """/* gw:complete-atomic */

@@ -16,7 +16,7 @@ from django_graphile_worker.worker.database.prepared import PreparedStatement
 
 # Seconds. A fast claim that takes longer reads index entries of deleted rows that cannot be vacuumed yet; the claim
 # statement avoids them.
-LONGEST_FAST_CLAIM = 0.02
+LONGEST_FAST_CLAIM = 0.01
 # After such a slow fast claim, the worker tries no other for this many times its duration.
 REST = 100
 
