@@ -16,7 +16,5 @@ class Migration(migrations.Migration):
         RunSchemaFile(forwards="queued_jobs_v3.sql", backwards="queued_jobs_v3_drop.sql"),
         RunSchemaFile(forwards="claim_jobs_v3.sql", backwards="claim_jobs_v3_drop.sql"),
         BuildIndexes("queued_jobs_v3.sql"),
-        DropIndexes(
-            "workers.sql", "end_claims_v2.sql", names=("jobs_by_queue_index", "jobs_due_by_queue_index")
-        ),
+        DropIndexes("workers.sql", "end_claims_v2.sql", names=("jobs_by_queue_index", "jobs_due_by_queue_index")),
     ]

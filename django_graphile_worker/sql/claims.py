@@ -117,6 +117,9 @@ class Claimed(Frozen):
     queued_floors: Sequence[float | str | None] = ()
     # The time up to which it looked, in seconds since the epoch by the server's clock.
     looked_at: float = 0.0
+    # How many pages of the table it read before its jobs: many, if the entries of deleted jobs are in the way. None if
+    # the server does not count them (track_counts).
+    pages: int | None = 0
 
 
 def claim_jobs(

@@ -17,7 +17,7 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "where true",
     ),
     "queues are not exclusive": (
-        "_private_claim_jobs_v2",
+        "_private_claim_jobs_v3",
         "where q.is_available",
         "where true",
     ),

@@ -39,6 +39,8 @@
 --   queued_floors          for each of these, the time of the first job in a queue that was there before the claim,
 --                          null if there was none
 --   looked_at              the time up to which jobs were due
+--   pages                  how many pages of the table it read before it came to the first job on each priority; null
+--                          if the server does not count them (track_counts)
 --
 -- Parameters:
 --
@@ -125,9 +127,12 @@ declare
     has_finds boolean := false;
     walk_task int; walk_period float8; walk_queue int; walk_run_at timestamptz; walk_id bigint;
     next_run_at timestamptz;
+    -- The server counts pages for its statistics.
+    pages bigint := 0; pages_before bigint;
 begin
     while remaining > 0 and not is_heavy loop
         -- The next priority on which anything is due: one probe for each priority. Priorities with a floor are not probed.
+        pages_before := pg_stat_get_xact_blocks_fetched(':SCHEMA._private_jobs'::regclass);
         ceiling := case when next_floor <= floors then floor_priorities[next_floor] else 32768 end;
         level_run_at := null;
         if due_until is null then
@@ -168,6 +173,7 @@ begin
             queued_from := to_timestamp(floor_queued_run_ats[next_floor]);
             next_floor := next_floor + 1;
         elsif level is null then
+            pages := pages + pg_stat_get_xact_blocks_fetched(':SCHEMA._private_jobs'::regclass) - pages_before;
             exit;
         end if;
 
@@ -252,6 +258,8 @@ begin
             end if;
         end if;
 
+        pages := pages + pg_stat_get_xact_blocks_fetched(':SCHEMA._private_jobs'::regclass) - pages_before
+            - case when has_few_tasks then 0 else seen end;
         floor_levels := floor_levels || level;
         queued_floors := queued_floors || case when queues_left > 0
             then date_part('epoch', first_queued) else date_part('epoch', queued_from) end;
@@ -437,7 +445,7 @@ begin
                     -- Look first, lock after: with several sources the order among them is only
                     -- known once they are merged.
                     per_task := remaining;
-                    if cardinality(unqueued_tasks) + cardinality(flagged_tasks) > 8 then
+                    if cardinality(unqueued_tasks) + cardinality(flagged_tasks) > 2 then
                         per_task := least(remaining, 4 + ceil(
                             2.0 * remaining / (cardinality(unqueued_tasks) + cardinality(flagged_tasks))));
                     end if;
@@ -808,7 +816,8 @@ begin
             when has_more and (walk_is_cut or not has_walked) and not has_passed_walks then walk end,
         'levels', floor_levels,
         'queued_floors', queued_floors,
-        'looked_at', date_part('epoch', due_at));
+        'looked_at', date_part('epoch', due_at),
+        'pages', greatest(pages, 0));
     return next;
 end
 $$;

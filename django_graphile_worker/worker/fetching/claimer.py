@@ -15,6 +15,7 @@ from django_graphile_worker.worker.fetching.looks import Look, Looks
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import JobClock
 
+
 class Claimer:
     """Claims jobs of the tasks that this worker runs."""
 

@@ -4,10 +4,10 @@ A claim reads the backlog from its start, which is cheap: a vacuum removes the i
 and PostgreSQL marks them before. Two situations make it expensive.
 
 - A long backlog is claimed faster than a vacuum follows. A claim then resumes where the last claim ended, for a moment.
-- A transaction, a backup or a replica holds a snapshot. No entry can be removed until it ends, so a claim from the start
-  reads the entries of all jobs since then. If claims become slow, each priority gets a floor: the due time up to which
-  everything has been seen, less an overlap for transactions that commit late. Claims begin at the floors. Other claims,
-  which take a tenth of the time, read what comes in before the floors, slice by slice.
+- A transaction, a backup or a replica holds a snapshot. No entry can be removed until it ends, so a claim from the
+  start reads the entries of all jobs since then. If claims read many pages in vain, each priority gets a floor: the
+  due time up to which everything has been seen, less an overlap for transactions that commit late. Claims begin at the
+  floors. Other claims, which take a fifth of the time, read what comes in before the floors, slice by slice.
 """
 
 from __future__ import annotations
@@ -23,24 +23,20 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.fetching.slices import Slices
 
 # Seconds. Under a long backlog, a claim resumes where the last claim ended. After this time a claim reads the backlog
-# from its start, or from the floors: a job that sorts before the last claimed jobs, or whose queue has just become free,
-# waits this long at most.
+# from its start, or from the floors: a job that sorts before the last claimed jobs, or whose queue has just become
+# free, waits this long at most.
 WHOLE_LOOK_INTERVAL = 0.1
-# Seconds that a claim from the start takes without a reason to set floors, for the statement and for each job.
-EXPECTED_COST = 0.01
-EXPECTED_COST_OF_JOB = 0.0001
-# Two claims in a row that take longer set the floors, or a single claim that takes so many seconds longer.
-VERY_SLOW = 0.05
-# The floors are removed when all slices together take less than these seconds.
-CHEAP = 0.004
+# Two claims in a row that read more pages than this in vain set the floors: they took some ten milliseconds. The first
+# has marked what is gone for all sessions. The floors are removed when all slices together have less than a quarter.
+MANY_PAGES = 800
 # A look at a slice is followed by the next after this many times its duration.
-REST = 9
-# Seconds in which all slices are looked at, if that takes less than a tenth of it.
+REST = 4
+# Seconds in which all slices are looked at, if that takes less than a fifth of it.
 SHORTEST_ROUND = 1.0
-# Seconds by which floors stay behind the time of the last look: fewer if claims are slow.
+# Seconds by which floors stay behind the time of the last look: fewer if claims read more pages than this.
 LONGEST_OVERLAP = 1.0
 SHORTEST_OVERLAP = 0.1
-SLOW_LOOK = 0.004
+PAGES_OF_OVERLAP = 200
 # The most priorities that have floors.
 MOST_FLOORS = 16
 
@@ -92,7 +88,9 @@ class Looks:
             return WHOLE
         if now >= self._next_slice_at:
             start, end = self._slices.next(self._top())
-            return Look(floors=tuple(Floor(priority, start, 0, start) for priority in sorted(self._seen)), due_until=end)
+            return Look(
+                floors=tuple(Floor(priority, start, 0, start) for priority in sorted(self._seen)), due_until=end
+            )
         return Look(floors=self._floors())
 
     def note(self, look: Look, claimed: Claimed, *, began: float, ended: float, max_jobs: int) -> None:
@@ -104,13 +102,13 @@ class Looks:
         if look.is_resumed:
             return
         self._looked_at = ended
-        cost = ended - began - EXPECTED_COST_OF_JOB * len(claimed.claims)
+        pages = claimed.pages or 0
         if self._slices is None:
-            self._slow_claims = self._slow_claims + 1 if cost > EXPECTED_COST else 0
-            if self._slow_claims > 1 or cost > VERY_SLOW:
+            self._slow_claims = self._slow_claims + 1 if pages > MANY_PAGES else 0
+            if self._slow_claims > 1:
                 self._slices = _new_slices()
         else:
-            self._adapt_overlap(cost)
+            self._adapt_overlap(pages)
         self._note_seen(claimed)
 
     def until_next(self, now: float) -> float | None:
@@ -151,10 +149,10 @@ class Looks:
             return last.run_at_epoch
         return -math.inf if earlier is None else earlier.run_at
 
-    def _adapt_overlap(self, cost: float) -> None:
-        if cost > SLOW_LOOK:
+    def _adapt_overlap(self, pages: int) -> None:
+        if pages > PAGES_OF_OVERLAP:
             self._overlap = max(self._overlap / 2, SHORTEST_OVERLAP)
-        elif cost < SLOW_LOOK / 2:
+        elif pages < PAGES_OF_OVERLAP / 2:
             self._overlap = min(self._overlap * 1.5, LONGEST_OVERLAP)
 
     def _top(self) -> float:
@@ -164,9 +162,9 @@ class Looks:
         slices = self._slices
         if slices is None:
             return
-        slices.note(seconds, self._top(), is_filled=claimed.has_more or len(claimed.claims) >= max_jobs)
+        slices.note(claimed.pages or 0, self._top(), is_filled=claimed.has_more or len(claimed.claims) >= max_jobs)
         self._next_slice_at = now + max(REST * seconds, SHORTEST_ROUND / (2 * len(slices)))
-        if slices.cost < CHEAP:
+        if slices.pages < MANY_PAGES / 4:
             self._slices = None
             self._slow_claims = 0
 
