@@ -7,7 +7,8 @@ and PostgreSQL marks them before. Two situations make it expensive.
 - A transaction, a backup or a replica holds a snapshot. No entry can be removed until it ends, so a claim from the
   start reads the entries of all jobs since then. If claims read many pages in vain, each priority gets a floor: the
   due time up to which everything has been seen, less an overlap for transactions that commit late. Claims begin at the
-  floors. Other claims, which take a fifth of the time, read what comes in before the floors, slice by slice.
+  floors. Other claims, which take a tenth to a fifth of the time, read what comes in before the floors, slice by
+  slice.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ WHOLE_LOOK_INTERVAL = 0.1
 # Two claims in a row that read more pages than this in vain set the floors: they took some ten milliseconds. The first
 # has marked what is gone for all sessions. The floors are removed when all slices together have less than a quarter.
 MANY_PAGES = 800
-# A look at a slice is followed by the next after this many times its duration.
+# A look at a slice is followed by the next after this many times its duration; later, while the worker has a backlog.
 REST = 4
+REST_UNDER_A_BACKLOG = 9
 # Seconds in which all slices are looked at, if that takes less than a fifth of it.
 SHORTEST_ROUND = 1.0
 # Seconds by which floors stay behind the time of the last look: fewer if claims read more pages than this.
 LONGEST_OVERLAP = 1.0
 SHORTEST_OVERLAP = 0.1
-PAGES_OF_OVERLAP = 200
+PAGES_OF_OVERLAP = 60
 # The most priorities that have floors.
 MOST_FLOORS = 16
 
@@ -82,16 +84,13 @@ class Looks:
 
     def choose(self, now: float) -> Look:
         """Return what the claim that begins now should read."""
+        if self._slices is not None and now >= self._next_slice_at:
+            start, end = self._slices.next(self._top())
+            floors = tuple(Floor(priority, start, 0, start) for priority in sorted(self._seen))
+            return Look(floors=floors, due_until=end)
         if self._last is not None and now - self._looked_at <= WHOLE_LOOK_INTERVAL:
             return Look(floors=self._floors(resume_after=self._last), is_resumed=True)
-        if self._slices is None:
-            return WHOLE
-        if now >= self._next_slice_at:
-            start, end = self._slices.next(self._top())
-            return Look(
-                floors=tuple(Floor(priority, start, 0, start) for priority in sorted(self._seen)), due_until=end
-            )
-        return Look(floors=self._floors())
+        return WHOLE if self._slices is None else Look(floors=self._floors())
 
     def note(self, look: Look, claimed: Claimed, *, began: float, ended: float, max_jobs: int) -> None:
         """Note the answer of a claim that has read this part."""
@@ -163,7 +162,8 @@ class Looks:
         if slices is None:
             return
         slices.note(claimed.pages or 0, self._top(), is_filled=claimed.has_more or len(claimed.claims) >= max_jobs)
-        self._next_slice_at = now + max(REST * seconds, SHORTEST_ROUND / (2 * len(slices)))
+        rest = REST if self._last is None else REST_UNDER_A_BACKLOG
+        self._next_slice_at = now + max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
         if slices.pages < MANY_PAGES / 4:
             self._slices = None
             self._slow_claims = 0

@@ -11,10 +11,12 @@ import math
 
 # Pages that a look at a slice should read: they take a few milliseconds. A slice with more is divided, and neighbours
 # that have less than half of it together are joined.
-SLICE_PAGES = 400
+SLICE_PAGES = 200
 # Seconds of due time: the newest slice that is cut off from a past without a beginning, and the shortest slice.
 FIRST_WIDTH = 30.0
 SHORTEST_WIDTH = 0.01
+# The most edges by which a slice is divided at once.
+MOST_EDGES = 10
 # Seconds of due time before the floor that every fourth look reads, fewer if that is more than a slice: transactions
 # that take long commit jobs there.
 RECENT = 10.0
@@ -76,14 +78,20 @@ class Slices:
         return self._edges[place] if place < len(self._edges) else floor
 
     def _divide(self, place: int, floor: float) -> None:
+        edges = self._new_edges(place, floor)
+        self._edges[place:place] = edges
+        parts = len(edges) + 1
+        self._pages[place : place + 1] = [self._pages[place] // parts] * parts
+        self._place += len(edges)
+
+    def _new_edges(self, place: int, floor: float) -> list[float]:
+        """Return where to divide a slice: into equal parts, or into longer and longer ones if it has no beginning."""
         start, end = self._start(place), self._end(place, floor)
-        edge = (start + end) / 2 if place else end - max(FIRST_WIDTH, floor - end)
-        if end - edge < SHORTEST_WIDTH:
-            return
-        self._edges.insert(place, edge)
-        half = self._pages[place] // 2
-        self._pages[place : place + 1] = [half, half]
-        self._place += 1
+        if not place:
+            width = max(FIRST_WIDTH, floor - end)
+            return [end - width * 2**power for power in reversed(range(MOST_EDGES))]
+        parts = min(math.ceil(self._pages[place] / SLICE_PAGES), int((end - start) / SHORTEST_WIDTH), MOST_EDGES + 1)
+        return [start + (end - start) * part / parts for part in range(1, parts)]
 
     def _join(self, place: int) -> None:
         del self._edges[place - 1]

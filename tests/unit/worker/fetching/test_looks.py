@@ -33,7 +33,12 @@ class Stage:
     def claims(self, *jobs: Claim, pages: int | None = FEW, max_jobs: int = 10, **answer: Any) -> Look:
         """Choose, and note an answer with these jobs."""
         look = self.looks.choose(self.now)
-        defaults = {"has_more": False, "levels": [0], "looked_at": SERVER + self.now, "seconds_until_next": None}
+        defaults: dict[str, Any] = {
+            "has_more": False,
+            "levels": [0],
+            "looked_at": SERVER + self.now,
+            "seconds_until_next": None,
+        }
         answer = defaults | answer
         answer.setdefault("queued_floors", [None] * len(answer["levels"]))
         began, self.now = self.now, self.now + (self.slice_takes if look.is_slice else 0.001)
@@ -139,7 +144,7 @@ def test_slices__are_looked_at_in_between_and_take_a_fifth_of_the_time(stage: St
 
 def test_slices__begin_with_the_oldest_jobs(stage: Stage) -> None:
     stage.slows_down()
-    periods = []
+    periods: list[tuple[float, float | None]] = []
     while len(periods) < 4:
         look = stage.claims()
         if look.is_slice:

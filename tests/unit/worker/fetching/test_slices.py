@@ -9,7 +9,7 @@ from django_graphile_worker.worker.fetching.slices import LOOKS_PER_RECENT, SLIC
 FLOOR = 1_000_000.0
 # Seconds of the past that have entries, and the pages of one second.
 PAST = 600.0
-PAGES_OF_SECOND = 40
+PAGES_OF_SECOND = 30
 
 
 def read(slices: Slices, pages_of_second: float = PAGES_OF_SECOND) -> tuple[float, float]:
