@@ -84,7 +84,7 @@ def main() -> None:
     logging.getLogger("django_graphile_worker").setLevel(logging.ERROR)
     overrides = json.loads(os.environ.get("SETTINGS", "{}"))
     before = time.process_time()
-    with Worker(log_success=False, **overrides) as worker:
+    with Worker(log_success=False, **overrides):
         say({"ready": True})
         if sys.argv[1] == "serve":
             sys.stdin.read()
@@ -95,7 +95,7 @@ def main() -> None:
                 threading.Event().wait(0.002)
         seconds = time.perf_counter() - (_first_at[0] if _first_at else time.perf_counter())
         usage = time.process_time() - before
-        about = {"cpu": usage, "counting": sum(counting), "worker": worker._runners[0].worker_id}
+        about = {"cpu": usage, "counting": sum(counting)}
         # The thread with the last number need not be the last to assign it.
         jobs = COUNT if _finished.is_set() else min(_started, COUNT)
         say({"seconds": seconds, "jobs": jobs, **about})
