@@ -15,6 +15,7 @@ class Migration(migrations.Migration):
     operations = [
         RunSchemaFile(forwards="queued_jobs_v3.sql", backwards="queued_jobs_v3_drop.sql"),
         RunSchemaFile(forwards="claim_jobs_v3.sql", backwards="claim_jobs_v3_drop.sql"),
+        RunSchemaFile(forwards="end_claims_v3.sql", backwards="end_claims_v3_drop.sql"),
         BuildIndexes("queued_jobs_v3.sql"),
         DropIndexes("workers.sql", "end_claims_v2.sql", names=("jobs_by_queue_index", "jobs_due_by_queue_index")),
     ]

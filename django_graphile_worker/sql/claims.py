@@ -159,8 +159,7 @@ def claim_jobs(
             "max_steps": max_steps,
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
             "now": now,
-            **_floors(floors),
-            "due_until": due_until,
+            **_floors(floors, due_until),
             "walk": None if walk is None else json.dumps(walk),
         },
     )
@@ -176,12 +175,12 @@ def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
     return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 
-def _floors(floors: Sequence[Floor]) -> dict[str, Any]:
+def _floors(floors: Sequence[Floor], due_until: float | None) -> dict[str, Any]:
     names = ("floor_priorities", "floor_run_ats", "floor_ids", "floor_queued_run_ats")
     if not floors:
-        return dict.fromkeys(names)
-    columns = zip(*floors, strict=True)
-    return {name: f"{{{','.join(map(str, column))}}}" for name, column in zip(names, columns, strict=True)}
+        return {**dict.fromkeys(names), "due_until": due_until}
+    columns = ("{" + ",".join(map(str, column)) + "}" for column in zip(*floors, strict=True))
+    return {**dict(zip(names, columns, strict=True)), "due_until": due_until}
 
 
 def in_order(claim: Claim) -> tuple[int, float, int]:

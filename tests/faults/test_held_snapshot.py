@@ -128,6 +128,28 @@ def test_held_snapshot__does_not_raise_the_cost_of_claims_that_begin_at_a_floor(
     assert queue.cost() > after + NOISE
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "_private_fail_claims_v3(%s, %s, array['error'], array[1], array[false], array[null::text])",
+        "_private_return_claims_v3(%s, %s)",
+    ],
+)
+def test_held_snapshot__does_not_raise_the_cost_of_releases(jobs_under_a_snapshot: JobsOfOneTask, call: str) -> None:
+    """According to its statistics the table is empty, and then a scan of the whole primary key looks cheap."""
+    queue = jobs_under_a_snapshot
+    queue.drain(JOBS)
+    queue.connection.execute("vacuum analyze")
+    with queue.connection.cursor() as cursor:
+        cursor.execute(f"select id from \"{queue.schema}\".add_job('a_task')".encode())
+        (claim,) = queue.claim(cursor, 10).claims
+        # The first call is planned, which reads the catalog.
+        CountingCursor(cursor).execute(f'select "{queue.schema}".{call}', [[0], [claim.token]])
+        counting = CountingCursor(cursor)
+        counting.execute(f'select "{queue.schema}".{call}', [[claim.id], [claim.token]])
+    assert counting.pages < NOISE
+
+
 def test_job_before_the_floor__is_found_by_a_claim_of_its_slice(jobs_under_a_snapshot: JobsOfOneTask) -> None:
     queue = jobs_under_a_snapshot
     queue.drain(BATCH)

@@ -81,7 +81,7 @@ def check_costs(meter: Meter) -> None:
     holders = [HOLDER] * HELD
     costs = {
         "complete": meter.buffers("select {schema}._private_complete_claims_v2(%s, %s)", ids, holders),
-        "return": meter.buffers("select {schema}._private_return_claims_v2(%s, %s)", ids, holders),
+        "return": meter.buffers("select {schema}._private_return_claims_v3(%s, %s)", ids, holders),
         "release": meter.buffers("select {schema}._private_release_queues_v2(%s, %s)", queue_ids, holders),
         # Neither jobs for tomorrow nor names of tasks are read.
         "wait": meter.buffers("select {schema}._private_waiting_queues_v3(%s)", queue_ids, after=FREE),
