@@ -9,7 +9,7 @@ dashboard), ``worker_sql`` (the SQL functions, called directly).
 
 The worker: ``slot`` (one job run by an executor, without a worker), ``stepped_worker`` (a worker whose parts the test
 steps), ``backends`` (the server process behind a connection), ``log_lines`` (signals as a worker sends them),
-``operating`` (the operator command).
+``console_log`` (the log on standard error), ``operating`` (the operator command).
 
 The admin: ``admin_pages`` (addresses, texts and actions of its pages).
 

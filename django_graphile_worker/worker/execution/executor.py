@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.exceptions import LeftoverStateError
+from django_graphile_worker.logs import success_lines
+from django_graphile_worker.logs.lines import JobFacts
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
@@ -142,9 +144,22 @@ class Executor:
     def _succeeded(self, run: JobRun, result: Any) -> Outcome:
         duration = monotonic() - run.started
         log_success = self._settings.log_success
-        if signals.job_succeeded.is_heard(log_success=log_success):
+        if signals.job_succeeded.is_heard(log_success=log_success) and not self._is_logged_directly(run, duration):
             self._send(signals.job_succeeded, run, duration=duration, log_success=log_success)
         return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration, result)
+
+    def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
+        """Write the line of a success without a signal, if nothing but the worker's own log would receive it.
+
+        No code of the site runs then, so nothing has to be cleaned up after it.
+        """
+        try:
+            return signals.job_succeeded.has_only_conditional_receiver and success_lines.write(
+                run.identifier, run.claim, duration, self._about
+            )
+        except BaseException:  # a stream that the site has replaced may raise anything
+            logger.exception("The line of a job could not be written.")
+            return True
 
     def _other_outcome(
         self, run: JobRun, result: Any, error: BaseException | None, leftovers: Sequence[Leftover]
@@ -223,13 +238,20 @@ class Executor:
         if not signal.is_heard(**arguments):
             return
         try:
-            about = {"worker_id": run.claim.worker_id, **self._about, "job": run.job}
+            # The worker's own log reads less of a job than there is to build.
+            job = _facts(run) if signal.has_only_conditional_receiver else run.job
+            about = {"worker_id": run.claim.worker_id, **self._about, "job": job}
             signal.send_robust(sender=type(self), **about, **arguments)
         except BaseException:  # send_robust lets SystemExit pass
             logger.exception("A receiver tried to end the worker.")
         fork_guard.end_child(self._generation)
         # What receivers left on the connections of this thread is cleaned up, and does not count against the job.
         lifecycle.end()
+
+
+def _facts(run: JobRun) -> JobFacts:
+    claim = run.claim
+    return JobFacts(claim.id, run.identifier, claim.queue_name, claim.attempts, claim.max_attempts)
 
 
 def _leftover_message(leftovers: Sequence[Leftover]) -> str:
