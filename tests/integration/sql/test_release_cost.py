@@ -85,10 +85,10 @@ def check_costs(meter: Meter) -> None:
         ),
         # The workers of the version before use it while a new version is deployed.
         "complete, before": meter.buffers("select {schema}._private_complete_claims_v2(%s, %s)", ids, holders),
-        "return": meter.buffers("select {schema}._private_return_claims_v2(%s, %s)", ids, holders),
+        "return": meter.buffers("select {schema}._private_return_claims_v3(%s, %s)", ids, holders),
         "release": meter.buffers("select {schema}._private_release_queues_v2(%s, %s)", queue_ids, holders),
         # Neither jobs for tomorrow nor names of tasks are read.
-        "wait": meter.buffers("select {schema}._private_waiting_queues_v2(%s)", queue_ids, after=FREE),
+        "wait": meter.buffers("select {schema}._private_waiting_queues_v3(%s)", queue_ids, after=FREE),
     }
     # For each a few index pages, the row and its new version, and each index in which it appears again.
     assert max(costs.values()) < 40 * HELD, costs

@@ -46,7 +46,7 @@ def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
 
     if way is FastPath:
         nothing = Claimed(claims=[], seconds_until_next=None, has_more=False)
-        monkeypatch.setattr(Claimer, "_claim", lambda claimer, **limits: nothing)
+        monkeypatch.setattr(Claimer, "_claim", lambda claimer, look, **limits: nothing)
     monkeypatch.setattr(way, "_claim", claim_and_lose)
     worker.fetcher.step()
     wait_until(lambda: worker.slots.is_idle)
