@@ -133,6 +133,7 @@ def test_held_snapshot__does_not_raise_the_cost_of_claims_that_begin_at_a_floor(
     [
         "_private_fail_claims_v3(%s, %s, array['error'], array[1], array[false], array[null::text])",
         "_private_return_claims_v3(%s, %s)",
+        "_private_complete_claims_v3(%s, %s, array[1])",
     ],
 )
 def test_held_snapshot__does_not_raise_the_cost_of_releases(jobs_under_a_snapshot: JobsOfOneTask, call: str) -> None:
