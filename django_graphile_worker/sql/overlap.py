@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from psycopg import Pipeline
-
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -20,6 +18,9 @@ def overlapping(connection: BaseDatabaseWrapper) -> Iterator[None]:
     and COPY is not possible. Execute wrappers and the log of statements measure each statement and see its error. With
     them, each statement ends before the block goes on.
     """
+    # Late import: without psycopg 3, the checks must be able to load the API and report what is missing.
+    from psycopg import Pipeline
+
     if connection.execute_wrappers or connection.queries_logged or not Pipeline.is_supported():
         yield
         return

@@ -77,10 +77,15 @@ class FaultyDatabase:
     """The replacement for the connection of a part."""
 
     alias = "default"
+    # Every statement goes through FaultyCursor.
+    keeps_statements = False
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.schema = simulation.schema
+
+    def connection(self) -> psycopg.Connection[Any]:
+        return self._simulation.connection
 
     @contextmanager
     def cursor(self) -> Iterator[FaultyCursor]:
