@@ -49,18 +49,29 @@ class Database:
         self.execute("checkpoint")
 
 
+def server_url() -> str:
+    """Return the address of the server that is measured, and start it if it is the embedded server."""
+    databases.ensure_running()
+    return os.environ.get("DATABASE_URL") or databases.to_url(databases.from_url(embedded.conninfo()))
+
+
 @contextmanager
 def scratch_database(install: Callable[[str], None] | None = None, suffix: str = "") -> Iterator[Database]:
     """Create a database with the schema of this package, or with what ``install`` creates."""
-    databases.ensure_running()
-    server = os.environ.get("DATABASE_URL") or databases.to_url(databases.from_url(embedded.conninfo()))
+    with empty_database(suffix) as database:
+        (install or migrate)(database.url)
+        yield database
+
+
+@contextmanager
+def empty_database(suffix: str = "") -> Iterator[Database]:
+    """Create a database without tables, on a server that flushes its writes, and drop it after the block."""
+    server = server_url()
     name = f"benchmark_{os.getpid()}{suffix}"
     with psycopg.connect(server, autocommit=True) as connection, configured(connection, DURABLE):
         connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
-        url = make_conninfo(server, dbname=name)
         try:
-            (install or migrate)(url)
-            database = Database(url)
+            database = Database(make_conninfo(server, dbname=name))
             yield database
             database.connection.close()
         finally:
