@@ -28,6 +28,7 @@ SERVER_CPU = Metric("server_cpu", "µs of server CPU", 1)
 WRITTEN = Metric("written", "bytes of WAL")
 METRICS = [RATE, WORKER_CPU, SERVER_CPU, WRITTEN]
 PAUSE = 0.003
+STILL_CHECKS = 3
 
 
 class Drained(NamedTuple):
@@ -109,8 +110,13 @@ def drain(
     processes: int = 1,
     time_limit: float = 60,
     report_every: int = 1000,
+    open_gate: Callable[[], None] | None = None,
 ) -> Drained:
-    """Start the workers, wait until they have run ``total`` jobs or for ``time_limit`` seconds, and stop them."""
+    """Start the workers, wait until they have run ``total`` jobs or for ``time_limit`` seconds, and stop them.
+
+    ``open_gate()`` is called when all workers have started. Until then a gate must keep them from the jobs, so that the
+    start of one process is not measured with the jobs of another.
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         report = Report(folder / "report")
@@ -119,11 +125,25 @@ def drain(
         workers = [command.start(output=log, errors=subprocess.STDOUT, **variables) for command in commands]
         for worker in workers:
             stack.callback(end, worker)
+        if open_gate is not None:
+            _wait_for_start(workers)
+            open_gate()
         costs = _wait_for_first(report, workers, server, folder / "log")
         # When this many jobs have run, only those are missing that no process has reported yet.
         nearly_all = total - (report_every - 1) * processes
         seconds, jobs = _wait_for_last(report, left, total, nearly_all, time_limit)
         return Drained(jobs, seconds, *costs.since())
+
+
+def _wait_for_start(workers: Sequence[subprocess.Popen[str]], time_limit: float = 20) -> None:
+    """Wait until the processes use no CPU time, because they wait at the gate."""
+    deadline, trees = time.monotonic() + time_limit, [psutil.Process(worker.pid) for worker in workers]
+    before, still = 0.0, 0
+    while still < STILL_CHECKS and time.monotonic() < deadline:
+        time.sleep(0.15)
+        now = sum(tree_cpu_seconds(tree) for tree in trees)
+        still = still + 1 if now and now - before < 0.015 else 0
+        before = now
 
 
 def _wait_for_first(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import psycopg
+
 from benchmarks.database import SCHEMA, Database
 from benchmarks.draining import Left
 
@@ -49,3 +54,18 @@ def left_in(*databases: Database, after: int = 0) -> Left:
         any=lambda: any(database.scalar(found) for database in databases),
         count=lambda: sum(int(database.scalar(count)) for database in databases),
     )
+
+
+@contextmanager
+def gate(*databases: Database) -> Iterator[Callable[[], None]]:
+    """Keep workers from the jobs until the function that this yields is called: their first claims wait for a lock."""
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(psycopg.connect(database.url)) for database in databases]
+        for session in sessions:
+            session.execute(f"lock table {JOBS} in access exclusive mode".encode())
+
+        def open_gate() -> None:
+            for session in sessions:
+                session.rollback()
+
+        yield open_gate

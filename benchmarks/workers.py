@@ -50,15 +50,17 @@ class Stage:
         left = jobs.left_in(database)
         # With few jobs, a report of each process at a thousand would come after the end.
         every = max(1, min(1000, count // processes // 20))
-        return drain(
-            commands,
-            total=count,
-            left=left,
-            server=self.server,
-            processes=processes,
-            report_every=every,
-            time_limit=120,
-        )
+        with jobs.gate(database) as open_gate:
+            return drain(
+                commands,
+                total=count,
+                left=left,
+                server=self.server,
+                processes=processes,
+                report_every=every,
+                time_limit=120,
+                open_gate=open_gate,
+            )
 
 
 @contextmanager

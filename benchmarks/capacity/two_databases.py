@@ -38,4 +38,6 @@ def _drained(place: Stage, second: Database, count: int, processes: int) -> Figu
     options = [ours.SILENT, "--database=default", "--database=second", f"--processes={processes}"]
     command = ours.runworker(place.ours.url, *options, second=second.url)
     left = jobs.left_in(place.ours, second)
-    return drain([command], total=count, left=left, server=place.server, processes=processes).figures()
+    with jobs.gate(place.ours, second) as open_gate:
+        done = drain([command], total=count, left=left, server=place.server, processes=processes, open_gate=open_gate)
+    return done.figures()

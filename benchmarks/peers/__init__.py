@@ -2,6 +2,6 @@
 
 ``ours`` and ``node`` run trivial jobs on the schema that they share, and are compared in most benchmarks. All of them
 but ``node`` run the tasks of ``benchmarks/real_jobs``: ``peer.py`` says how, ``catalogue.py`` lists them, and
-``environment.py`` installs them into a folder of the checkout that git ignores. In each folder, ``__init__.py`` has the
-settings and command lines and ``tasks.py`` the tasks; only the installed environment imports ``tasks.py``.
+``environment.py`` installs them into a folder of the checkout that git ignores. In each folder, ``definition.py`` has
+the settings and commands, and ``tasks.py`` the tasks, which only the installed environment imports.
 """

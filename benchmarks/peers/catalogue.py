@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.peers import bare, celery, django_tasks_db, dramatiq, pgqueuer, procrastinate
-from benchmarks.peers.ours import real_jobs
+from benchmarks.peers.bare import definition as bare
+from benchmarks.peers.celery import definition as celery
+from benchmarks.peers.django_tasks_db import definition as django_tasks_db
+from benchmarks.peers.dramatiq import definition as dramatiq
+from benchmarks.peers.ours import definition as ours
 from benchmarks.peers.peer import Peer
+from benchmarks.peers.pgqueuer import definition as pgqueuer
+from benchmarks.peers.procrastinate import definition as procrastinate
 
-OURS = real_jobs.PEER
+OURS = ours.PEER
 BARE = bare.PEER
 OTHERS: tuple[Peer, ...] = (
     procrastinate.PEER,

@@ -9,8 +9,8 @@ from psycopg.conninfo import conninfo_to_dict
 _parts = conninfo_to_dict(os.environ["DATABASE_URL"])
 _APPS = {
     "ours": ["django_graphile_worker", "benchmarks.peers.ours"],
-    "procrastinate": ["procrastinate.contrib.django", "benchmarks.peers.procrastinate"],
-    "django_tasks_db": ["django_tasks", "django_tasks_db", "benchmarks.peers.django_tasks_db"],
+    "procrastinate": ["procrastinate.contrib.django"],
+    "django_tasks_db": ["django_tasks", "django_tasks_db"],
 }
 
 SECRET_KEY = "benchmark"
@@ -29,4 +29,5 @@ DATABASES = {
         "CONN_MAX_AGE": None,
     }
 }
+PROCRASTINATE_IMPORT_PATHS = ["benchmarks.peers.procrastinate.tasks"]
 TASKS = {"default": {"BACKEND": "django_tasks_db.DatabaseBackend"}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.report import svg
 from benchmarks.report.figures import Figures
@@ -41,10 +41,9 @@ def draw_drain(figure: Figure, data: Data) -> None:
     for axes, (title, groups) in zip(panels, data.items(), strict=True):
         for place, values in enumerate(groups.values()):
             colours = (svg.OURS, svg.OURS_LIGHT) if place == 0 else (svg.OTHER, svg.OTHER_LIGHT)
-            for shift, value, colour in zip((-0.2, 0.2), values, colours, strict=True):
-                _bar(axes, place + shift, value / 1000, 0.36, colour, f"{value / 1000:.1f}")
-        _rows(axes, list(groups), title, "thousand trivial jobs a second")
-    panels[0].text(0, -0.62, "upper bar: silent, lower bar: with the log", transform=panels[0].transData, fontsize=9)
+            for shift, value, colour, words in zip((-0.2, 0.2), values, colours, ("silent", "with log"), strict=True):
+                _bar(axes, place + shift, value / 1000, 0.36, colour, f"{value / 1000:.1f} {words}")
+        _rows(axes, list(groups), title, "thousand trivial jobs a second", margin=0.34)
 
 
 def latency_data(figures: Figures) -> Data:
@@ -77,7 +76,9 @@ def real_data(figures: Figures) -> Data:
 
 
 def draw_real(figure: Figure, data: Data) -> None:
-    panels = figure.subplots((len(data) + 1) // 2, 2, squeeze=False).flat
+    panels = list(figure.subplots((len(data) + 1) // 2, 2, squeeze=False).flat)
+    for axes in panels[len(data) :]:
+        axes.set_axis_off()
     for axes, (title, rates) in zip(panels, data.items(), strict=False):
         for place, (label, rate) in enumerate(rates.items()):
             colour = {"ours": svg.OURS, "a bare loop": svg.ACCENT}.get(label, svg.OTHER)
@@ -123,22 +124,46 @@ def _bar(axes: Axes, place: float, value: float, height: float, colour: str, tex
     axes.bar_label(bars, [text], padding=3, fontsize=9)
 
 
-def _rows(axes: Axes, labels: list[str], title: str, unit: str) -> None:
+def _rows(axes: Axes, labels: list[str], title: str, unit: str, margin: float = 0.18) -> None:
+    """Label the bars, the first at the top, and leave room for the texts behind them."""
     axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis() if not axes.yaxis_inverted() else None
+    axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set(title=title, xlabel=unit)
-    axes.margins(x=0.18)
+    axes.margins(x=margin)
     axes.grid(True, axis="x")
     axes.tick_params(left=False)
 
 
-# The name of the file: the title, the data, the drawing, and the size in inches.
-PLOTS: dict[str, tuple[str, Callable[[Figures], Data], Callable[[Figure, Data], None], tuple[float, float]]] = {
-    "drain": ("Trivial jobs a second", drain_data, draw_drain, (9, 3.6)),
-    "latency": ("Time to start", latency_data, draw_latency, (7, 3.6)),
-    "real-jobs": ("Jobs as people write them", real_data, draw_real, (10, 6.4)),
-    "capacity": ("Capacity", capacity_data, draw_capacity, (9, 3.6)),
+class Plot(NamedTuple):
+    """A plot: its title, the benchmark that it shows, its data, how it is drawn, and its size in inches."""
+
+    title: str
+    measure: str
+    data_of: Callable[[Figures], Data]
+    draw: Callable[[Figure, Data], None]
+    size: tuple[float, float]
+
+
+# By the name of the file.
+PLOTS = {
+    "drain": Plot("Trivial jobs a second", "drain", drain_data, draw_drain, (9, 3.6)),
+    "latency": Plot("Time to start", "latency", latency_data, draw_latency, (7, 3.6)),
+    "real-jobs": Plot("Jobs as people write them", "real_jobs", real_data, draw_real, (10, 6.4)),
+    "capacity": Plot("Capacity", "capacity", capacity_data, draw_capacity, (9, 3.6)),
 }
+
+
+def data_of(name: str, figures: Figures) -> Data:
+    """Return all that a plot depends on."""
+    plot = PLOTS[name]
+    return {"shown": plot.data_of(figures), "preliminary": bool(figures.preliminary(plot.measure))}
+
+
+def _is_empty(data: Any) -> bool:
+    """Return whether there is no figure in the data of a plot."""
+    if isinstance(data, dict | list):
+        return all(_is_empty(value) for value in (data.values() if isinstance(data, dict) else data))
+    return not data
 
 
 def drawn(name: str, figures: Figures) -> str:
@@ -147,9 +172,13 @@ def drawn(name: str, figures: Figures) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    title, data_of, draw, size = PLOTS[name]
-    data = data_of(figures)
+    plot, data = PLOTS[name], data_of(name, figures)
     with rc_context(svg.SETTINGS):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure, data)
-        return svg.text_of(figure, data, title)
+        figure = Figure(figsize=plot.size, layout="constrained")
+        if data["preliminary"]:
+            figure.suptitle("preliminary figures, of a machine with other work", fontsize=9, style="italic")
+        if _is_empty(data["shown"]):
+            figure.text(0.5, 0.5, "not measured yet", ha="center")
+        else:
+            plot.draw(figure, data["shown"])
+        return svg.text_of(figure, data, plot.title)

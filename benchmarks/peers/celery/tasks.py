@@ -11,6 +11,8 @@ from benchmarks.real_jobs.shop import work
 
 app = Celery("benchmark", broker=os.environ["REDIS_URL"])
 app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True)
+# Without it, Celery closes Django's connections after every task.
+app.conf["CELERY_DB_REUSE_MAX"] = 1_000_000
 
 
 @app.task(name="orm")

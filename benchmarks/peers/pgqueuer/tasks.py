@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import asyncpg
 import django
@@ -24,23 +25,26 @@ def number_of(job: Job) -> int:
 
 
 async def main() -> PgQueuer:
+    """Return the entrypoints. They must be coroutines; blocking code belongs into ``asyncio.to_thread()``."""
+    threads = int(os.environ.get("THREADS", "10"))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
     queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(os.environ["ASYNCPG_URL"])))
 
     @queue.entrypoint("orm")
-    def orm(job: Job) -> None:
-        work.pay_order(number_of(job))
+    async def orm(job: Job) -> None:
+        await asyncio.to_thread(work.pay_order, number_of(job))
 
     @queue.entrypoint("http")
-    def http(job: Job) -> None:
-        work.call_service(number_of(job))
+    async def http(job: Job) -> None:
+        await asyncio.to_thread(work.call_service, number_of(job))
 
     @queue.entrypoint("http_async")
     async def http_async(job: Job) -> None:
         await work.call_service_async(number_of(job))
 
     @queue.entrypoint("cpu")
-    def cpu(job: Job) -> None:
-        work.compute(number_of(job))
+    async def cpu(job: Job) -> None:
+        await asyncio.to_thread(work.compute, number_of(job))
 
     return queue
 

@@ -66,6 +66,20 @@ def test_drain__ends_when_nothing_is_left() -> None:
     assert len(asked) == 3
 
 
+def test_drain__opens_the_gate_when_the_workers_wait() -> None:
+    opened: list[float] = []
+    commands = [worker("first {now}", "1")]
+    done = drain(
+        commands,
+        total=1,
+        left=NOTHING_LEFT,
+        server=FakeServer(),  # type: ignore[arg-type]
+        report_every=1,
+        open_gate=lambda: opened.append(time.monotonic()),
+    )
+    assert (len(opened), done.jobs) == (1, 1)
+
+
 def test_drain__counts_what_is_left_when_the_time_is_over() -> None:
     left = Left(any=lambda: True, count=lambda: 4)
     commands = [worker("first {now}")]
