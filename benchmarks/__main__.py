@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import results
+from benchmarks.database import server_url
 
 MEASURES = Path(__file__).with_name("measures")
 # The order of a whole run: the comparison that most readers want first.
@@ -86,6 +87,8 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"Expected some of {', '.join((*NAMES, *GROUPS))}, got {', '.join(unknown)}.")
         return 2
+    # The benchmarks share the server that the first of them would start.
+    server_url()
     target = results.PUBLISHED if options.publish else options.json
     for name in names:
         # Each has a process of its own, because some of them set up Django, with different settings.

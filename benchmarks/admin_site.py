@@ -12,8 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from benchmarks.database import SCHEMA
-from testproject import databases, embedded
+from benchmarks.database import SCHEMA, server_url
 
 # The divisors have no factor in common with the number of tasks, so that every task has jobs of every kind.
 LOAD = f"""
@@ -50,8 +49,7 @@ from (values (60, 120), (600, 156), (3600, 192)) as resolution (period, kept),
 @contextmanager
 def scratch_site(kept: str | None) -> Iterator[psycopg.Connection[Any]]:
     """Create a database of the demo site, and drop it afterwards unless it is to be kept."""
-    databases.ensure_running()
-    server = os.environ.get("DATABASE_URL") or embedded.conninfo()
+    server = server_url()
     name = kept or f"benchmark_admin_{os.getpid()}"
     with psycopg.connect(server, autocommit=True) as maintenance:
         if not maintenance.execute("select 1 from pg_database where datname = %s", [name]).fetchone():

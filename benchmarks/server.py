@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psutil
 import psycopg
 
@@ -49,7 +51,7 @@ class Server:
             return None
         return parent if backend.name().startswith("postgres") else None
 
-    def _scalar(self, text: str) -> object:
+    def _scalar(self, text: str) -> Any:
         row = self._connection.execute(text.encode()).fetchone()
         assert row is not None
         return row[0]

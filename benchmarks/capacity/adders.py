@@ -17,10 +17,10 @@ from pathlib import Path
 
 import psycopg
 
+from benchmarks import durable_server
 from benchmarks.database import SCHEMA, Database
 from benchmarks.results import Metric, Table
 from benchmarks.session import Candidate, Figures, Session
-from testproject import databases, embedded
 
 CLIENTS = (1, 4, 16, 64)
 SCRIPT = f"select {SCHEMA}.add_job('noop', '{{\"id\": 1}}'::json);\n"
@@ -36,8 +36,8 @@ PAUSE = 0.001
 
 def pgbench() -> str | None:
     """Return the load generator of PostgreSQL."""
-    if databases.is_embedded():
-        found = Path(embedded._binary("pgbench"))
+    if durable_server.is_owned():
+        found = Path(durable_server.program("pgbench"))
         return str(found) if found.exists() else None
     return shutil.which("pgbench")
 

@@ -2,10 +2,10 @@
 
 For N worker processes on C cores that workers and server share, in jobs a second:
 
-    worker processes   N / w                  each runs Python code on one core at most
+    worker processes   N * r                  one process, alone on the machine, runs r jobs a second
     CPU                C / (w + s(N))         with s(N) = s(1) + g * (N - 1)
     log                disk / b
-    connections        ((max_connections - reserved) / k) / w
+    connections        (max_connections - reserved) / k * r
 
 w and s are the CPU seconds of worker and server for a job, g is what each further process adds to s because claims step
 over the rows that other processes have locked, b is the bytes of write-ahead log, k the connections of a process. The
@@ -25,6 +25,7 @@ RESERVED_CONNECTIONS = 10
 class Parts:
     """The measured parts, in seconds and bytes."""
 
+    process_rate: float
     worker_cpu: float
     server_cpu: float
     server_growth: float
@@ -55,10 +56,10 @@ def limits(parts: Parts, cores: int, processes: int) -> dict[str, float]:
     server = parts.server_cpu + parts.server_growth * (processes - 1)
     most_processes = (parts.max_connections - RESERVED_CONNECTIONS) / parts.connections
     return {
-        "worker processes": processes / parts.worker_cpu,
+        "worker processes": processes * parts.process_rate,
         "CPU": cores / (parts.worker_cpu + server),
         "write-ahead log": parts.disk / parts.written,
-        "connections": most_processes / parts.worker_cpu,
+        "connections": most_processes * parts.process_rate,
     }
 
 

@@ -28,8 +28,7 @@ PAUSE = 0.02
 def measure_processes(session: Session, place: Stage) -> Table:
     count = session.amount(200_000, 30_000)
     candidates = {
-        str(processes): lambda processes=processes: _drained(place, count, processes)  # type: ignore[misc]
-        for processes in PROCESSES
+        str(processes): lambda processes=processes: _drained(place, count, processes) for processes in PROCESSES
     }
     rows = session.interleave("worker processes", candidates)
     for row in rows.values():

@@ -15,6 +15,7 @@ from benchmarks.session import Session
 
 # The load average falls below 0.5 in this time after a benchmark, if no other program runs.
 QUIET_SECONDS = 180
+SHOWN_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size")
 
 
 def main(arguments: list[str]) -> None:
@@ -23,13 +24,16 @@ def main(arguments: list[str]) -> None:
     if options.publish:
         machine.wait_for_quiet(QUIET_SECONDS)
     server = Server(server_url())
-    about = machine.description() | {"PostgreSQL": server.version()}
+    settings = server.settings(*SHOWN_SETTINGS)
+    about = machine.description() | {"PostgreSQL": server.version(), "settings": settings}
     print(f"== {name}   (load average {machine.load_average():.2f})", flush=True)
     session = Session(name, options)
     meter, began = machine.LoadMeter(server), time.monotonic()
     import_module(f"benchmarks.measures.{name}").measure(session)
     seconds, foreign = time.monotonic() - began, meter.foreign_cores()
     preliminary = machine.reasons_against(meter.before, foreign, is_quick=session.is_quick)
+    if settings["fsync"] != "on":
+        preliminary.append("the server does not flush its writes")
     record = results.Measured(
         name=name,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),

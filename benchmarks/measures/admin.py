@@ -56,7 +56,7 @@ class Stopwatch:
             self.seconds += time.perf_counter() - began
 
 
-def measure_pages(session: Session, job_id: int) -> None:
+def measure_pages(session: Session, job_id: int, count: int) -> None:
     # Late import: Django must be set up first.
     from django.contrib.auth import get_user_model
     from django.db import connection
@@ -69,7 +69,7 @@ def measure_pages(session: Session, job_id: int) -> None:
     rows = []
     for name, path in PAGES.items():
         watches: list[Stopwatch] = []
-        rows.append(Row(name, name))
+        rows.append(Row(name, name, settings={"jobs": count}))
         for _ in range(ROUNDS):
             watches.append(Stopwatch())
             with connection.execute_wrapper(watches[-1]):
@@ -108,7 +108,7 @@ def measure_actions(session: Session) -> None:
             page = client.post("/admin/graphile_worker/job/act/", fields)
             while page.status_code == 200:
                 requests += 1
-                page = client.post("/admin/graphile_worker/job/act/", dict(page.context_data["hidden"]))
+                page = client.post("/admin/graphile_worker/job/act/", dict((page.context_data or {})["hidden"]))
         seconds = time.perf_counter() - began
         told = "; ".join(str(message) for message in get_messages(page.wsgi_request))
         rows.append(Row(name, f"{name}: {told}"))
@@ -151,7 +151,9 @@ def measure_statistics(session: Session) -> None:
     rows = []
     for size in (1, 10, 100, 1000):
         outcomes = [
-            Succeeded(Claim(n, n % 5, 1, "{}", None, 0, now, 25, None, 0, None, None, now, now, None), 0.001)
+            Succeeded(
+                Claim(n, n % 5, 1, "{}", None, 0, now, 25, None, 0, None, None, now, now, None, "benchmark/1"), 0.001
+            )
             for n in range(size)
         ]
         buffer = StatisticsBuffer()
@@ -172,7 +174,7 @@ def measure(session: Session) -> None:
             load(connection, count)
         if "pages" in wanted:
             found = connection.execute(f"select max(id) from {SCHEMA}._private_jobs".encode()).fetchone()
-            measure_pages(session, found[0] if found else 1)
+            measure_pages(session, found[0] if found else 1, count)
         if "actions" in wanted:
             measure_actions(session)
     if "statistics" in wanted:

@@ -35,6 +35,7 @@ class Row(models.Model):
     name = models.TextField()
     payload = models.JSONField()
     created_at = models.DateTimeField(auto_now_add=True)
+    objects: models.Manager[Row] = models.Manager()
 
     class Meta:
         app_label = "benchmarks"
@@ -106,7 +107,7 @@ def many_jobs(count: int) -> dict[str, Callable[[], Any]]:
 def measure(session: Session) -> None:
     rounds = session.options.rounds or session.amount(25, 3)
     many, calls = session.amount(100_000, 10_000), session.amount(200, 50)
-    one = {"metric": Metric("call", "µs", 1), "unit": 1e6, "rounds": rounds, "calls": calls}
+    one: dict[str, Any] = {"metric": Metric("call", "µs", 1), "unit": 1e6, "rounds": rounds, "calls": calls}
     with scratch_database():
         compare(session, "one", "One row, a transaction each", one_job(), **one)
         with transaction.atomic():

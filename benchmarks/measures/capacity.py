@@ -45,6 +45,7 @@ def parts_of(processes: Table, adders: Table, disk: Table) -> model.Parts:
     growth = model.slope([(number, processes.row(str(number)).median("server_cpu")) for number in PROCESSES])
     held = adders.row("64 client(s), NOTIFY").median("held_by_commit")
     return model.Parts(
+        process_rate=one.median("rate"),
         worker_cpu=one.median("worker_cpu") / 1e6,
         server_cpu=one.median("server_cpu") / 1e6,
         server_growth=max(0.0, growth) / 1e6,
@@ -66,7 +67,8 @@ def predictions(parts: model.Parts) -> Table:
     table = Table(
         "predictions", "Predicted, not measured: jobs a second, and the limit of each resource", PREDICTED, rows
     )
-    costs = f"worker {parts.worker_cpu * 1e6:.1f} µs, server {parts.server_cpu * 1e6:.1f} µs"
+    alone = f"one process {parts.process_rate:,.0f} jobs/s, worker {parts.worker_cpu * 1e6:.1f} µs"
+    costs = f"{alone}, server {parts.server_cpu * 1e6:.1f} µs"
     growth = f"{parts.server_growth * 1e6:.2f} µs more for each further process"
     table.notes = [
         f"{costs} and {growth}, {parts.written:,.0f} bytes of log",

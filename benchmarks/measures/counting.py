@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from benchmarks.draining import RATE, WORKER_CPU
 from benchmarks.peers.ours.commands import SILENT
@@ -30,7 +31,7 @@ def measure(session: Session) -> None:
 def _drained(place: Stage, count: int, mode: str) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         counted = Path(folder) / "counted"
-        variables = {"COUNTING": mode, "COUNTED": str(counted), "HEARTBEAT_INTERVAL": "1"}
+        variables: Any = {"COUNTING": mode, "COUNTED": str(counted), "HEARTBEAT_INTERVAL": "1"}
         figures = place.drain_ours(count, SILENT, **variables).figures()
         if counted.exists():
             counting, cpu = (float(part) for part in counted.read_text(encoding="ascii").split())

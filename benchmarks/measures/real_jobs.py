@@ -55,7 +55,9 @@ def _search(session: Session, place: RealStage, work: str, count: int) -> dict[s
     """Return the best settings of each queue; a queue that fails is left out, with its message."""
     best: dict[str, Setting] = {}
     for peer in (OURS, *place.peers):
-        cells = {label_of(setting): setting for setting in peer.grid[work]}
+        # The quick mode tries the first settings only.
+        grid = peer.grid[work][: 1 if session.is_quick else None]
+        cells = {label_of(setting): setting for setting in grid}
         candidates = {label: _candidate(place, peer, work, setting, count) for label, setting in cells.items()}
         try:
             title = f"{TITLES[work]}: {peer.label}, all settings that were tried"

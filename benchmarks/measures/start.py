@@ -26,10 +26,7 @@ STARTS = 10
 def measure(session: Session) -> None:
     with stage() as place:
         workers = _workers(place)
-        candidates = {
-            label: lambda entry=entry: _first_job(*entry)  # type: ignore[misc]
-            for label, entry in workers.items()
-        }
+        candidates = {label: lambda entry=entry: _first_job(*entry) for label, entry in workers.items()}
         # The first round compiles byte code and fills the caches of the disk.
         rounds = max(session.rounds, session.amount(STARTS, 3))
         rows = session.interleave("starts", candidates, rounds=rounds, warm_up=True)

@@ -7,7 +7,7 @@ left. On the other side, in the environment of the peers, the module ``benchmark
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ class Peer:
     key: str
     label: str
     # The settings among which the best is searched, for each kind of work.
-    grid: dict[str, Sequence[Setting]]
+    grid: Mapping[str, Sequence[Setting]]
     commands: Callable[[Place, str, Setting], list[Command]]
     left: Callable[[Place], Left]
     needs_redis: bool = False

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.commands import CHECKOUT
-from benchmarks.report import capacity, comparison
+from benchmarks.report import capacity, comparison, sentences
 from benchmarks.report.figures import Figures
 
 BLOCK = re.compile(r"(<!-- figures:([a-z_]+) -->)(.*?)(<!-- /figures -->)", re.DOTALL)
@@ -41,12 +41,17 @@ def _conditions(*measures: str) -> Callable[[Figures], str]:
 
 
 BLOCKS: dict[str, Callable[[Figures], str]] = {
-    "throughput": comparison.throughput,
+    "throughput": sentences.throughput,
+    "cost": sentences.cost,
+    "admin": sentences.admin,
+    "counting": sentences.counting,
     "conditions": _conditions("drain", "queues", "latency", "idle", "start", "backlog"),
     "summary": comparison.summary,
     "settings": comparison.settings,
     "grid": comparison.grid,
     "backlog": comparison.backlog,
+    "claims_conditions": _conditions("claims"),
+    "claims": comparison.claims,
     "real_conditions": _conditions("real_jobs"),
     "real_jobs": comparison.real_jobs,
     "capacity_conditions": _conditions("capacity"),

@@ -9,6 +9,7 @@ from benchmarks.report.markdown import table
 def parts(figures: Figures) -> str:
     """Return what was measured for the formulas."""
     notes = {
+        "r": ("jobs a second of one process, alone on the machine", Place("capacity", "processes", "1", "rate"), ""),
         "w": ("CPU of the worker for a job", Place("capacity", "processes", "1", "worker_cpu"), " µs"),
         "s(1)": ("CPU of the server for a job, one process", Place("capacity", "processes", "1", "server_cpu"), " µs"),
         "s(16)": ("the same with 16 processes", Place("capacity", "processes", "16", "server_cpu"), " µs"),

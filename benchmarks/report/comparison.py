@@ -127,17 +127,9 @@ def real_jobs(figures: Figures) -> str:
     return "\n\n".join(sections)
 
 
-def throughput(figures: Figures) -> str:
-    """Return the sentence of README.md."""
-
-    def rate(row: str, processes: int = 1) -> float | None:
-        return figures.get(Place("drain", f"drain_{processes}", row, "rate"))
-
-    started, best, silent, best_silent = (rate(row) for row in (OURS_LOG, BEST_LOG, OURS_SILENT, BEST_SILENT))
-    if started is None or best is None or silent is None or best_silent is None:
-        return "`make bench` measures it"
-    return (
-        f"{rounded(started, 2)} trivial jobs a second in one process as it is started, {started / best:.2g} times"
-        f" graphile-worker at its best settings on the same two cores; without the logs of both {rounded(silent, 2)},"
-        f" {silent / best_silent:.2g} times"
-    )
+def claims(figures: Figures) -> str:
+    rows = [
+        [row.label, rounded(row.median("buffers")), rounded(row.median("milliseconds"), 2)]
+        for row in figures.rows("claims", "claims")
+    ]
+    return table(("the other jobs in the table are", "buffers", "ms"), rows)

@@ -18,7 +18,7 @@ NAMES = {INK: "--ink", PAPER: "--paper", GRID: "--grid"}
 # Colours that both schemes can show.
 OURS, OURS_LIGHT, OTHER, OTHER_LIGHT, ACCENT = "#2f7ed8", "#7fb2ec", "#8a8f98", "#b9bdc4", "#e07b39"
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Any = {
     "svg.hashsalt": "benchmarks",
     "svg.fonttype": "path",
     "font.size": 10,

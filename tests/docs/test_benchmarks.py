@@ -34,6 +34,14 @@ def test_page__has_the_figures_of_the_recorded_benchmarks(path: Path) -> None:
     assert text == blocks.filled(text, figures()), STALE
 
 
+@pytest.mark.parametrize("path", _pages(), ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_page__has_no_text_behind_a_comment_that_begins_a_line(path: Path) -> None:
+    """Markdown takes such a line for HTML."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith("<!--") and not line.endswith("-->")] == []
+    assert [line for line in lines if line.startswith("<!-- figures:") and line.count("<!--") > 1] == []
+
+
 def test_pages__use_every_block() -> None:
     used = {name for path in _pages() for _, name, _, _ in blocks.BLOCK.findall(path.read_text(encoding="utf-8"))}
     assert used == set(blocks.BLOCKS)

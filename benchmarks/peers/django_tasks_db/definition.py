@@ -6,7 +6,7 @@ from benchmarks.commands import Command
 from benchmarks.peers.peer import CPU, HTTP, HTTP_ASYNC, ORM, Peer, Place, Setting, left_by_sql, processes_of
 
 GRID: dict[str, list[Setting]] = {
-    ORM: [{"processes": 1}, {"processes": 2}, {"processes": 4}],
+    ORM: [{"processes": 2}, {"processes": 1}, {"processes": 4}],
     HTTP: [{"processes": 8}, {"processes": 16}],
     HTTP_ASYNC: [{"processes": 8}, {"processes": 16}],
     CPU: [{"processes": 2}, {"processes": 3}],

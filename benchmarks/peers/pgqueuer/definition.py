@@ -13,17 +13,23 @@ GRID: dict[str, list[Setting]] = {
         {"processes": 2, "batch": 10, "threads": 5},
         {"processes": 2, "batch": 100, "threads": 5},
     ],
-    HTTP: [{"processes": 1, "batch": 200, "threads": 200}, {"processes": 2, "batch": 100, "threads": 100}],
-    HTTP_ASYNC: [{"processes": 1, "batch": 200, "threads": 1}, {"processes": 2, "batch": 100, "threads": 1}],
+    # It demands a limit of at least twice the batch.
+    HTTP: [
+        {"processes": 1, "batch": 100, "at once": 200, "threads": 200},
+        {"processes": 2, "batch": 50, "at once": 100, "threads": 100},
+    ],
+    HTTP_ASYNC: [
+        {"processes": 1, "batch": 100, "at once": 200, "threads": 1},
+        {"processes": 2, "batch": 50, "at once": 100, "threads": 1},
+    ],
     CPU: [{"processes": 2, "batch": 1, "threads": 1}, {"processes": 2, "batch": 10, "threads": 1}],
 }
 
 
 def commands(place: Place, work: str, setting: Setting) -> list[Command]:
     variables = {"BATCH": str(setting["batch"]), "THREADS": str(setting["threads"])}
-    if work in (HTTP, HTTP_ASYNC):
-        # Without a limit it starts everything that it has fetched, far more than 200.
-        variables["LIMIT"] = str(setting["batch"])
+    if "at once" in setting:
+        variables["LIMIT"] = str(setting["at once"])
     here = replace(place, variables=place.variables | variables)
     return processes_of(here.module("benchmarks.peers.pgqueuer.worker"), setting)
 

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.capacity import model
 
 PARTS = model.Parts(
+    process_rate=100_000,
     worker_cpu=10e-6,
     server_cpu=30e-6,
     server_growth=0.0,
@@ -20,10 +21,11 @@ PARTS = model.Parts(
 )
 
 
-def test_predict__divides_the_cores_between_workers_and_server() -> None:
-    found = model.predict(PARTS, 4)
-    assert found.first == "CPU" or found.limits["worker processes"] == found.limits["CPU"]
-    assert (found.processes, found.rate) == (1, pytest.approx(100_000))
+@pytest.mark.parametrize(("cores", "processes"), [(2, 1), (4, 1), (8, 2), (64, 16)])
+def test_predict__divides_the_cores_between_workers_and_server(cores: int, processes: int) -> None:
+    found = model.predict(PARTS, cores)
+    assert found.processes == processes
+    assert found.rate == pytest.approx(cores / 40e-6)
 
 
 def test_predict__counts_what_processes_cost_each_other() -> None:
@@ -39,15 +41,13 @@ def test_predict__counts_what_processes_cost_each_other() -> None:
     [
         ({"disk": 1e6}, "write-ahead log"),
         ({"max_connections": 11, "connections": 20}, "connections"),
-        ({"worker_cpu": 1.0}, "worker processes"),
+        ({"process_rate": 10.0}, "worker processes"),
     ],
 )
 def test_predict__names_the_resource_that_ends_first(changed: dict[str, float], first: str) -> None:
-    parts = replace(PARTS, **changed)  # type: ignore[arg-type]
-    found = model.predict(parts, 2 if first == "worker processes" else 16)
-    limits = found.limits
-    assert found.rate == pytest.approx(limits[found.first])
-    assert found.first == first or limits[first] == pytest.approx(limits[found.first], rel=0.01)
+    found = model.predict(replace(PARTS, **changed), 16)  # type: ignore[arg-type]
+    assert found.first == first
+    assert found.rate == found.limits[first]
 
 
 def test_added_transactions__follow_one_another() -> None:
