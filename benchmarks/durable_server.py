@@ -10,7 +10,10 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from benchmarks.commands import CHECKOUT
 from testproject import embedded, embedded_account
@@ -45,9 +48,10 @@ def start() -> str:
     """Start a server, let it stop at the end of this process, and return its address."""
     home = CHECKOUT / ".benchmarks"
     embedded_account.open_path_to(home)
+    _end_leftovers(home)
     data = home / f"postgres-{os.getpid()}"
     # The path of a socket may not be longer than about a hundred bytes.
-    sockets = Path(tempfile.mkdtemp(prefix="benchmark-"))
+    sockets = Path(tempfile.gettempdir()) / f"benchmark-postgres-{os.getpid()}"
     embedded_account.make_private_directory(data)
     embedded_account.make_private_directory(sockets)
     _run(data, "initdb", f"--pgdata={data}", f"--username={embedded.SUPERUSER}", "--auth=trust", "--encoding=UTF8")
@@ -59,12 +63,26 @@ def start() -> str:
     return f"postgresql://{embedded.SUPERUSER}@/postgres?host={sockets}"
 
 
+def _end_leftovers(home: Path) -> None:
+    """Stop and delete the servers of runs that were killed."""
+    for data in home.glob("postgres-*"):
+        owner = int(data.name.rpartition("-")[2])
+        if not psutil.pid_exists(owner):
+            _end(data)
+
+
+def _end(data: Path) -> None:
+    if (data / "postmaster.pid").exists():
+        with suppress(RuntimeError):  # it may have ended
+            _run(data, "pg_ctl", "stop", "--wait", "--mode=immediate", f"--pgdata={data}")
+    shutil.rmtree(data, ignore_errors=True)
+
+
 def _stop(data: Path, sockets: Path, owner: int) -> None:
     if os.getpid() != owner:
         return  # a forked child inherits the hook
-    _run(data, "pg_ctl", "stop", "--wait", "--mode=immediate", f"--pgdata={data}")
-    for folder in (data, sockets):
-        shutil.rmtree(folder, ignore_errors=True)
+    _end(data)
+    shutil.rmtree(sockets, ignore_errors=True)
 
 
 def _run(data: Path, name: str, *arguments: str) -> None:

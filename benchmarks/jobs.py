@@ -57,12 +57,12 @@ def left_in(*databases: Database, after: int = 0) -> Left:
 
 
 @contextmanager
-def gate(*databases: Database) -> Iterator[Callable[[], None]]:
+def gate(*databases: Database, table: str = JOBS) -> Iterator[Callable[[], None]]:
     """Keep workers from the jobs until the function that this yields is called: their first claims wait for a lock."""
     with ExitStack() as stack:
         sessions = [stack.enter_context(psycopg.connect(database.url)) for database in databases]
         for session in sessions:
-            session.execute(f"lock table {JOBS} in access exclusive mode".encode())
+            session.execute(f"lock table {table} in access exclusive mode".encode())
 
         def open_gate() -> None:
             for session in sessions:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
+from benchmarks import jobs
 from benchmarks.commands import CHECKOUT, Command, running
 from benchmarks.database import Database, empty_database, server_url
 from benchmarks.draining import Drained, drain
@@ -34,29 +35,30 @@ class RealStage:
 
     def drain(self, peer: Peer, work: str, setting: Setting, count: int) -> Drained:
         place = self.places[peer.key]
-        _empty(place)
+        _empty(peer, place)
         peer.load(place, work, count)
         place.database.execute("vacuum analyze")
         place.database.execute("checkpoint")
         place = replace(place, variables=place.variables | {"COUNT": str(count)})
-        return drain(
-            peer.commands(place, work, setting),
-            total=count,
-            left=peer.left(place),
-            server=self.server,
-            time_limit=TIME_LIMIT,
-            report_every=1,
-        )
+        with ExitStack() as stack:
+            open_gate = stack.enter_context(jobs.gate(place.database, table=peer.table)) if peer.table else None
+            return drain(
+                peer.commands(place, work, setting),
+                total=count,
+                left=peer.left(place),
+                server=self.server,
+                time_limit=TIME_LIMIT,
+                report_every=1,
+                open_gate=open_gate,
+            )
 
 
-def _empty(place: Place) -> None:
+def _empty(peer: Peer, place: Place) -> None:
     """Remove what an earlier measurement left when its time was over."""
-    if place.redis is not None:
+    if peer.needs_redis and place.redis is not None:
         place.redis.ask("FLUSHALL")
-    tables = "graphile_worker._private_jobs", "procrastinate_jobs", "django_tasks_database_dbtaskresult", "pgqueuer"
-    for table in tables:
-        if place.database.scalar("select to_regclass(%s) is not null", [table]):
-            place.database.execute(f"truncate {table} cascade")
+    if peer.table:
+        place.database.execute(f"truncate {peer.table} cascade")
 
 
 @contextmanager

@@ -52,6 +52,9 @@ class Peer:
     commands: Callable[[Place, str, Setting], list[Command]]
     left: Callable[[Place], Left]
     needs_redis: bool = False
+    # The table of the jobs, if they are in PostgreSQL: it is emptied before a measurement, and locked until all
+    # processes have started.
+    table: str = ""
 
     def prepare(self, place: Place) -> None:
         run(place.module("benchmarks.peers.client", self.key, "prepare"))

@@ -48,9 +48,10 @@ def admin(figures: Figures) -> str:
     if not rows:
         return UNKNOWN
     times = [row.median("milliseconds") for row in rows]
+    half = max(1, round(statistics.median(times)))
     return (
-        f"of {rows[0].settings['jobs']:,} jobs, the slowest page takes the database {max(times):.0f} ms, and half of the"
-        f" pages take less than {max(1, round(statistics.median(times)))} ms"
+        f"of {rows[0].settings['jobs']:,} jobs, the slowest page takes the database {max(times):.0f} ms, and half of"
+        f" the pages take less than {half} ms"
     )
 
 

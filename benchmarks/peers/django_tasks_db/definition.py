@@ -19,4 +19,4 @@ def commands(place: Place, work: str, setting: Setting) -> list[Command]:
 
 
 LEFT = left_by_sql("select count(*) from django_tasks_database_dbtaskresult where status in ('READY', 'RUNNING')")
-PEER = Peer("django_tasks_db", "django-tasks-db", GRID, commands, LEFT)
+PEER = Peer("django_tasks_db", "django-tasks-db", GRID, commands, LEFT, table="django_tasks_database_dbtaskresult")

@@ -20,4 +20,11 @@ def commands(place: Place, work: str, setting: Setting) -> list[Command]:
     return [place.module("django", "runworker", *options)]
 
 
-PEER = Peer("ours", "ours", GRID, commands, left_by_sql(f"select count(*) from {SCHEMA}._private_jobs"))
+PEER = Peer(
+    "ours",
+    "ours",
+    GRID,
+    commands,
+    left_by_sql(f"select count(*) from {SCHEMA}._private_jobs"),
+    table=f"{SCHEMA}._private_jobs",
+)

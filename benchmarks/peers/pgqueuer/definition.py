@@ -34,4 +34,4 @@ def commands(place: Place, work: str, setting: Setting) -> list[Command]:
     return processes_of(here.module("benchmarks.peers.pgqueuer.worker"), setting)
 
 
-PEER = Peer("pgqueuer", "pgqueuer", GRID, commands, left_by_sql("select count(*) from pgqueuer"))
+PEER = Peer("pgqueuer", "pgqueuer", GRID, commands, left_by_sql("select count(*) from pgqueuer"), table="pgqueuer")

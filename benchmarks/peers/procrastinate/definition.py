@@ -19,4 +19,4 @@ def commands(place: Place, work: str, setting: Setting) -> list[Command]:
 
 
 LEFT = left_by_sql("select count(*) from procrastinate_jobs where status in ('todo', 'doing')")
-PEER = Peer("procrastinate", "Procrastinate", GRID, commands, LEFT)
+PEER = Peer("procrastinate", "Procrastinate", GRID, commands, LEFT, table="procrastinate_jobs")
