@@ -98,13 +98,6 @@ class JobRun:
         payload = self.payload
         if payload is _NOT_DECODED:
             payload = payloads.decode_leniently(self.claim.payload_text)
-        details: dict[str, Any] = {
-            "task_identifier": self.identifier,
-            "payload": payload,
-            "locked_at_epoch": time() - self.duration,
-        }
-        try:
-            return self.claim.to_job(**details)
-        except (ValueError, TypeError, RecursionError):
-            # The flags cannot be parsed. That is no reason to fail the job.
-            return self.claim._replace(flags_text=None).to_job(**details)
+        return self.claim.to_job(
+            task_identifier=self.identifier, payload=payload, locked_at_epoch=time() - self.duration
+        )

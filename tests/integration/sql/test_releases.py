@@ -7,38 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.db import connection
 
-from django_graphile_worker.sql import claims, releases
+from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import Failure, HeldQueue, return_remaining
-from tests.support.factories import cancel_claimed, make_job, make_task
+from tests.support.claiming import OTHER, WORKER, WORKER_ID, row
+from tests.support.factories import cancel_claimed, make_job
 
 pytestmark = pytest.mark.django_db
-
-WORKER_ID = "django-worker-1"
-WORKER, OTHER = f"{WORKER_ID}/1", "django-worker-2/1"
-
-
-@pytest.fixture
-def cursor() -> Any:
-    with connection.cursor() as cursor:
-        yield cursor
-
-
-@pytest.fixture
-def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
-    def claim(**options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
-        return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
-
-    return claim
-
-
-def row(cursor: Any, job_id: int, schema: str) -> dict[str, Any] | None:
-    cursor.execute(f'select * from "{schema}"._private_jobs where id = %s', [job_id])
-    values = cursor.fetchone()
-    return None if values is None else dict(zip([column[0] for column in cursor.description], values, strict=True))
 
 
 @pytest.fixture
