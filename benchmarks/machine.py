@@ -72,13 +72,15 @@ class LoadMeter:
         return float(busy - ours - self._server.cpu_seconds())
 
 
-def reasons_against(load: float, foreign_cores: float, *, is_quick: bool) -> list[str]:
+def reasons_against(load: float, foreign_cores: float, *, is_quick: bool, flushes: bool) -> list[str]:
     """Return why figures are preliminary; an empty list if they are final."""
     reasons = ["measured in the quick mode"] if is_quick else []
     if load > MOST_LOAD:
         reasons.append(f"the load average was {load:.2f} at the start")
     if foreign_cores > MOST_FOREIGN_CORES:
         reasons.append(f"other programs kept {foreign_cores:.2f} cores busy")
+    if not flushes:
+        reasons.append("the server does not flush its writes")
     return reasons
 
 

@@ -31,9 +31,8 @@ def main(arguments: list[str]) -> None:
     meter, began = machine.LoadMeter(server), time.monotonic()
     import_module(f"benchmarks.measures.{name}").measure(session)
     seconds, foreign = time.monotonic() - began, meter.foreign_cores()
-    preliminary = machine.reasons_against(meter.before, foreign, is_quick=session.is_quick)
-    if settings["fsync"] != "on":
-        preliminary.append("the server does not flush its writes")
+    flushes = settings["fsync"] == settings["synchronous_commit"] == "on"
+    preliminary = machine.reasons_against(meter.before, foreign, is_quick=session.is_quick, flushes=flushes)
     record = results.Measured(
         name=name,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -8,13 +8,20 @@ from benchmarks import machine
 
 
 @pytest.mark.parametrize(
-    ("load", "foreign_cores", "is_quick", "count"),
-    [(0.5, 0.15, False, 0), (0.51, 0.0, False, 1), (0.0, 0.16, False, 1), (0.0, 0.0, True, 1), (2.0, 1.0, True, 3)],
+    ("load", "foreign_cores", "is_quick", "flushes", "count"),
+    [
+        (0.5, 0.15, False, True, 0),
+        (0.51, 0.0, False, True, 1),
+        (0.0, 0.16, False, True, 1),
+        (0.0, 0.0, True, True, 1),
+        (0.0, 0.0, False, False, 1),
+        (2.0, 1.0, True, False, 4),
+    ],
 )
-def test_reasons_against__names_load_other_programs_and_the_quick_mode(
-    load: float, foreign_cores: float, is_quick: bool, count: int
+def test_reasons_against__names_load_other_programs_the_quick_mode_and_the_server(
+    load: float, foreign_cores: float, is_quick: bool, flushes: bool, count: int
 ) -> None:
-    assert len(machine.reasons_against(load, foreign_cores, is_quick=is_quick)) == count
+    assert len(machine.reasons_against(load, foreign_cores, is_quick=is_quick, flushes=flushes)) == count
 
 
 def test_description__names_what_figures_depend_on() -> None:
