@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ def test_start__passes_the_settings_where_no_other_place_overrides_them(
     calls: list[tuple[str, ...]] = []
     monkeypatch.setattr(durable_server, "CHECKOUT", tmp_path)
     monkeypatch.setattr(durable_server, "_run", lambda data, *arguments: calls.append(arguments))
-    monkeypatch.setattr(durable_server.atexit, "register", lambda *arguments: None)
+    monkeypatch.setattr(atexit, "register", lambda *arguments: None)
     monkeypatch.delenv(durable_server.OWNED, raising=False)
     url = durable_server.start()
     try:
