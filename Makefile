@@ -6,9 +6,8 @@ ARGS    ?=
 # The Django series to install, 5.2 for example. Without it pip takes the newest. Both PYTHON and DJANGO are
 # read when $(VENV) is made or pyproject.toml has changed.
 DJANGO  ?=
-# The number of test processes. Each process has databases of its own. Three are best on two cores, because tests wait
-# for a third of their time.
-WORKERS ?= 3
+# The number of test processes. Each process has databases of its own.
+WORKERS ?= 2
 # The program that `make prerequisites` gets its rights from: SUDO=sudo.
 SUDO    ?=
 

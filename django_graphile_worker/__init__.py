@@ -46,7 +46,8 @@ if TYPE_CHECKING:
         UnknownTaskError,
         WorkerDiedError,
     )
-    from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, RemovedJob
+    from django_graphile_worker.job_options import JobKeyMode
+    from django_graphile_worker.jobs import Job, JobSpec, RemovedJob
     from django_graphile_worker.registry import Task, task
     from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
     from django_graphile_worker.worker.execution.abort import Abort
@@ -123,7 +124,7 @@ _HOMES = {
     "InvalidJobError": "exceptions",
     "InvalidTypeError": "exceptions",
     "Job": "jobs",
-    "JobKeyMode": "jobs",
+    "JobKeyMode": "job_options",
     "JobSpec": "jobs",
     "LeftoverStateError": "exceptions",
     "LostClaimError": "exceptions",

@@ -1,28 +1,25 @@
-"""Jobs as frozen values, and the checks of their attributes; without Django and psycopg."""
+"""Jobs as frozen values; without Django and psycopg."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
-from enum import StrEnum
-from typing import Any, Never, Protocol, TypedDict, runtime_checkable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Never, Protocol, TypedDict, runtime_checkable
 
-from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.frozen import Frozen
-
-MAX_IDENTIFIER_LENGTH = 128
-MAX_QUEUE_NAME_LENGTH = 128
-MAX_JOB_KEY_LENGTH = 512
-SMALLEST_PRIORITY, LARGEST_PRIORITY = -32_768, 32_767
-LARGEST_MAX_ATTEMPTS = 32_767
-
-
-class JobKeyMode(StrEnum):
-    """What adding a job does if a job with the same key already waits."""
-
-    REPLACE = "replace"
-    PRESERVE_RUN_AT = "preserve_run_at"
-    UNSAFE_DEDUPE = "unsafe_dedupe"
+from django_graphile_worker.job_options import (
+    JobKeyMode,
+    known_identifier,
+    valid_flags,
+    valid_job_key,
+    valid_job_key_mode,
+    valid_max_attempts,
+    valid_priority,
+    valid_queue_name,
+    valid_run_at,
+)
 
 
 class Job(Frozen):
@@ -44,6 +41,19 @@ class Job(Frozen):
     locked_by: str | None
     revision: int
     flags: frozenset[str]
+
+    # Hidden from type checkers, which would accept every attribute.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Decode the payload of an added job when it is first read: most callers read only the id."""
+            values = vars(self)
+            if name != "payload" or "_json" not in values:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return values.setdefault("payload", json.loads(values["_json"]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._in_order}
 
 
 class JobOptions(TypedDict, total=False):
@@ -73,7 +83,7 @@ class RemovedJob(Job):
 
     def __eq__(self, other: object) -> bool:
         """Return True also for a ``Job`` with the same values."""
-        return isinstance(other, Job) and Job(**vars(self)) == Job(**vars(other))
+        return isinstance(other, Job) and self.__getstate__() == other.__getstate__()
 
     __hash__ = Job.__hash__
 
@@ -160,17 +170,19 @@ class JobSpec(Frozen):
             job_key_mode = defaults.job_key_mode if job_key_mode is None else job_key_mode
             priority = defaults.priority if priority is None else priority
             flags = defaults.flags if flags is None else flags
-        super().__init__(
-            identifier=valid_identifier(identifier),
-            payload=payload,
-            queue_name=valid_queue_name(queue_name),
-            run_at=valid_run_at(run_at),
-            max_attempts=valid_max_attempts(max_attempts),
-            job_key=valid_job_key(job_key),
-            job_key_mode=valid_job_key_mode(job_key_mode),
-            priority=valid_priority(priority),
-            flags=valid_flags(flags),
-        )
+        # A million specs may be made in a row: no call for an option that is left out, and not Frozen's constructor.
+        values = {
+            "identifier": known_identifier(identifier),
+            "payload": payload,
+            "queue_name": None if queue_name is None else valid_queue_name(queue_name),
+            "run_at": None if run_at is None else valid_run_at(run_at),
+            "max_attempts": None if max_attempts is None else valid_max_attempts(max_attempts),
+            "job_key": None if job_key is None else valid_job_key(job_key),
+            "job_key_mode": None if job_key_mode is None else valid_job_key_mode(job_key_mode),
+            "priority": None if priority is None else valid_priority(priority),
+            "flags": None if flags is None else valid_flags(flags),
+        }
+        object.__setattr__(self, "__dict__", values)
 
 
 def unknown_option(name: str) -> InvalidTypeError:
@@ -193,100 +205,3 @@ def _defaults_of(task: object) -> JobDefaults:
             f"identifier: expected a task identifier (str) or a function decorated with @task, got {task!r}."
         )
     return task.defaults
-
-
-def valid_identifier(value: object) -> str:
-    return _text("identifier", value, MAX_IDENTIFIER_LENGTH)
-
-
-def valid_queue_name(value: object) -> str | None:
-    return None if value is None else _text("queue_name", value, MAX_QUEUE_NAME_LENGTH)
-
-
-def valid_job_key(value: object) -> str | None:
-    return None if value is None else _text("job_key", value, MAX_JOB_KEY_LENGTH)
-
-
-def valid_priority(value: object) -> int | None:
-    if value is None:
-        return None
-    return whole_number("priority", value, SMALLEST_PRIORITY, LARGEST_PRIORITY)
-
-
-def valid_max_attempts(value: object) -> int | None:
-    if value is None:
-        return None
-    return whole_number("max_attempts", value, 1, LARGEST_MAX_ATTEMPTS)
-
-
-def valid_job_key_mode(value: object) -> JobKeyMode | None:
-    if value is None or type(value) is JobKeyMode:
-        return value
-    if isinstance(value, str) and value in _JOB_KEY_MODES:
-        return JobKeyMode(value)
-    expected = "job_key_mode: expected 'replace', 'preserve_run_at' or 'unsafe_dedupe'"
-    if isinstance(value, str):
-        raise InvalidJobError(f"{expected}, got {value!r}.")
-    raise InvalidTypeError(f"{expected}, got {value!r} ({type(value).__name__}).")
-
-
-def valid_run_at(value: object) -> datetime | timedelta | None:
-    if value is None:
-        return None
-    if not isinstance(value, datetime | timedelta):
-        raise InvalidTypeError(
-            "run_at: expected an aware datetime, or a timedelta from the database's now, "
-            f"got {value!r} ({type(value).__name__})."
-        )
-    try:
-        year = (datetime.now(UTC) + value if isinstance(value, timedelta) else value).year
-    except OverflowError:
-        year = 0
-    # The margin of a year covers differences between the clocks and time zones of this process and of the database.
-    if not MINYEAR < year < MAXYEAR:
-        raise InvalidJobError(f"run_at: expected a time in the years 2 to 9998, got {value!r}.")
-    return value
-
-
-def valid_flags(value: object) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise InvalidTypeError(f"flags: expected a list or set of strings, got {value!r} ({type(value).__name__}).")
-    return tuple(dict.fromkeys(_text("flags", flag, None) for flag in value))
-
-
-def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidTypeError(
-            f"{name}: expected a whole number from {smallest} to {largest}, got {value!r} ({type(value).__name__})."
-        )
-    if not smallest <= value <= largest:
-        raise InvalidJobError(f"{name}: expected a whole number from {smallest} to {largest}, got {value!r}.")
-    return int(value)
-
-
-def _text(name: str, value: object, longest: int | None) -> str:
-    if not isinstance(value, str):
-        raise InvalidTypeError(f"{name}: expected a string, got {value!r} ({type(value).__name__}).")
-    # str.__str__() and not str(): for an Enum that is also a string it returns the value, not the name.
-    text = value if type(value) is str else str.__str__(value)
-    if not text or (longest is not None and len(text) > longest):
-        limits = f"1 to {longest} characters" if longest else "at least 1 character"
-        got = f"{len(text)} characters: {text[:40]!r}…" if text else "''"
-        raise InvalidJobError(f"{name}: expected {limits}, got {got}.")
-    if not text.isascii() or "\x00" in text:
-        _refuse_unstorable(name, text)
-    return text
-
-
-def _refuse_unstorable(name: str, text: str) -> None:
-    """Raise InvalidJobError for NUL and for half a surrogate pair, which PostgreSQL's text cannot store."""
-    for index, character in enumerate(text):
-        if character == "\x00" or "\ud800" <= character <= "\udfff":
-            raise InvalidJobError(
-                f"{name}: expected text that PostgreSQL can store, got {character!r} at position {index}."
-            )
-
-
-_JOB_KEY_MODES = frozenset(mode.value for mode in JobKeyMode)

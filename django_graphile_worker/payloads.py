@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import json.encoder
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -68,7 +69,22 @@ def _dumped_by_pydantic(model: Any) -> Any:
 
 
 _encoder = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_encode = _encoder.encode
+
+
+def _reused_encoder() -> Callable[[Any], str]:
+    """Return a function that encodes as ``_encoder.encode`` does, in half of its time for a small payload.
+
+    ``JSONEncoder.encode`` makes an encoder in C for every call, and a dict in which it looks for cycles. This encoder
+    is made once. It does not look for cycles: a cycle ends in a RecursionError.
+    """
+    make_encoder = getattr(json.encoder, "c_make_encoder", None)
+    if make_encoder is None:
+        return _encoder.encode
+    chunks = make_encoder(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode = _reused_encoder()
 # Patterns for unusual payloads, as text: they are compiled when the first such payload is encoded.
 _JSON_STRING = rb'"(?:[^"\\]+|\\.)*"'
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -86,12 +102,12 @@ def encode(payload: Any, *, max_size: int) -> str:
     """Return the JSON text of a value, or raise PayloadError with the part of it that cannot be encoded."""
     try:
         text = _encode(payload)
-        data = text.encode()
+        size = len(text) if text.isascii() else len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise _first_problem(payload) or _unplaced(error) from error
-    if len(data) > max_size:
-        raise _too_large(payload, len(data), max_size)
-    if "\\u0000" in text or _may_be_too_deep(data):
+    if size > max_size:
+        raise _too_large(payload, size, max_size)
+    if "\\u0000" in text or _may_be_too_deep(text):
         problem = _first_problem(payload)
         if problem:
             raise problem
@@ -111,10 +127,11 @@ def decode_leniently(text: str) -> Any:
         return RawPayload(text)
 
 
-def _may_be_too_deep(data: bytes) -> bool:
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+def _may_be_too_deep(text: str) -> bool:
+    # Each level takes at least two characters.
+    if len(text) <= 2 * MAX_DEPTH or text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
-    brackets = re.sub(_JSON_STRING, b"", data).translate(None, _ALL_BUT_BRACKETS)
+    brackets = re.sub(_JSON_STRING, b"", text.encode()).translate(None, _ALL_BUT_BRACKETS)
     # Each pass removes at least the innermost level.
     for _ in range(MAX_DEPTH):
         if not brackets:

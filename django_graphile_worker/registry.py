@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
-from django_graphile_worker.jobs import JobDefaults, JobKeyMode, valid_identifier
+from django_graphile_worker.job_options import JobKeyMode, valid_identifier
+from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
 from django_graphile_worker.task_type import Task
 

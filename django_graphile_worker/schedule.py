@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django_graphile_worker import conf, registry
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.jobs import valid_job_key
+from django_graphile_worker.job_options import valid_job_key
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem, Draft

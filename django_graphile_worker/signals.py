@@ -44,6 +44,13 @@ class Event(Signal):
                 return is_active(**arguments)
         return bool(receivers)
 
+    @property
+    def has_only_conditional_receiver(self) -> bool:
+        """Whether the receiver that ``mute_unless()`` declared is connected, and no other receiver is."""
+        receivers = self.receivers
+        conditional = self._conditional_receiver
+        return len(receivers) == 1 and conditional is not None and receivers[0][0][0] == conditional[0]
+
     def mute_unless(self, dispatch_uid: str, is_active: Callable[..., bool]) -> None:
         """Declare that the receiver with this ``dispatch_uid`` does nothing unless ``is_active()``.
 

@@ -7,10 +7,14 @@ import multiprocessing
 import os
 from typing import Any
 
+from django_graphile_worker.worker.process import line_writer
 from testproject import databases
 
 if "FAULT_BROKEN_CHILDREN" in os.environ and multiprocessing.parent_process() is not None:
     raise RuntimeError("a child that cannot start")
+
+if "FAULT_LOG_PAUSE" in os.environ:
+    line_writer.PAUSE = float(os.environ["FAULT_LOG_PAUSE"])
 
 SECRET_KEY = "tests-only"
 USE_TZ = True
@@ -25,11 +29,10 @@ if "FAULT_OTHER_DATABASE_URL" in os.environ:
     DATABASES["other"] = databases.from_url(os.environ["FAULT_OTHER_DATABASE_URL"])
 
 # Short leases, so that a test does not wait a minute until a worker is declared dead. They are not shorter, because
-# on a busy machine a thread may not run for seconds, and its worker must not be declared dead then. The heartbeats are
-# frequent, because other workers watch a silent worker for two of them.
+# on a busy machine a thread may not run for seconds, and its worker must not be declared dead then.
 GRAPHILE_WORKER: dict[str, Any] = {
     "SCHEMA": os.environ.get("GRAPHILE_WORKER_SCHEMA", "graphile_worker"),
-    "HEARTBEAT_INTERVAL": 0.5,
+    "HEARTBEAT_INTERVAL": 1.0,
     "WORKER_TIMEOUT": 6.0,
     "GRACE_PERIOD": 20.0,
     **json.loads(os.environ.get("FAULT_WORKER_SETTINGS", "{}")),

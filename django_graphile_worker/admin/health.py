@@ -155,7 +155,7 @@ def _long_transaction(health: Health) -> HealthProblem:
             "pid": health.oldest_transaction_pid,
             "application": health.oldest_transaction_application or _("unnamed"),
         },
-        _("Until it ends, finished jobs leave dead rows (%(dead)s so far), and claiming jobs gets slower.")
+        _("Until it ends, finished jobs leave dead rows (%(dead)s so far), and the table grows.")
         % {"dead": f"{health.dead_rows:,}"},
     )
 

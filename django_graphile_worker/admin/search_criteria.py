@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import error_summary
 from django_graphile_worker.crontab.time_phrases import parse_time_phrase
-from django_graphile_worker.jobs import LARGEST_PRIORITY, SMALLEST_PRIORITY
+from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import is_secret, redact_text
 from django_graphile_worker.sql.inspection.criteria import Criteria
 

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
 from typing import Any, Literal, Never, overload
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from django_graphile_worker import registry
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
-from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec, TaskLike
+from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.jobs import Job, JobSpec, TaskLike
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.add_job import add_job as add_one
 from django_graphile_worker.sql.add_jobs import Batch, Entry
+from django_graphile_worker.sql.overlap import overlapping
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 
-# The limits of each statement of a stream: large enough to be fast, small enough for the memory of the process.
+# A statement of jobs without a key: large enough to be fast, small enough for the buffer of a socket.
+SENT_SPECS = 1_000
+# How many specs of a stream are taken at first, and the limits of the specs that are taken and added together: large
+# enough to be fast, small enough for the memory of the process.
+FIRST_SPECS = 200
 STREAMED_SPECS, STREAMED_CHARACTERS = 5_000, 4 * 1024 * 1024
 # The limits of each statement of a list: PostgreSQL takes a value of up to a gigabyte.
 LISTED_SPECS, LISTED_CHARACTERS = 1_000_000, 128 * 1024 * 1024
@@ -63,9 +71,9 @@ def add_job(
         **mistaken,
     )
     place = place_of(using, installation)
-    entry = _entry(spec, place.settings.max_payload_size)
-    with open_place(place) as (cursor, _, schema, notify):
-        return add_one(cursor, entry.spec, entry.payload, schema=schema, notify=notify)
+    spec, payload = _entry(spec, place.settings.max_payload_size)
+    with open_place(place) as (cursor, alias, schema, notify):
+        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=connections[alias].get_autocommit())
 
 
 @overload
@@ -91,57 +99,102 @@ def add_jobs(
 
     With ``returning=False``, stream any number of specs into the database, and return only the number of jobs.
     """
+    if isinstance(specs, JobSpec) or not isinstance(specs, Iterable):
+        raise InvalidTypeError(f"specs: expected a list, or another iterable, of JobSpec, got {type(specs).__name__}.")
     place = place_of(using, installation)
-    entries = _entries(specs, place.settings.max_payload_size)
     if not returning:
-        return _stream(entries, place)
-    batches = list(sql_add_jobs.batches(entries, most_entries=LISTED_SPECS, most_characters=LISTED_CHARACTERS))
+        return _stream(specs, place)
+    entries = _entries(specs, place.settings.max_payload_size)
+    batches = list(
+        sql_add_jobs.batches(
+            entries, most_entries=LISTED_SPECS, most_unkeyed=SENT_SPECS, most_characters=LISTED_CHARACTERS
+        )
+    )
     if not batches:
         return []
     with open_place(place) as queue:
         if len(batches) == 1:
             return _add_batch(queue, batches[0])
         with transaction.atomic(using=queue.alias):
-            return [job for batch in batches for job in _add_batch(queue, batch)]
+            return _add_batches(queue, batches)
 
 
 def _add_batch(queue: QueueConnection, batch: Batch) -> list[Job]:
-    return sql_add_jobs.add_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+    if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+        return sql_add_jobs.add_one_by_one(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+    sql_add_jobs.send_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+    return sql_add_jobs.jobs_of_batch(queue.cursor.fetchall(), batch, schema=queue.schema)
 
 
-def _stream(entries: Iterator[Entry], place: Place) -> int:
-    count = 0
-    with open_place(place) as (cursor, alias, schema, notify), transaction.atomic(using=alias):
-        for batch in sql_add_jobs.batches(entries, most_entries=STREAMED_SPECS, most_characters=STREAMED_CHARACTERS):
-            sql_add_jobs.add_batch_blindly(cursor, batch, schema=schema, notify=notify)
-            count += len(batch.entries)
+def _add_batches(queue: QueueConnection, batches: list[Batch]) -> list[Job]:
+    """Add the batches; the jobs of a batch are made while the server adds the next batch."""
+    jobs: list[Job] = []
+    make_jobs: Callable[[], list[Job]] = list
+    for batch in batches:
+        if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+            jobs += make_jobs()
+            jobs += _add_batch(queue, batch)
+            make_jobs = list
+            continue
+        with overlapping(connections[queue.alias]):
+            sql_add_jobs.send_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+            jobs += make_jobs()
+        make_jobs = partial(sql_add_jobs.jobs_of_batch, queue.cursor.fetchall(), batch, schema=queue.schema)
+    return jobs + make_jobs()
+
+
+def _stream(specs: Iterable[JobSpec], place: Place) -> int:
+    """Add the specs in pieces.
+
+    Specs are taken from the iterable while no statement runs, because its code may use the same connection. Then they
+    are encoded while the server adds those before them.
+    """
+    count, ahead = 0, FIRST_SPECS
+    waiting = iter(specs)
+    with open_place(place) as queue, transaction.atomic(using=queue.alias):
+        while taken := list(islice(waiting, min(ahead, STREAMED_SPECS))):
+            with overlapping(connections[queue.alias]):
+                size = _send_entries(queue, _entries(taken, place.settings.max_payload_size, first=count))
+            count += len(taken)
+            # The next specs fit into memory, too, if they are of the size of these.
+            ahead = min(4 * ahead, max(1, STREAMED_CHARACTERS * len(taken) // size))
     return count
 
 
-def _entries(specs: Iterable[JobSpec], max_payload_size: int) -> Iterator[Entry]:
-    if isinstance(specs, JobSpec) or not isinstance(specs, Iterable):
-        raise InvalidTypeError(f"specs: expected a list, or another iterable, of JobSpec, got {type(specs).__name__}.")
-    return (_numbered_entry(index, spec, max_payload_size) for index, spec in enumerate(specs))
+def _send_entries(queue: QueueConnection, entries: Iterator[Entry]) -> int:
+    """Add the entries, and return the number of their characters."""
+    size = 0
+    for batch in sql_add_jobs.batches(
+        entries, most_entries=STREAMED_SPECS, most_unkeyed=SENT_SPECS, most_characters=STREAMED_CHARACTERS
+    ):
+        size += sum(map(len, batch.payloads))
+        if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+            sql_add_jobs.add_one_by_one(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+        else:
+            sql_add_jobs.send_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify, returning=False)
+    return size
 
 
-def _numbered_entry(index: int, spec: JobSpec, max_payload_size: int) -> Entry:
-    if not isinstance(spec, JobSpec):
-        raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
-    try:
-        return _entry(spec, max_payload_size)
-    except PayloadError as error:
-        raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
+def _entries(specs: Iterable[JobSpec], max_payload_size: int, *, first: int = 0) -> Iterator[Entry]:
+    """Return the specs with their payloads; an error names the place of the spec, counted from ``first``."""
+    for index, spec in enumerate(specs, start=first):
+        if not isinstance(spec, JobSpec):
+            raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
+        try:
+            entry = _entry(spec, max_payload_size)
+        except PayloadError as error:
+            raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
+        yield entry
 
 
 def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
     if spec.identifier not in registry.tasks and spec.identifier not in logged_names:
         _log_unknown_name(spec.identifier)
-    payload = None if spec.payload is None else encode(spec.payload, max_size=max_payload_size)
     if isinstance(spec.run_at, datetime):
         run_at = aware(spec.run_at)
         if run_at is not spec.run_at:
             spec = dataclasses.replace(spec, run_at=run_at)
-    return Entry(spec, payload)
+    return spec, "{}" if spec.payload is None else encode(spec.payload, max_size=max_payload_size)
 
 
 # Task identifiers that this project does not have; each is logged once.

@@ -10,16 +10,15 @@ from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError
-from django_graphile_worker.jobs import (
+from django_graphile_worker.job_options import (
     LARGEST_MAX_ATTEMPTS,
-    Job,
-    RemovedJob,
     valid_job_key,
     valid_max_attempts,
     valid_priority,
     valid_run_at,
     whole_number,
 )
+from django_graphile_worker.jobs import Job, RemovedJob
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.sql import jobs as sql_jobs
 

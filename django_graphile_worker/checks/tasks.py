@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Djan
 from django_graphile_worker import conf, registry, signatures
 from django_graphile_worker.checks.configuration import setting_name, valid_places
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
-from django_graphile_worker.jobs import valid_identifier
+from django_graphile_worker.job_options import valid_identifier
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.schedule import draft_schedule, is_any_written

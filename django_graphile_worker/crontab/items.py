@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from django_graphile_worker.crontab.time_phrases import parse_time_phrase
 from django_graphile_worker.crontab.zones import load_zone
-from django_graphile_worker.jobs import JobKeyMode
+from django_graphile_worker.job_options import JobKeyMode
 
 Match = str | Callable[[datetime], bool]
 

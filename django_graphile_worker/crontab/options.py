@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 from django_graphile_worker.crontab.errors import MistakeCollector, Position
 from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, parse_time_phrase
 from django_graphile_worker.crontab.zones import load_zone
-from django_graphile_worker.jobs import (
+from django_graphile_worker.job_options import (
     LARGEST_MAX_ATTEMPTS,
     LARGEST_PRIORITY,
     MAX_JOB_KEY_LENGTH,

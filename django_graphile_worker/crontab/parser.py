@@ -13,7 +13,7 @@ from django_graphile_worker.crontab.json5_payload import read_payload
 from django_graphile_worker.crontab.options import read_options
 from django_graphile_worker.crontab.patterns import FIVE_FIELDS, parse_pattern, read_fields, read_shorthand
 from django_graphile_worker.exceptions import CrontabError
-from django_graphile_worker.jobs import MAX_IDENTIFIER_LENGTH
+from django_graphile_worker.job_options import MAX_IDENTIFIER_LENGTH
 
 _WORD = re.compile(r"\S+")
 _TASK = re.compile(rf"[_a-zA-Z][_a-zA-Z0-9:/-]{{0,{MAX_IDENTIFIER_LENGTH - 1}}}")

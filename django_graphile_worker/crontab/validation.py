@@ -16,7 +16,7 @@ from django_graphile_worker.crontab.options import LONGEST_IDENTIFIER
 from django_graphile_worker.crontab.patterns import read_pattern
 from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, LONGEST_PERIOD, parse_time_phrase
 from django_graphile_worker.crontab.zones import load_zone
-from django_graphile_worker.jobs import (
+from django_graphile_worker.job_options import (
     LARGEST_MAX_ATTEMPTS,
     LARGEST_PRIORITY,
     MAX_IDENTIFIER_LENGTH,

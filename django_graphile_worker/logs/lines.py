@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_graphile_worker import conf
 from django_graphile_worker.durations import readable_duration
@@ -17,6 +17,16 @@ MOST_LISTED = 100
 
 # logging raises KeyError for extra attributes that a record already has.
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class JobFacts(NamedTuple):
+    """What the lines about a job say of it. A worker builds it faster than a ``Job``."""
+
+    id: int
+    task_identifier: str
+    queue_name: str | None
+    attempts: int
+    max_attempts: int
 
 
 class _ServedDatabases:
@@ -57,7 +67,12 @@ def with_place(template: str, about: Mapping[str, Any]) -> tuple[str, list[str]]
     return (f"[%s] {template}", [shown(place)]) if place else (template, [])
 
 
-def job_attributes(job: Job, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
+def run_template(outcome: str) -> str:
+    """Return the template of the line about the end of a run."""
+    return f"%s #%s {outcome} after %s (attempt %s of %s)"
+
+
+def job_attributes(job: Job | JobFacts, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
     """Return the attributes of a record about a job, which never include the payload."""
     return {
         "job_id": job.id,

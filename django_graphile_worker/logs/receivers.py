@@ -16,7 +16,16 @@ from typing import Any
 from django_graphile_worker import signals
 from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.logs.lines import error_text, job_attributes, place_key, served_databases, with_place, write
+from django_graphile_worker.logs.lines import (
+    JobFacts,
+    error_text,
+    job_attributes,
+    place_key,
+    run_template,
+    served_databases,
+    with_place,
+    write,
+)
 from django_graphile_worker.logs.throttle import Throttle
 from django_graphile_worker.printable_text import shown
 
@@ -52,12 +61,12 @@ def _logs_successes(*, log_success: bool = True, **kwargs: Any) -> bool:
     return log_success and _jobs.isEnabledFor(logging.INFO)
 
 
-def _job_started(*, job: Job, **about: Any) -> None:
+def _job_started(*, job: Job | JobFacts, **about: Any) -> None:
     if _logs_starts():
         _log_job(logging.DEBUG, "%s #%s started (attempt %s of %s)", job, "started", about)
 
 
-def _job_succeeded(*, job: Job, duration: float = 0.0, log_success: bool = True, **about: Any) -> None:
+def _job_succeeded(*, job: Job | JobFacts, duration: float = 0.0, log_success: bool = True, **about: Any) -> None:
     if _logs_successes(log_success=log_success):
         _log_run(logging.INFO, "succeeded", job, duration, about)
 
@@ -100,7 +109,7 @@ def _leftover_state_found(*, job: Job, leftovers: Sequence[str] = (), **about: A
         _jobs.warning(template, *place, *_name(job), left, extra=job_attributes(job, "leftover state", about))
 
 
-def _log_job(level: int, line: str, job: Job, outcome: str, about: Mapping[str, Any]) -> None:
+def _log_job(level: int, line: str, job: Job | JobFacts, outcome: str, about: Mapping[str, Any]) -> None:
     """Log a line about a job that names it and its attempt."""
     template, place = with_place(line, about)
     attempt = (job.attempts, job.max_attempts)
@@ -110,7 +119,7 @@ def _log_job(level: int, line: str, job: Job, outcome: str, about: Mapping[str, 
 def _log_run(
     level: int,
     outcome: str,
-    job: Job,
+    job: Job | JobFacts,
     duration: float,
     about: Mapping[str, Any],
     *,
@@ -118,7 +127,7 @@ def _log_run(
     retry_in: float | None = None,
 ) -> None:
     """Log how a run ended, and the exception that ended it."""
-    template, place = with_place(f"%s #%s {outcome} after %s (attempt %s of %s)", about)
+    template, place = with_place(run_template(outcome), about)
     arguments = [*place, *_name(job), readable_duration(duration), job.attempts, job.max_attempts]
     attributes: dict[str, object] = job_attributes(job, outcome, about) | {"duration": duration}
     if retry_in is not None:
@@ -135,7 +144,7 @@ def _log_run(
     _jobs.log(level, f"{template}: %s", *arguments, text, extra=attributes, exc_info=exception)
 
 
-def _name(job: Job) -> tuple[str, int]:
+def _name(job: Job | JobFacts) -> tuple[str, int]:
     return shown(job.task_identifier), job.id
 
 

@@ -13,7 +13,7 @@ released migration never change.
 from __future__ import annotations
 
 from django_graphile_worker.operations.functions import ReplaceFunctions
-from django_graphile_worker.operations.indexes import BuildIndexes
+from django_graphile_worker.operations.indexes import BuildIndexes, DropIndexes
 from django_graphile_worker.operations.receivers import (
     install_named_later,
     install_without_migrations,
@@ -23,6 +23,7 @@ from django_graphile_worker.operations.schema import InstallWorkerSchema, RunSch
 
 __all__ = [
     "BuildIndexes",
+    "DropIndexes",
     "InstallWorkerSchema",
     "ReplaceFunctions",
     "RunSchemaFile",

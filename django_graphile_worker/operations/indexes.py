@@ -1,8 +1,9 @@
-"""The operation that builds indexes of tables that are in use."""
+"""The operations that build and drop indexes of tables that are in use."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
@@ -44,7 +45,7 @@ class BuildIndexes(SchemaOperation):
         self.write_install(schema_editor, schema)
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        for index in indexes.indexes_of(self.filenames, schema=schema):
+        for index in self._indexes(schema):
             schema_editor.execute(index.statement, params=None)
 
     def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
@@ -55,7 +56,7 @@ class BuildIndexes(SchemaOperation):
         connection = schema_editor.connection
         with connection.cursor() as cursor:
             existing = indexes.existing_indexes(cursor, schema=schema)
-        for index in indexes.indexes_of(self.filenames, schema=schema):
+        for index in self._indexes(schema):
             if index.name in existing:
                 with all_or_nothing(connection, schema):
                     indexes.drop_indexes(schema_editor.execute, [index.name], schema=schema)
@@ -64,8 +65,11 @@ class BuildIndexes(SchemaOperation):
         self.write_uninstall(schema_editor, schema)
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        names = [index.name for index in indexes.indexes_of(self.filenames, schema=schema)]
+        names = [index.name for index in self._indexes(schema)]
         indexes.drop_indexes(schema_editor.execute, names, schema=schema)
+
+    def _indexes(self, schema: str) -> list[Index]:
+        return indexes.indexes_of(self.filenames, schema=schema)
 
     def _build(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, index: Index) -> None:
         """Build the index, concurrently only if a table is large.
@@ -107,12 +111,12 @@ class BuildIndexes(SchemaOperation):
     def _missing(self, connection: BaseDatabaseWrapper, schema: str) -> list[Index]:
         with connection.cursor() as cursor:
             existing = indexes.existing_indexes(cursor, schema=schema)
-        return [index for index in indexes.indexes_of(self.filenames, schema=schema) if index.name not in existing]
+        return [index for index in self._indexes(schema) if index.name not in existing]
 
     def _incomplete(self, connection: BaseDatabaseWrapper, schema: str) -> list[str]:
         with connection.cursor() as cursor:
             existing = indexes.existing_indexes(cursor, schema=schema)
-        ours = [index.name for index in indexes.indexes_of(self.filenames, schema=schema)]
+        ours = [index.name for index in self._indexes(schema)]
         return [name for name in ours if not existing.get(name, True)]
 
     def _check_complete(self, connection: BaseDatabaseWrapper, schema: str) -> None:
@@ -122,3 +126,46 @@ class BuildIndexes(SchemaOperation):
                 f"Expected complete indexes in the schema {schema!r}, got {', '.join(incomplete)} incomplete: another "
                 f"session began to build them and did not finish. Migrate again; everything else is installed."
             )
+
+
+class BuildKeptIndexes(BuildIndexes):
+    """An operation that builds all missing indexes of a schema that is migrated completely."""
+
+    def _indexes(self, schema: str) -> list[Index]:
+        return indexes.kept_indexes(schema=schema)
+
+
+class DropIndexes(BuildIndexes):
+    """An operation that drops indexes of files of sql/ddl which other indexes replace; backwards, it builds them."""
+
+    def __init__(self, *filenames: str, names: Iterable[str]) -> None:
+        super().__init__(*filenames)
+        self.names = tuple(names)
+
+    def describe(self) -> str:
+        return f"Drop the indexes {', '.join(self.names)}"
+
+    def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Drop each index; if a table is large, without a lock for which other sessions would wait."""
+        connection = schema_editor.connection
+        for name in self.names:
+            with connection.cursor() as cursor:
+                is_large = indexes.is_any_table_large(cursor, schema=schema)
+            if is_large and not connection.in_atomic_block:
+                with explained(connection, schema):
+                    indexes.drop_concurrently(schema_editor.execute, name, schema=schema)
+            else:
+                with all_or_nothing(connection, schema):
+                    indexes.drop_indexes(schema_editor.execute, [name], schema=schema)
+
+    def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        super().write_uninstall(schema_editor, schema)
+
+    def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        super().run_install(schema_editor, schema)
+
+    def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        super().write_install(schema_editor, schema)
+
+    def _indexes(self, schema: str) -> list[Index]:
+        return [index for index in super()._indexes(schema) if index.name in self.names]

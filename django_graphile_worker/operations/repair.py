@@ -7,7 +7,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.operations.indexes import BuildIndexes
+from django_graphile_worker.operations.indexes import BuildKeptIndexes
 from django_graphile_worker.operations.operation import all_or_nothing
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.install import catalog, indexes, installer
@@ -84,5 +84,5 @@ def _repair_indexes(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> tup
     with schema_editor.connection.cursor() as cursor:
         lack = indexes.lacking_indexes(cursor, schema=schema)
     if any(lack):
-        BuildIndexes(*indexes.FILES).run_install(schema_editor, schema)
+        BuildKeptIndexes().run_install(schema_editor, schema)
     return (*lack.missing, *lack.incomplete)

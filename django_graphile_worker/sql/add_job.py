@@ -1,4 +1,4 @@
-"""Add one job; ``add_jobs`` adds many with few statements."""
+"""Add one job, with a key or without; ``add_jobs`` adds many with few statements."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
+from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment
+from django_graphile_worker.sql.insert_jobs import insert_job
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, job_from, jobs_from
 from django_graphile_worker.sql.schema import statement
 
@@ -52,9 +54,13 @@ _ARGUMENTS = f", %s::json, %s::text, {MOMENT}, %s::int, %s::text, %s::int, %s::t
 ADD_JOB = call_statements("add_job", added_columns("now()"), "add_job", first="%s::text", rest=_ARGUMENTS)
 
 
-def add_job(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, notify: bool = True) -> Job:
-    """Add one job; ``payload`` is the payload of the spec as JSON text, None for the default."""
-    if spec.job_key is not None and spec.job_key_mode is JobKeyMode.UNSAFE_DEDUPE:
+def add_job(
+    cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool = True, alone: bool = False
+) -> Job:
+    """Add one job; ``payload`` is the payload of the spec as JSON text. For ``alone`` see ``insert_job``."""
+    if spec.job_key is None:
+        return insert_job(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
+    if spec.job_key_mode is JobKeyMode.UNSAFE_DEDUPE:
         return _add_unless_known(cursor, spec, payload, schema=schema, notify=notify)
     cursor.execute(statement(ADD_JOB[notify], schema), _parameters(spec, payload))
     row = Added._make(cursor.fetchone()[:WIDTH])
@@ -73,7 +79,7 @@ ADD_JOB_UNLESS_KNOWN = call_statements(
 )
 
 
-def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str | None, *, schema: str, notify: bool) -> Job:
+def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool) -> Job:
     cursor.execute(statement(ADD_JOB_UNLESS_KNOWN[notify], schema), _parameters(spec, payload))
     row = cursor.fetchone()
     _require(row[0], schema)
@@ -82,7 +88,7 @@ def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str | None, *, sch
     return job_from(row, {("task", row[1]): spec.identifier, ("queue", row[2]): spec.queue_name or ""})
 
 
-def _parameters(spec: JobSpec, payload: str | None) -> tuple[Any, ...]:
+def _parameters(spec: JobSpec, payload: str) -> tuple[Any, ...]:
     flags = None if spec.flags is None else list(spec.flags)
     mode = "replace" if spec.job_key_mode is None else spec.job_key_mode.value
     return (
@@ -98,12 +104,12 @@ def _parameters(spec: JobSpec, payload: str | None) -> tuple[Any, ...]:
     )
 
 
-def added_job(spec: JobSpec, payload: str | None, row: Added, now: datetime) -> Job:
+def added_job(spec: JobSpec, payload: str, row: Added, now: datetime) -> Job:
     """Return the job that was added for a spec, with the values that the database set."""
     return Job(
         id=row.id,  # type: ignore[arg-type]  # the caller has checked it
         task_identifier=spec.identifier,
-        payload=_payload(payload, row.payload),
+        payload=decode(payload) if row.payload is None else decode_leniently(row.payload),
         queue_name=spec.queue_name,
         priority=row.priority,
         run_at=row.run_at or now,
@@ -118,12 +124,6 @@ def added_job(spec: JobSpec, payload: str | None, row: Added, now: datetime) -> 
         revision=row.revision,
         flags=frozenset(spec.flags or ()),
     )
-
-
-def _payload(given: str | None, stored: str | None) -> Any:
-    if stored is not None:
-        return decode_leniently(stored)
-    return {} if given is None else decode(given)
 
 
 def _require(job_id: int | None, schema: str) -> None:

@@ -1,60 +1,58 @@
-"""Add many jobs with few statements; each statement has one JSON document of specs."""
+"""Add many jobs with few statements: jobs without a key as columns, jobs with a key as one JSON document of specs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from json.encoder import encode_basestring as quoted
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.jobs import Job, JobKeyMode, JobSpec
+from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.sql.add_job import WIDTH, Added, add_job, added_columns, added_job
 from django_graphile_worker.sql.function_calls import call_statements
+from django_graphile_worker.sql.insert_jobs import insert_jobs, inserted_jobs
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor, Row
 
 
-class Entry(NamedTuple):
-    """A spec, and its payload as JSON text (None for the default)."""
-
-    spec: JobSpec
-    payload: str | None
+# A spec, and its payload as JSON text.
+Entry = tuple[JobSpec, str]
 
 
 class Batch(Frozen):
-    """Neighbouring entries that one statement can add; ``mode`` is None when no entry has a key."""
+    """Neighbouring specs and their payloads that one statement can add; ``mode`` is None when no spec has a key."""
 
     mode: JobKeyMode | None
-    entries: list[Entry]
+    specs: list[JobSpec]
+    payloads: list[str]
 
 
-def batches(entries: Iterable[Entry], *, most_entries: int, most_characters: int) -> Iterator[Batch]:
+def batches(entries: Iterable[Entry], *, most_entries: int, most_unkeyed: int, most_characters: int) -> Iterator[Batch]:
     """Cut a stream of entries into batches, where the job key mode changes or a statement would become too large.
 
     Only neighbours share a batch: jobs must get their ids in the order of the specs, and of several specs with the same
-    key the last must win.
+    key the last must win. A batch without keys may be smaller, so that its client and the server work at the same time.
     """
-    collected: list[Entry] = []
+    specs: list[JobSpec] = []
+    payloads: list[str] = []
     present: JobKeyMode | None = None
     size = 0
-    for entry in entries:
-        mode = _mode(entry.spec)
-        is_full = len(collected) >= most_entries or size >= most_characters
-        if collected and (is_full or not _can_join(mode, present)):
-            yield Batch(mode=present, entries=collected)
-            collected, present, size = [], None, 0
+    for spec, payload in entries:
+        mode = None if spec.job_key is None else spec.job_key_mode or JobKeyMode.REPLACE
+        is_full = size >= most_characters or len(specs) >= (most_unkeyed if present is None else most_entries)
+        if specs and (is_full or not _can_join(mode, present)):
+            yield Batch(mode=present, specs=specs, payloads=payloads)
+            specs, payloads, present, size = [], [], None, 0
         present = mode if present is None else present
-        collected.append(entry)
-        size += len(entry.payload or "")
-    if collected:
-        yield Batch(mode=present, entries=collected)
-
-
-def _mode(spec: JobSpec) -> JobKeyMode | None:
-    return None if spec.job_key is None else spec.job_key_mode or JobKeyMode.REPLACE
+        specs.append(spec)
+        payloads.append(payload)
+        size += len(payload)
+    if specs:
+        yield Batch(mode=present, specs=specs, payloads=payloads)
 
 
 def _can_join(mode: JobKeyMode | None, present: JobKeyMode | None) -> bool:
@@ -79,51 +77,56 @@ ADD_JOBS = call_statements("add_jobs", added_columns(_NOW_ONCE), "add_jobs", fir
 ADD_JOBS_BLINDLY = call_statements("add_jobs", "job.id", "add_jobs", first=_SPECS, rest=", %s::boolean")
 
 
-def add_batch(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True) -> list[Job]:
-    """Add a batch and return a job for each of its entries, in their order."""
+def send_batch(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True, returning: bool = True) -> None:
+    """Add a batch; ``jobs_of_batch`` reads the jobs that it returns."""
     if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
-        return _add_one_by_one(cursor, batch, schema=schema, notify=notify)
-    cursor.execute(statement(ADD_JOBS[notify], schema), _parameters(batch))
-    return _in_order(batch.entries, cursor.fetchall())
-
-
-def add_batch_blindly(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True) -> None:
-    """Add a batch without reading the jobs back."""
-    if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
-        _add_one_by_one(cursor, batch, schema=schema, notify=notify)
+        raise ValueError("send_batch: expected jobs that one statement can add, got unsafe_dedupe.")
+    if batch.mode is None:
+        insert_jobs(cursor, batch.specs, batch.payloads, schema=schema, notify=notify, returning=returning)
     else:
-        cursor.execute(statement(ADD_JOBS_BLINDLY[notify], schema), _parameters(batch))
+        text = (ADD_JOBS if returning else ADD_JOBS_BLINDLY)[notify]
+        cursor.execute(statement(text, schema), _parameters(batch))
 
 
-def _add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) -> list[Job]:
-    return [add_job(cursor, entry.spec, entry.payload, schema=schema, notify=notify) for entry in batch.entries]
+def jobs_of_batch(rows: Sequence[Row], batch: Batch, *, schema: str) -> list[Job]:
+    """Return the job of each spec of the batch, in their order, from the rows of its statement."""
+    if batch.mode is None:
+        return inserted_jobs(rows[0], batch.specs, batch.payloads, schema=schema)
+    return _in_order(batch, rows)
 
 
-def _in_order(entries: Sequence[Entry], rows: Sequence[Row]) -> list[Job]:
+def add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) -> list[Job]:
+    """Add the jobs of a batch whose job key mode only ``add_job`` has."""
+    return [add_job(cursor, *entry, schema=schema, notify=notify) for entry in _entries(batch)]
+
+
+def _entries(batch: Batch) -> list[Entry]:
+    return list(zip(batch.specs, batch.payloads, strict=True))
+
+
+def _in_order(batch: Batch, rows: Sequence[Row]) -> list[Job]:
     """Return the job of each entry. Entries that share a key share a row, which holds the values of the last entry."""
+    entries = _entries(batch)
     added = [Added._make(row[:WIDTH]) for row in rows]
     now = added[0].now
-    last_entry = {entry.spec.job_key: entry for entry in entries if entry.spec.job_key is not None}
+    last_entry = {entry[0].job_key: entry for entry in entries if entry[0].job_key is not None}
     keyed = {row.key: row for row in added if row.key is not None}
     jobs = {key: added_job(*last_entry[key], keyed[key], now) for key in last_entry}
     unkeyed = (row for row in added if row.key is None)
     return [
-        added_job(*entry, next(unkeyed), now) if entry.spec.job_key is None else jobs[entry.spec.job_key]
+        added_job(*entry, next(unkeyed), now) if entry[0].job_key is None else jobs[entry[0].job_key]
         for entry in entries
     ]
 
 
 def _parameters(batch: Batch) -> tuple[str, bool]:
-    document = "[" + ",".join(map(_element, batch.entries)) + "]"
+    document = "[" + ",".join(map(_element, batch.specs, batch.payloads)) + "]"
     return document, batch.mode is JobKeyMode.PRESERVE_RUN_AT
 
 
-def _element(entry: Entry) -> str:
+def _element(spec: JobSpec, payload: str) -> str:
     """Return a spec as JSON, with its payload unchanged, and without the options that the spec leaves out."""
-    spec, payload = entry
-    parts = [f'"i":{quoted(spec.identifier)}']
-    if payload is not None:
-        parts.append(f'"p":{payload}')
+    parts = [f'"i":{quoted(spec.identifier)}', f'"p":{payload}']
     if spec.queue_name is not None:
         parts.append(f'"q":{quoted(spec.queue_name)}')
     if spec.run_at is not None:

@@ -7,9 +7,11 @@ claim statement. It never repeats. ``sql.releases`` ends claims.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
@@ -22,12 +24,13 @@ from django_graphile_worker.sql.workers import worker_of
 CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
-from :SCHEMA._private_claim_jobs_v2(
+from :SCHEMA._private_claim_jobs_v3(
     %(token)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
     %(max_jobs)s::int, %(max_queues)s::int, %(max_per_queue)s::int,
     %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
-    %(resume_priority)s::int, %(resume_run_at)s::float8, %(resume_id)s::bigint, %(walk)s::json)"""
+    %(floor_priorities)s::int[], %(floor_run_ats)s::float8[], %(floor_ids)s::bigint[],
+    %(floor_queued_run_ats)s::float8[], %(due_until)s::float8, %(walk)s::json)"""
 
 # How many steps a claim may walk over held queues and forbidden flags: they take some milliseconds.
 MAX_STEPS = 300
@@ -86,6 +89,22 @@ class Claim(NamedTuple):
         )
 
 
+# By position, as access by name costs twice as much.
+_id, _token = map(itemgetter, map(Claim._fields.index, ("id", "token")))
+_place_in_row = itemgetter(*map(Claim._fields.index, ("priority", "run_at_epoch", "id")))
+
+
+class Floor(NamedTuple):
+    """A place on a priority before which a claim does not look; the times are seconds since the epoch."""
+
+    priority: int
+    # Of jobs without a queue: those that come after a due time and an id.
+    run_at: float
+    id: int
+    # Of jobs in queues: those that are due from this time on.
+    queued_run_at: float
+
+
 class Claimed(Frozen):
     """The claims of one statement, in the order in which the jobs start, and when the next job falls due."""
 
@@ -100,6 +119,14 @@ class Claimed(Frozen):
     is_hidden: bool = False
     # Where the next claim continues the walk over held queues and forbidden flags.
     walk: Any = None
+    # The priorities on which the claim looked, and the due time of the first job in a queue that it found on each.
+    levels: Sequence[int] = ()
+    queued_floors: Sequence[float | str | None] = ()
+    # The time up to which it looked, in seconds since the epoch by the server's clock.
+    looked_at: float = 0.0
+    # How many pages of the table it read before its jobs: many, if the entries of deleted jobs are in the way. None if
+    # the server does not count them (track_counts).
+    pages: int | None = 0
 
 
 def claim_jobs(
@@ -116,14 +143,15 @@ def claim_jobs(
     max_steps: int = MAX_STEPS,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
-    resume_after: Claim | None = None,
+    floors: Sequence[Floor] = (),
+    due_until: float | None = None,
     walk: Any = None,
 ) -> Claimed:
     """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``max_per_queue`` jobs each.
 
-    The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``resume_after``, a job without a
-    queue, spares a claim the entries of what earlier claims took: on that job's priority only jobs behind it are
-    looked at. ``walk`` is what the last claim returned.
+    The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``floors``, in the order of
+    their priorities, spare a claim the entries of what earlier claims took. With ``due_until`` the claim looks on the
+    priorities of the floors only, and at jobs that are due until this time. ``walk`` is what the last claim returned.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
@@ -138,14 +166,13 @@ def claim_jobs(
             "max_steps": max_steps,
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
             "now": now,
-            **_place_of(resume_after),
+            **_floors(floors, due_until),
             "walk": None if walk is None else json.dumps(walk),
         },
     )
-    *rows, (*_, summary) = cursor.fetchall()
-    claims = [Claim._make((*row[:-1], token)) for row in rows]
-    claims.sort(key=in_order)
-    return Claimed(claims=claims, **summary)
+    rows = cursor.fetchall()
+    summary = rows.pop()[-1]
+    return Claimed(claims=_in_order(rows, token), **summary)
 
 
 @lru_cache(maxsize=8)
@@ -154,10 +181,30 @@ def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
     return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 
-def _place_of(claim: Claim | None) -> dict[str, Any]:
-    if claim is None:
-        return {"resume_priority": None, "resume_run_at": None, "resume_id": None}
-    return {"resume_priority": claim.priority, "resume_run_at": claim.run_at_epoch, "resume_id": claim.id}
+def _floors(floors: Sequence[Floor], due_until: float | None) -> dict[str, Any]:
+    names = ("floor_priorities", "floor_run_ats", "floor_ids", "floor_queued_run_ats")
+    if not floors:
+        return {**dict.fromkeys(names), "due_until": due_until}
+    columns = ("{" + ",".join(map(str, column)) + "}" for column in zip(*floors, strict=True))
+    return {**dict(zip(names, columns, strict=True)), "due_until": due_until}
+
+
+def _in_order(rows: list[tuple[Any, ...]], token: str) -> list[Claim]:
+    """Return the rows of the statement as claims, in the order in which the jobs start.
+
+    The constructor of tuples and positions instead of names, because this runs for every job.
+    """
+    rows.sort(key=_place_in_row)
+    new, ending = tuple.__new__, (token,)
+    return [new(Claim, row[:-1] + ending) for row in rows]
+
+
+def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
+    """Return the ids of the jobs by the token of their claim. Mostly there are few tokens: one for each statement."""
+    ids_by_token: dict[str, list[int]] = {}
+    for token, group in groupby(claims, _token):
+        ids_by_token.setdefault(token, []).extend(map(_id, group))
+    return ids_by_token
 
 
 def in_order(claim: Claim) -> tuple[int, float, int]:

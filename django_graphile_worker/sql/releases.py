@@ -8,36 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import locked_by_worker
 
 COMPLETE_JOBS = """/* gw:complete */
-select id from :SCHEMA._private_complete_claims_v2(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
+select :SCHEMA._private_complete_claims_v3(%(ids)s::bigint[], %(tokens)s::text[], %(counts)s::int[])"""
 
 FAIL_JOBS = """/* gw:fail */
-select failed_id, seconds_until_next from :SCHEMA._private_fail_claims_v2(
+select failed_id, seconds_until_next from :SCHEMA._private_fail_claims_v3(
     %(ids)s::bigint[], %(tokens)s::text[], %(errors)s::text[], %(delays)s::float8[],
     %(permanent)s::boolean[], %(payloads)s::text[], %(now)s::timestamptz)"""
 
 RETURN_JOBS = """/* gw:return */
-select id from :SCHEMA._private_return_claims_v2(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
+select id from :SCHEMA._private_return_claims_v3(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
 
 # The job is returned with the items of an array payload that are left. The attempt does not count, as for every job
 # whose run the worker itself ended early.
 RETURN_REMAINING = """/* gw:return-remains */
-select id from :SCHEMA._private_return_claims_v2(
+select id from :SCHEMA._private_return_claims_v3(
     %(ids)s::bigint[], %(tokens)s::text[], %(payloads)s::text[]) as id"""
 
 STILL_CLAIMED = """/* gw:still-claimed */
 select job.id
 from rows from (pg_catalog.unnest(%(ids)s::bigint[]), pg_catalog.unnest(%(tokens)s::text[])) as ended(id, holder)
-join only :SCHEMA._private_jobs as job on job.id = ended.id
-where job.locked_by = ended.holder"""
+cross join lateral (
+    select each.id from only :SCHEMA._private_jobs as each
+    where each.id = ended.id and each.locked_by = ended.holder
+    limit 1) as job"""
 
 CLAIMS_OF = f"""/* gw:claims-of */
 select job.id, job.locked_by, job.job_queue_id from only :SCHEMA._private_jobs as job
@@ -50,7 +53,7 @@ select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens
 WAITING_QUEUES = """/* gw:waiting-queues */
 select id, case when %(notify)s then pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
     'r', pg_catalog.random(), 'count', 1)::text) end
-from :SCHEMA._private_waiting_queues_v2(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
+from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
 
 # Sent over a connection of Django, in the task's own transaction: every name is qualified.
 COMPLETE_IN_TRANSACTION = """/* gw:complete-atomic */
@@ -86,8 +89,16 @@ class HeldQueue(NamedTuple):
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
     """Delete finished jobs; return the ids of the jobs that were still claimed."""
-    cursor.execute(statement(COMPLETE_JOBS, schema), _ended(claims))
-    return {row[0] for row in cursor.fetchall()}
+    ids_by_token = group_by_token(claims)
+    ids = list(chain.from_iterable(ids_by_token.values()))
+    parameters = {
+        "ids": int_array(ids),
+        "tokens": text_array(ids_by_token),
+        "counts": int_array(map(len, ids_by_token.values())),
+    }
+    cursor.execute(statement(COMPLETE_JOBS, schema), parameters)
+    (deleted,) = cursor.fetchone()
+    return set(ids if deleted is None else deleted)
 
 
 def fail_jobs(

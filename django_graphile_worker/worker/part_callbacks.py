@@ -152,9 +152,6 @@ class ListenerCallbacks:
         self.on_listening = parts.events.listening_started
         self.on_lost = parts.events.listening_lost
 
-    def proofs_sent(self) -> int:
-        return self._parts.heartbeat.proofs_sent
-
     def on_migration(self) -> None:
         # Recovery checks the version of the schema.
         self._parts.recovery.wake()

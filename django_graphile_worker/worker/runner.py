@@ -19,7 +19,6 @@ from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
 from django_graphile_worker.worker.fetching.installation_check import check_installation
 from django_graphile_worker.worker.identity import new_worker_id
-from django_graphile_worker.worker.maintenance.schema_version import VERSION
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
 from django_graphile_worker.worker.task_selection import selected_tasks
@@ -176,8 +175,6 @@ class Runner:
         check_installation(self.parts.claim_database)
 
     def _refuse_newer_schema(self) -> None:
-        if self.parts.claim_database.has_passed(VERSION):
-            return
         error = self.parts.schema_version.find_error(self.parts.claim_database)
         if error is not None:
             raise error

@@ -180,6 +180,7 @@ def _build_fast_path(parts: Parts) -> FastPath:
         forbidden_flags=parts.forbidden_flags,
         now=parts.now,
         on_claimed=parts.events.jobs_claimed,
+        reads_whole_backlog=lambda: parts.claimer.reads_whole_backlog,
     )
 
 

@@ -7,7 +7,6 @@ import math
 import random
 import time
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -136,20 +135,14 @@ def _workers(schema: str) -> None:
 
 
 def _statistics(schema: str) -> None:
-    rows = _rows()
-    minutes = int(time.time()) // 60 - rows[0].started_at // 60
-    rows = [row._replace(started_at=row.started_at + minutes * 60) for row in rows]
+    chance = random.Random(7)
+    this_minute = int(time.time()) // 60
+    rows = [
+        _row(chance, this_minute - back, task, *shape) for back in range(0, 24 * 60, 1) for task, shape in TASKS.items()
+    ]
     with connection.cursor() as cursor:
         for start in range(0, len(rows), 2000):
             append_and_fold(cursor, rows[start : start + 2000], schema=schema)
-
-
-@cache
-def _rows() -> list[Row]:
-    """Return the statistics until now. They are made once, because that takes seconds."""
-    chance = random.Random(7)
-    this_minute = int(time.time()) // 60
-    return [_row(chance, this_minute - back, task, *shape) for back in range(24 * 60) for task, shape in TASKS.items()]
 
 
 def _row(chance: random.Random, minute: int, task: str, rate: float, duration: float, failing: float) -> Row:

@@ -12,17 +12,17 @@ _IN_PROCESS: dict[str, Callable[[], None]] = {}
 # A function of the schema, a part of its text, and the text that replaces this part.
 _IN_DATABASE: dict[str, tuple[str, str, str]] = {
     "a completion does not check the token": (
-        "_private_complete_claims_v2",
-        "where job.locked_by = ended.holder",
-        "where true",
+        "_private_complete_claims_v3",
+        " and job.locked_by = holder",
+        "",
     ),
     "queues are not exclusive": (
-        "_private_claim_jobs_v2",
+        "_private_claim_jobs_v3",
         "where q.is_available",
         "where true",
     ),
     "returned jobs lose an attempt": (
-        "_private_return_claims_v2",
+        "_private_return_claims_v3",
         "greatest(coalesce(returning_job.attempts, job.attempts) - 1, 0)",
         "coalesce(returning_job.attempts, job.attempts)",
     ),
@@ -38,9 +38,9 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "when false then job.run_at",
     ),
     "returns state the worker but not the claim": (
-        "_private_return_claims_v2",
-        "where job.locked_by = ended.holder",
-        "where split_part(job.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
+        "_private_return_claims_v3",
+        "and each.locked_by = ended.holder",
+        "and split_part(each.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
     "releases of queues state the worker but not the claim": (
         "_private_release_queues_v2",
@@ -48,7 +48,7 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "split_part(queue.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
     "returns ignore that the job was removed or replaced": (
-        "_private_return_claims_v2",
+        "_private_return_claims_v3",
         "on marker.job_id = job.id and marker.locked_by = job.locked_by",
         "on false",
     ),

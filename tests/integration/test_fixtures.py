@@ -9,15 +9,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
-from django.contrib.contenttypes.models import ContentType
 from django.db import connection
-from django.test import TransactionTestCase
 
 from django_graphile_worker.models import Job
 from testproject import databases
-from tests.support import emptying
 from tests.support.factories import make_job
 
 Connect = Callable[..., psycopg.Connection[tuple[Any, ...]]]
@@ -116,21 +111,3 @@ def test_versioned_database__is_migrated_and_of_its_version(
 def test_versioned_databases__are_apart(versioned_database: str, turn: int) -> None:
     with psycopg.connect(versioned_database) as connection:
         connection.execute("create table public.only_here ()")
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("are_permissions_lost", [False, True])
-def test_emptying__leaves_what_migrate_has_written(are_permissions_lost: bool) -> None:
-    class Case(TransactionTestCase):
-        databases = {"default"}
-
-    permissions = set(Permission.objects.values_list("codename", flat=True))
-    user = get_user_model().objects.create(username="somebody")
-    user.user_permissions.add(Permission.objects.earliest("id"))
-    if are_permissions_lost:
-        Permission.objects.latest("id").delete()
-
-    emptying.empty_tables(Case("__init__"))
-    assert not get_user_model().objects.exists()
-    assert set(Permission.objects.values_list("codename", flat=True)) == permissions
-    assert ContentType.objects.exists()

@@ -113,13 +113,17 @@ class TestFunctionsOfAnotherProgram:
     def test_adding__says_what_helps(self) -> None:
         come_from_rust()
         with pytest.raises(SchemaError, match=r'Run "manage\.py graphile_worker repair"'):
-            add_job("task")
+            add_job("task", job_key="key")
+
+    def test_adding_without_a_key__does_not_need_them(self) -> None:
+        come_from_rust()
+        assert add_job("task").id
 
     def test_repair__puts_them_back_and_says_so(self) -> None:
         come_from_rust()
         assert operate("repair").out == "Restored: add_job.\n"
         assert found() == {}
-        add_job("task")
+        add_job("task", job_key="key")
         assert operate("repair").out == "Nothing to repair.\n"
 
     @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ class TestFunctionsOfAnotherProgram:
         said = operate("repair").out
         assert said.startswith("Dropped: add_job(identifier text, payload json")
         assert found() == {}
-        add_job("task", {"n": 1})
+        add_job("task", {"n": 1}, job_key="key")
 
     def test_repair__replaces_what_cannot_be_replaced_in_place(self) -> None:
         execute("drop function {schema}.remove_job(text)")

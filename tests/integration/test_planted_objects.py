@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -29,7 +30,6 @@ from django_graphile_worker import (
 from django_graphile_worker.testing import clear_queue
 from testproject import databases
 from tests.support import admin_pages as pages
-from tests.support.database_server import DatabaseServer
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import make_worker, operate
 from tests.support.planted import PLANTED, Planted, PlantedSearchPath
@@ -38,17 +38,17 @@ from tests.support.stepped_worker import own_tasks
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(scope="session")
-def planted(
-    django_db_setup: None, django_db_blocker: DjangoDbBlocker, database_server: DatabaseServer
-) -> Iterator[Planted]:
-    """Look-alikes, which no session sees unless its search_path names their schema."""
+@pytest.fixture(scope="module")
+def planted(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Planted]:
     with django_db_blocker.unblock():
         url = databases.to_url(connections["default"].settings_dict)
     with psycopg.connect(url, autocommit=True) as owner:
-        planted = Planted(owner, database_server.name_role())
+        planted = Planted(owner, f"gw_planter_{os.getpid()}")
         planted.plant()
-        yield planted
+        try:
+            yield planted
+        finally:
+            planted.remove()
 
 
 @pytest.fixture

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from django.db import connections
 
 from tests.migration.conftest import Site
-from tests.support.database_server import DatabaseServer
 from tests.support.planted import PLANTED, Planted, PlantedSearchPath
 
 
 @pytest.fixture
-def planted(site: Site, database_server: DatabaseServer) -> Iterator[Planted]:
+def planted(site: Site) -> Iterator[Planted]:
     """Look-alikes of the functions and operators of PostgreSQL, on the search_path of every new session."""
+    role = f"gw_planter_{os.getpid()}"
     with site.connect() as owner:
-        planted = Planted(owner, database_server.name_role())
+        planted = Planted(owner, role)
         planted.plant()
         owner.execute(f'alter database "{owner.info.dbname}" set search_path = public, {PLANTED}'.encode())
         yield planted
+        connections[site.alias].close()
+        planted.remove()
 
 
 def test_migrations__neither_call_nor_use_planted_objects(site: Site, planted: Planted) -> None:

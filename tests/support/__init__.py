@@ -2,15 +2,14 @@
 
 Databases: ``database_server`` (the server of the suite), ``versioned_servers`` (one server for each PostgreSQL version,
 as fixtures), ``postgres_versions`` (where the programs of each version are), ``prerequisites`` and
-``install_prerequisites`` (what this machine has, and ``make prerequisites``), ``emptying`` (tables after a test).
+``install_prerequisites`` (what this machine has, and ``make prerequisites``).
 
 Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``recorded_statistics`` (counts for the
-dashboard), ``worker_sql`` (the SQL functions, called directly), ``claiming`` (claims by SQL, under names that the tests
-share).
+dashboard), ``worker_sql`` (the SQL functions, called directly).
 
 The worker: ``slot`` (one job run by an executor, without a worker), ``stepped_worker`` (a worker whose parts the test
 steps), ``backends`` (the server process behind a connection), ``log_lines`` (signals as a worker sends them),
-``operating`` (the operator command).
+``console_log`` (the log on standard error), ``operating`` (the operator command).
 
 The admin: ``admin_pages`` (addresses, texts and actions of its pages).
 

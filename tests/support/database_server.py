@@ -20,7 +20,6 @@ class DatabaseServer:
     connection: psycopg.Connection[tuple[Any, ...]]
     entry: Mapping[str, Any]
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
-    _roles: list[str] = field(default_factory=list)
 
     @classmethod
     @contextmanager
@@ -28,10 +27,7 @@ class DatabaseServer:
         """Connect to the maintenance database of the server: the current database cannot be dropped."""
         maintenance = databases.to_url({**entry, "NAME": "postgres"})
         with psycopg.connect(maintenance, autocommit=True) as connection:
-            server = cls(connection, entry)
-            yield server
-            for role in server._roles:
-                server._execute("drop role if exists {}", role)
+            yield cls(connection, entry)
 
     def url(self, name: str) -> str:
         return databases.to_url({**self.entry, "NAME": name})
@@ -46,14 +42,6 @@ class DatabaseServer:
     def drop_database(self, name: str) -> None:
         """Drop a database, even if sessions are connected to it."""
         self._execute("drop database if exists {} with (force)", name)
-
-    def name_role(self) -> str:
-        """Return the name of a role that a test may create. It is dropped at the end of the run, after the databases.
-
-        What the role owns disappears with its database, which is faster than to drop thousands of objects.
-        """
-        self._roles.append(f"gw_test_{os.getpid()}_{next(self._numbers)}")
-        return self._roles[-1]
 
     def drop_databases_of_dead_runs(self) -> None:
         """Drop the databases that killed test runs left behind in the embedded cluster."""

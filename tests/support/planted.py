@@ -47,7 +47,7 @@ def names_called() -> set[str]:
 
 
 class Planted:
-    """The look-alikes in a database, all in a schema of their own. They stay until the database is dropped."""
+    """The look-alikes in a database, all in a schema of their own."""
 
     def __init__(self, connection: psycopg.Connection[Any], role: str) -> None:
         self._connection = connection
@@ -70,6 +70,11 @@ class Planted:
             connection.execute(";".join(statements[start : start + PORTION]).encode())
         connection.execute("reset role")
         self.number = len(statements)
+
+    def remove(self) -> None:
+        """Drop the look-alikes in several statements: PostgreSQL cannot lock so many objects at once."""
+        self._connection.execute(_DROP.encode())
+        self._connection.execute(f"drop schema if exists {PLANTED} cascade; drop role if exists {self._role}".encode())
 
     def calls(self) -> int:
         """Return how often look-alikes were called."""
@@ -130,6 +135,26 @@ class Planted:
                         f"(function = {PLANTED}.operator_look_alike, leftarg = {left}, rightarg = {right})"
                     )
 
+
+_DROP = f"""
+do $do$
+declare
+  planted record;
+  number integer := 0;
+begin
+  for planted in
+    select proc.oid::regprocedure::text as name from pg_proc as proc
+    where proc.pronamespace = (select oid from pg_namespace where nspname = '{PLANTED}')
+  loop
+    execute 'drop function ' || planted.name || ' cascade';
+    number := number + 1;
+    if number % 100 = 0 then
+      commit;
+    end if;
+  end loop;
+end
+$do$
+"""
 
 FULL_NAMES = {
     "varchar": "character varying",

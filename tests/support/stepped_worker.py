@@ -24,12 +24,6 @@ def own_tasks(*functions: Callable[..., Any], **options: Any) -> Iterator[Regist
         yield registry
 
 
-def note(payload: Any) -> None:
-    """A task that fails if its payload says so: the task of the fixture `note_is_the_only_task`."""
-    if payload == "fail":
-        raise ValueError("as asked")
-
-
 class SteppedRunner(Runner):
     """A runner that starts no threads but the slots."""
 

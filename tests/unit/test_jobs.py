@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.jobs import JobDefaults, JobKeyMode, JobSpec
+from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.jobs import Job, JobDefaults, JobSpec, RemovedJob
 
 NUMBERS = "a whole number from"
 TASK_EXPECTED = "identifier: expected a task identifier (str) or a function decorated with @task"
@@ -185,3 +186,36 @@ def test_a_job_key_made_from_the_payload_is_checked_too() -> None:
     defaults = JobDefaults(job_key=lambda payload: payload["user"])
     with pytest.raises(InvalidTypeError, match=r"^job_key: expected a string, got 5 \(int\)\.$"):
         JobSpec(FakeTask("sync", defaults), {"user": 5})
+
+
+class TestAJobWhosePayloadIsDecodedLater:
+    @staticmethod
+    def values(**changes: Any) -> dict[str, Any]:
+        return dict.fromkeys(Job._in_order) | {"id": 1, "payload": {"n": [1]}, "flags": frozenset()} | changes
+
+    @pytest.fixture
+    def later(self) -> Job:
+        values = self.values(_json='{"n": [1]}')
+        del values["payload"]
+        return Job.of_checked_values(values)
+
+    def test_is_like_any_other(self, later: Job) -> None:
+        job = Job(**self.values())
+        assert later == job
+        assert repr(later) == repr(job)
+        assert dataclasses.asdict(later) == dataclasses.asdict(job)
+        assert RemovedJob(**self.values()) == later
+
+    @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda job: pickle.loads(pickle.dumps(job))])
+    def test_can_be_copied(self, later: Job, copied: Any) -> None:
+        assert copied(later) == later
+        assert vars(copied(later)) == self.values()
+
+    def test_has_one_payload(self, later: Job) -> None:
+        assert later.payload is later.payload
+
+    def test_has_no_other_attributes(self, later: Job) -> None:
+        with pytest.raises(AttributeError, match="has no attribute 'other'"):
+            _ = later.other  # type: ignore[attr-defined]
+        with pytest.raises(AttributeError, match="has no attribute 'payload'"):
+            _ = Job.of_checked_values({}).payload

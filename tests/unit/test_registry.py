@@ -17,7 +17,7 @@ import pytest
 
 from django_graphile_worker import task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.jobs import JobKeyMode
+from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.registry import Registry, Task, tasks
 
 

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from django_graphile_worker import conf
 from django_graphile_worker.admin.formatting import EMPTY_VALUE
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError
-from django_graphile_worker.jobs import (
+from django_graphile_worker.job_options import (
     LARGEST_MAX_ATTEMPTS,
     LARGEST_PRIORITY,
     MAX_JOB_KEY_LENGTH,

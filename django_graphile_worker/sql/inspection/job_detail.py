@@ -23,7 +23,7 @@ select job.id, task.identifier, queue.queue_name,
     {IS_DUE}, recovery.recoveries,
     :SCHEMA._private_worker_of(queue.locked_by), {readable("queue.locked_at")}, running.id, running.identifier,
     ahead.number,
-    extract(epoch from now() - worker.last_heartbeat_at)::float8,
+    {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8,
     (select count(*) from :SCHEMA._private_workers as worker
         where worker.metadata -> 'tasks' ? task.identifier and {IS_ALIVE})
 from :SCHEMA._private_jobs as job
@@ -79,6 +79,7 @@ class JobDetail(NamedTuple):
     queue_running_id: int | None
     queue_running_task: str | None
     ahead: int | None
+    holder_last_heartbeat_at: Any
     holder_silent_seconds: float | None
     # The number of live workers that run the task.
     live_workers: int

@@ -18,11 +18,28 @@ select queue.id, queue.queue_name, {readable("queue.locked_at")}, :SCHEMA._priva
     {readable("depth.oldest")}, extract(epoch from now() - depth.oldest)::float8, running.id, running.identifier
 from chosen as queue
 cross join lateral (
-    select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as oldest
+    select counted.number, oldest.run_at as oldest
     from (
-        select job.run_at from :SCHEMA._private_jobs as job
-        where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id = queue.id
-        order by job.run_at limit %(most)s) as job) as depth
+        select count(*) as number
+        from (
+            select from :SCHEMA._private_jobs as job
+            where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id = queue.id
+            order by job.task_id, job.priority, job.run_at, job.id limit %(most)s) as job) as counted
+    cross join lateral (
+        -- The first job of each task and priority of the queue.
+        with recursive stair (task_id, priority, run_at) as (
+            select -2147483648, 0::smallint, null::timestamptz
+            union all
+            select ahead.task_id, ahead.priority, ahead.run_at
+            from stair
+            cross join lateral (
+                select job.task_id, job.priority, job.run_at from :SCHEMA._private_jobs as job
+                where {IS_AVAILABLE_IN_QUEUE}
+                    and (job.job_queue_id, job.task_id, job.priority) > (queue.id, stair.task_id, stair.priority)
+                    and job.job_queue_id <= queue.id
+                order by job.job_queue_id, job.task_id, job.priority, job.run_at limit 1) as ahead)
+        select min(greatest(stair.run_at, '0001-01-02')) filter (where stair.run_at is not null) as run_at
+        from (select stair.run_at from stair limit %(most)s) as stair) as oldest) as depth
 left join lateral (
     select job.id, task.identifier from :SCHEMA._private_jobs as job
     left join :SCHEMA._private_tasks as task on task.id = job.task_id

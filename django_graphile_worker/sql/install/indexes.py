@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 LARGE = 16 * 1024 * 1024
 
 # The files of ddl whose indexes exist after a complete migrate.
-FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql", "claim_looks_v2.sql")
+FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql", "claim_looks_v2.sql", "queued_jobs_v3.sql")
+# The indexes of these files that a later migration drops again.
+DROPPED = ("jobs_by_queue_index", "jobs_due_by_queue_index")
 REMEDY = 'Run "manage.py graphile_worker repair". Jobs can be added and run meanwhile.'
 
 # A whole statement that starts at the beginning of a line.
@@ -52,6 +54,11 @@ def indexes_of(filenames: Iterable[str], *, schema: str) -> list[Index]:
     """Return the indexes that these files create."""
     found = (_CREATE_INDEX.finditer(ddl(filename, schema)) for filename in filenames)
     return [Index(match["name"], match["definition"]) for matches in found for match in matches]
+
+
+def kept_indexes(*, schema: str) -> list[Index]:
+    """Return the indexes that exist after a complete migrate."""
+    return [index for index in indexes_of(FILES, schema=schema) if index.name not in DROPPED]
 
 
 def without_indexes(text: str, names: Iterable[str]) -> str:
@@ -110,7 +117,7 @@ class Lack(NamedTuple):
 def lacking_indexes(cursor: Cursor, *, schema: str) -> Lack:
     """Return the indexes that are missing or incomplete; after a complete migrate there are none."""
     existing = existing_indexes(cursor, schema=schema)
-    wanted = [index.name for index in indexes_of(FILES, schema=schema)]
+    wanted = [index.name for index in kept_indexes(schema=schema)]
     return Lack(
         tuple(name for name in wanted if name not in existing),
         tuple(name for name in wanted if not existing.get(name, True)),
@@ -148,3 +155,8 @@ def drop_indexes(run: Run, names: Iterable[str], *, schema: str) -> None:
     """Drop the indexes that exist among these names."""
     for name in names:
         run(f"/* gw:uninstall */ drop index if exists {quoted(schema)}.{quoted(name)};", None)
+
+
+def drop_concurrently(run: Run, name: str, *, schema: str) -> None:
+    """Drop the index while other sessions read and write the table; not possible inside a transaction."""
+    run(f"/* gw:uninstall */ drop index concurrently if exists {quoted(schema)}.{quoted(name)};", None)

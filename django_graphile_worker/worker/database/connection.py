@@ -63,8 +63,6 @@ class Database:
         self._limits = SessionLimits(are_ours=True, are_too_short=False)
         # The names of the statements that PreparedStatement has prepared in the current session.
         self.prepared: set[bytes] = set()
-        # The checks of the schema that have passed in the current session.
-        self._passed: set[str] = set()
 
     @contextmanager
     def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
@@ -97,13 +95,6 @@ class Database:
     def keeps_statements(self) -> bool:
         """Does the session keep prepared statements and settings from one statement to the next?"""
         return self._prepares and self._limits.are_ours
-
-    def note_passed(self, check: str) -> None:
-        """Note that a check of the schema has passed, so that the current session need not repeat it."""
-        self._passed.add(check)
-
-    def has_passed(self, check: str) -> bool:
-        return self._connection is not None and check in self._passed
 
     def _close_if_unusable(self, connection: psycopg.Connection[Any]) -> None:
         """Close the connection if its state is unusable: a server that disappears often leaves no error code."""
@@ -148,7 +139,6 @@ class Database:
 
     def _set_up(self, connection: psycopg.Connection[Any]) -> None:
         self.prepared.clear()
-        self._passed.clear()
         role = connections.settings[self.alias].get("OPTIONS", {}).get("assume_role")
         if role:
             connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))

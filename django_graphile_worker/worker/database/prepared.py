@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq import DiagnosticField, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
 from django_graphile_worker.sql.session import configure_session
@@ -23,11 +23,20 @@ from django_graphile_worker.worker.database.watchdog import watchdog
 class PreparedStatement:
     """A statement that is prepared once for each session, under settings that stay with the session."""
 
-    def __init__(self, database: Database, name: str, text: str, *, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        text: str,
+        *,
+        settings: Mapping[str, str],
+        result_format: Format = Format.TEXT,
+    ) -> None:
         self._database = database
         self._name = name.encode()
         self._text = text.encode()
         self._settings = settings
+        self._result_format = result_format
         self._prepared_on: psycopg.Connection[Any] | None = None
 
     @property
@@ -53,15 +62,20 @@ class PreparedStatement:
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         if self._name not in self._database.prepared:
-            with connection.cursor() as cursor:
-                configure_session(cursor, self._settings)
+            if self._settings:
+                with connection.cursor() as cursor:
+                    configure_session(cursor, self._settings)
             expect(connection.pgconn.prepare(self._name, self._text), ExecStatus.COMMAND_OK)
             self._database.prepared.add(self._name)
         self._prepared_on = connection
 
     def _run(self, connection: psycopg.Connection[Any], parameters: Sequence[bytes | None]) -> PGresult:
         link = connection.pgconn
-        result = link.exec_prepared(self._name, parameters)  # type: ignore[arg-type]  # None is null
+        result = link.exec_prepared(
+            self._name,
+            parameters,  # type: ignore[arg-type]  # None is null
+            result_format=self._result_format,
+        )
         # Notifications that arrived meanwhile have been read with the answer: the socket will not show them.
         while notice := link.notifies():
             if link.notify_handler is not None:

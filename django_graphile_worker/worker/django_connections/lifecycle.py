@@ -29,7 +29,9 @@ class _Thread(threading.local):
         self.watched: list[WatchedConnection] | None = None
 
 
-_thread = _Thread()
+this_thread = _Thread()
+# What ``this_thread.watched`` is equal to in a thread that runs jobs and has opened no connection.
+NO_CONNECTIONS: list[WatchedConnection] = []
 _NOTHING: Sequence[Leftover] = ()
 
 
@@ -41,7 +43,7 @@ def start() -> None:
 
 def begin() -> None:
     """Close broken and expired connections before a job, so that its first query works."""
-    connections_here = _thread.watched
+    connections_here = this_thread.watched
     if connections_here is None:
         connections_here = _adopt_thread()
     if connections_here:
@@ -54,7 +56,7 @@ def begin() -> None:
 
 def end() -> Sequence[Leftover]:
     """Return what a job left on its connections. Connections with leftovers are closed."""
-    connections_here = _thread.watched
+    connections_here = this_thread.watched
     if not connections_here:
         return _NOTHING
     return [leftover for watched in connections_here if (leftover := _end(watched))]
@@ -76,7 +78,7 @@ def _discard(watched: WatchedConnection, error: Exception) -> None:
 
 def thread_finished() -> None:
     """Close the connections of this thread, unless they are in a transaction that began before the jobs."""
-    connections_here, _thread.watched = _thread.watched, None
+    connections_here, this_thread.watched = this_thread.watched, None
     for watched in connections_here or ():
         watched.release()
 
@@ -88,9 +90,9 @@ def _adopt_thread() -> list[WatchedConnection]:
 
 def watch_thread() -> list[WatchedConnection]:
     """Watch the connections of this thread, whether it runs jobs or other code of the site."""
-    if _thread.watched is None:
-        _thread.watched = [_watched(wrapper) for wrapper in connections.all(initialized_only=True)]
-    return _thread.watched
+    if this_thread.watched is None:
+        this_thread.watched = [_watched(wrapper) for wrapper in connections.all(initialized_only=True)]
+    return this_thread.watched
 
 
 def _watched(wrapper: Any) -> WatchedConnection:
@@ -113,7 +115,7 @@ def create_caches() -> None:
 
 
 def _opened(*, connection: Any, **kwargs: Any) -> None:
-    connections_here = _thread.watched
+    connections_here = this_thread.watched
     if connections_here is None:
         return
     for watched in connections_here:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.exceptions import LeftoverStateError
+from django_graphile_worker.logs import success_lines
+from django_graphile_worker.logs.lines import JobFacts
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
 from django_graphile_worker.worker.execution.abort import Aborts
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
@@ -105,12 +108,11 @@ class Executor:
 
     def run(self, claim: Claim) -> Outcome:
         """Run one job on this thread and return its outcome; never raises."""
-        run = JobRun(claim, monotonic())
+        run = JobRun(claim, monotonic(), self._tasks(claim.task_id))
         self._running.add(run)
         try:
             if self._is_cancelled:
                 return Interrupted(claim, 0.0, has_begun=False)
-            run.task = self._tasks(claim.task_id)
             return self._run(run)
         except BaseException as error:  # a bug of the worker must cost neither the slot nor the job
             return self._failed_by_worker(run, error)
@@ -118,19 +120,21 @@ class Executor:
             self._running.discard(run)
 
     def _run(self, run: JobRun) -> Outcome:
-        lifecycle.begin()
+        # Most jobs use no database. These comparisons cost less than the calls.
+        if this_thread.watched != NO_CONNECTIONS:
+            lifecycle.begin()
         if signals.job_started.is_heard():
             self._send(signals.job_started, run)
         result, error = None, None
         try:
             # Each job has its own context: a language or a time zone that a job activates ends with it.
-            result = copy_context().run(self._invoker.invoke, run)
+            result = copy_context().run(self._invoker.of(run.task), run)
         except BaseException as raised:  # SystemExit, too, fails this job alone
             error = raised
         try:
             if fork_guard.generation != self._generation:
                 fork_guard.end_child(self._generation, error)
-            leftovers = lifecycle.end()
+            leftovers = lifecycle.end() if this_thread.watched else ()
             if error is None and not leftovers:
                 return self._succeeded(run, result)
             return self._other_outcome(run, result, error, leftovers)
@@ -142,9 +146,22 @@ class Executor:
     def _succeeded(self, run: JobRun, result: Any) -> Outcome:
         duration = monotonic() - run.started
         log_success = self._settings.log_success
-        if signals.job_succeeded.is_heard(log_success=log_success):
+        if signals.job_succeeded.is_heard(log_success=log_success) and not self._is_logged_directly(run, duration):
             self._send(signals.job_succeeded, run, duration=duration, log_success=log_success)
         return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration, result)
+
+    def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
+        """Write the line of a success without a signal, if nothing but the worker's own log would receive it.
+
+        No code of the site runs then, so nothing has to be cleaned up after it.
+        """
+        try:
+            return signals.job_succeeded.has_only_conditional_receiver and success_lines.write(
+                run.identifier, run.claim, duration, self._about
+            )
+        except BaseException:  # a stream that the site has replaced may raise anything
+            logger.exception("The line of a job could not be written.")
+            return True
 
     def _other_outcome(
         self, run: JobRun, result: Any, error: BaseException | None, leftovers: Sequence[Leftover]
@@ -223,13 +240,20 @@ class Executor:
         if not signal.is_heard(**arguments):
             return
         try:
-            about = {"worker_id": run.claim.worker_id, **self._about, "job": run.job}
+            # The worker's own log reads less of a job than there is to build.
+            job = _facts(run) if signal.has_only_conditional_receiver else run.job
+            about = {"worker_id": run.claim.worker_id, **self._about, "job": job}
             signal.send_robust(sender=type(self), **about, **arguments)
         except BaseException:  # send_robust lets SystemExit pass
             logger.exception("A receiver tried to end the worker.")
         fork_guard.end_child(self._generation)
         # What receivers left on the connections of this thread is cleaned up, and does not count against the job.
         lifecycle.end()
+
+
+def _facts(run: JobRun) -> JobFacts:
+    claim = run.claim
+    return JobFacts(claim.id, run.identifier, claim.queue_name, claim.attempts, claim.max_attempts)
 
 
 def _leftover_message(leftovers: Sequence[Leftover]) -> str:

@@ -59,9 +59,9 @@ class TaskInvoker:
         )
         self._chains = {each.is_async: middleware.build(factories, each, self._event_loop) for each in innermost}
 
-    def invoke(self, run: JobRun) -> Any:
-        """Run the job's task and return its result; raise whatever went wrong."""
-        return (self._invokes.get(run.task) or self._prepare(run.task))(run)
+    def of(self, task: Task[Any, Any] | None) -> Invoke:
+        """Return the function that runs a job of this task and returns its result; it raises whatever went wrong."""
+        return self._invokes.get(task) or self._prepare(task)
 
     def _prepare(self, task: Task[Any, Any] | None) -> Invoke:
         assert task is not None

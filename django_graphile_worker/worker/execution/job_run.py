@@ -40,7 +40,6 @@ class JobRun:
     """The claim of a job, its task and its payload. The public ``Job`` value is built on first access only."""
 
     # Defaults are on the class: most runs never change them, and an assignment in __init__ would cost every job.
-    task: Task[Any, Any] | None = None
     payload: Any = _NOT_DECODED
     # The number of items in an array payload. It is counted before the task runs, as the task may change the list.
     item_count: int | None = None
@@ -48,9 +47,10 @@ class JobRun:
     abort: Abort | None = None
     _job: Job | None = None
 
-    def __init__(self, claim: Claim, started: float) -> None:
+    def __init__(self, claim: Claim, started: float, task: Task[Any, Any] | None = None) -> None:
         self.claim = claim
         self.started = started
+        self.task = task
 
     def decode(self) -> Any:
         """Decode the payload, and return it. Called inside the job's own ``try``, so that bad JSON fails one job."""
@@ -98,6 +98,13 @@ class JobRun:
         payload = self.payload
         if payload is _NOT_DECODED:
             payload = payloads.decode_leniently(self.claim.payload_text)
-        return self.claim.to_job(
-            task_identifier=self.identifier, payload=payload, locked_at_epoch=time() - self.duration
-        )
+        details: dict[str, Any] = {
+            "task_identifier": self.identifier,
+            "payload": payload,
+            "locked_at_epoch": time() - self.duration,
+        }
+        try:
+            return self.claim.to_job(**details)
+        except (ValueError, TypeError, RecursionError):
+            # The flags cannot be parsed. That is no reason to fail the job.
+            return self.claim._replace(flags_text=None).to_job(**details)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from django_graphile_worker.sql import claims
+from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.blocked_jobs import Walk
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.held_claims import HeldClaims
+from django_graphile_worker.worker.fetching.looks import Look, Looks
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import JobClock
-
-# Seconds. Under a long backlog, a claim resumes where the last claim ended. After this time a claim reads the backlog
-# from its start: a job that sorts before the last claimed jobs, or whose queue has just become free, waits this long at
-# most.
-WHOLE_LOOK_INTERVAL = 0.1
 
 
 class Claimer:
@@ -34,15 +31,20 @@ class Claimer:
         on_answer: Callable[[claims.Claimed], None] = lambda claimed: None,
     ) -> None:
         self._database = database
+        self._cursor = BlockingCursor(database)
         self._directory = directory
         self._held = held
         self._forbidden_flags = forbidden_flags
         self._now = now
         # Called with every answer of the claim statement.
         self._on_answer = on_answer
-        self._last: claims.Claim | None = None
+        self._looks = Looks()
         self._walk = Walk()
-        self._looked_at_all_at = 0.0
+
+    @property
+    def reads_whole_backlog(self) -> bool:
+        """Whether claims begin at the start of the backlog, which is cheap unless a snapshot is held for long."""
+        return self._looks.are_whole
 
     def claim(self, **limits: int) -> claims.Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``; continue a claim that has not read everything."""
@@ -50,32 +52,32 @@ class Claimer:
             self._held.return_lost()
         if self._directory.is_review_due:
             self._directory.review()
-        resume_after = self._resume_after()
         began = time.monotonic()
-        # A resumed claim takes the next jobs of a long backlog and does not walk; a claim from the start follows soon.
-        max_steps = self._walk.steps(began) if resume_after is None else 0
-        claimed = self._held.hold(lambda: self._claim(resume_after=resume_after, max_steps=max_steps, **limits))
+        look = self._looks.choose(began)
+        max_steps = self._walk.steps(began) if look.may_walk else 0
+        claimed = self._held.hold(lambda: self._claim(look, max_steps=max_steps, **limits))
         if claimed is None:
             return claims.Claimed(claims=[], seconds_until_next=None, has_more=True)
+        ended = time.monotonic()
         self._on_answer(claimed)
-        self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
-        if resume_after is not None:
-            # There may be a job before the resumed place, which only the next claim from the start finds.
+        self._looks.note(look, claimed, began=began, ended=ended, max_jobs=limits["max_jobs"])
+        if not look.may_walk:
+            # There may be jobs that only the next claim reads.
             return replace(claimed, has_more=True)
-        self._looked_at_all_at = ended = time.monotonic()
         if max_steps:
             self._walk.note(claimed, began=began, ended=ended)
-        return replace(claimed, seconds_until_next=self._walk.until_next(claimed, ended))
+        return replace(claimed, seconds_until_next=self._until_next(claimed, ended))
 
     def close(self) -> None:
         self._database.close()
 
-    def _resume_after(self) -> claims.Claim | None:
-        is_due = time.monotonic() - self._looked_at_all_at > WHOLE_LOOK_INTERVAL
-        return None if is_due else self._last
+    def _until_next(self, claimed: claims.Claimed, now: float) -> float | None:
+        """Return the seconds until the next claim is due: for the next job, a walk, or a look at a slice."""
+        times = (self._walk.until_next(claimed, now), self._looks.until_next(now))
+        return min((seconds for seconds in times if seconds is not None), default=None)
 
-    def _claim(self, *, resume_after: claims.Claim | None, max_steps: int, **limits: int) -> claims.Claimed:
-        with self._database.cursor() as cursor:
+    def _claim(self, look: Look, *, max_steps: int, **limits: int) -> claims.Claimed:
+        with self._cursor.usable() as cursor:
             return claims.claim_jobs(
                 cursor,
                 schema=self._database.schema,
@@ -83,16 +85,9 @@ class Claimer:
                 task_ids=self._directory.ids,
                 forbidden_flags=self._forbidden_flags(),
                 now=self._now(),
-                resume_after=resume_after,
+                floors=look.floors,
+                due_until=look.due_until,
                 max_steps=max_steps,
                 walk=self._walk.place,
                 **limits,
             )
-
-
-def _last_unqueued(claimed: Sequence[claims.Claim]) -> claims.Claim | None:
-    """Return the job after which the next claim resumes.
-
-    A job of a queue may be claimed before its turn, so its place in the backlog does not count.
-    """
-    return next((claim for claim in reversed(claimed) if claim.queue_id is None), None)

@@ -17,6 +17,9 @@ from django_graphile_worker.worker.database.prepared import PreparedStatement
 # Seconds. A fast claim that takes longer reads index entries of deleted rows that cannot be vacuumed yet; the claim
 # statement avoids them.
 LONGEST_FAST_CLAIM = 0.02
+# As slow as that are so many fast claims in a row that take longer than this.
+SLOW_FAST_CLAIM = 0.005
+SLOW_IN_A_ROW = 4
 # After such a slow fast claim, the worker tries no other for this many times its duration.
 REST = 100
 
@@ -34,6 +37,7 @@ class FastClaim:
         # vain. So only a worker whose last fast claim found a job tries the next.
         self._is_promising = True
         self._rests_until = clock()
+        self._slow_in_a_row = 0
 
     @property
     def is_worth_trying(self) -> bool:
@@ -53,10 +57,15 @@ class FastClaim:
             now=now,
         )
         self._is_promising = bool(found.claims)
-        ended = self._clock()
-        if ended - began > LONGEST_FAST_CLAIM:
-            self._rests_until = ended + REST * (ended - began)
+        self._note_duration(began, self._clock())
         return found
+
+    def _note_duration(self, began: float, ended: float) -> None:
+        seconds = ended - began
+        self._slow_in_a_row = self._slow_in_a_row + 1 if seconds > SLOW_FAST_CLAIM else 0
+        if seconds > LONGEST_FAST_CLAIM or self._slow_in_a_row >= SLOW_IN_A_ROW:
+            self._rests_until = ended + REST * seconds
+            self._slow_in_a_row = 0
 
     def learn_from(self, claimed: Claimed) -> None:
         """Note from the answer to a claim whether a fast claim would have been enough."""

@@ -45,6 +45,7 @@ class FastPath:
         forbidden_flags: ForbiddenFlags,
         now: JobClock,
         on_claimed: Callable[[list[Claim], float], None],
+        reads_whole_backlog: Callable[[], bool] = lambda: True,
     ) -> None:
         self._fast_claim = fast_claim
         self._pool = pool
@@ -53,6 +54,7 @@ class FastPath:
         self._forbidden_flags = forbidden_flags
         self._now = now
         self._on_claimed = on_claimed
+        self._reads_whole_backlog = reads_whole_backlog
 
     def start_due_jobs(self) -> float | None:
         """Start all jobs that are due; return the seconds until the next job is due, infinity if no job is known.
@@ -72,8 +74,16 @@ class FastPath:
         return math.inf if seconds is None else seconds
 
     def _is_claim_needed(self) -> bool:
-        """Must the claimer claim, because it has a search or a review to do, or a fast claim is not worth trying?"""
-        return self._held.is_search_due or self._directory.is_review_due or not self._fast_claim.is_worth_trying
+        """Must the claimer claim, because it has a search or a review to do, or a fast claim is not worth trying?
+
+        A fast claim reads the backlog from its start.
+        """
+        return (
+            self._held.is_search_due
+            or self._directory.is_review_due
+            or not self._fast_claim.is_worth_trying
+            or not self._reads_whole_backlog()
+        )
 
     def _claim(self, vacant: int) -> FastClaimed:
         return self._fast_claim(
@@ -85,11 +95,10 @@ class FastPath:
         )
 
     def _start(self, claims: list[Claim]) -> None:
-        pool, now = self._pool, time.monotonic()
+        pool = self._pool
         # All due jobs run: a slot that becomes free need not call for jobs.
         pool.wants_jobs = True
         for claim in claims[1:]:
-            pool.submit([WorkUnit([claim], None, now)], callers=1)
-        first = WorkUnit([claims[0]], None, now)
-        if not pool.keep(first):
-            pool.submit([first], callers=1)
+            pool.submit([claim], callers=1)
+        if not pool.keep(WorkUnit([claims[0]], None, time.monotonic())):
+            pool.submit(claims[:1], callers=1)

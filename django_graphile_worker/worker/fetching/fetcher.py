@@ -11,7 +11,7 @@ from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.worker.fetching.pool_loop import PoolLoop
 from django_graphile_worker.worker.fetching.prefetch import Prefetch
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
-from django_graphile_worker.worker.work_units import WorkUnit, to_work_units
+from django_graphile_worker.worker.work_units import WorkUnit, line_up
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -194,7 +194,7 @@ class Fetcher(PoolLoop):
     def _submit(self, claims: list[Claim], duration: float) -> None:
         if claims:
             self._prefetch.weigh(claims)
-            self._pool.submit(list(to_work_units(claims)), callers=self._prefetch.callers())
+            self._pool.submit(line_up(claims), callers=self._prefetch.callers())
             self._on_claimed(claims, duration)
 
     def _delay_after(self, claimed: Claimed) -> float:

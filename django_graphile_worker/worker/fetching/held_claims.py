@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from django_graphile_worker.sql import releases
-from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.worker.database.connection import Database
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class HeldClaims:
         self._worker_id = worker_id
         self._statement_timeout = statement_timeout
         self._notify = notify
-        # The claims that this process has received, as (job id, token).
-        self._known: set[tuple[int, str]] = set()
+        # The claims that this process has received: by token, the ids of the jobs that have not ended.
+        self._known: dict[str, set[int]] = {}
         # The number of the last claim statement. The token of a claim is the worker's id and this number.
         self._statements = 0
         self._lost_queues: set[releases.HeldQueue] = set()
@@ -76,12 +76,18 @@ class HeldClaims:
         if worker_id != self._worker_id():
             self._doubt()
             return None
-        self._known.update([(claim.id, claim.token) for claim in answer.claims])
+        for token, job_ids in group_by_token(answer.claims).items():
+            self._known[token] = set(job_ids)
         return answer
 
     def forget(self, ended: Iterable[Claim]) -> None:
         """Remove claims that have ended."""
-        self._known.difference_update([(claim.id, claim.token) for claim in ended])
+        for token, job_ids in group_by_token(ended).items():
+            known = self._known.get(token)
+            if known is not None:
+                known.difference_update(job_ids)
+                if not known:
+                    self._known.pop(token, None)
 
     @property
     def is_search_due(self) -> bool:
@@ -100,10 +106,10 @@ class HeldClaims:
         """
         schema = self._database.schema
         # Copied before the query: a claim that the query finds and that ends during the query is in the copy.
-        known = self._known.copy()
+        known = {token: job_ids.copy() for token, job_ids in self._known.copy().items()}
         with self._database.cursor() as cursor:
             held = releases.claims_of(cursor, schema=schema, worker_id=self._worker_id())
-            lost = [job for job in held if (job.id, job.token) not in known]
+            lost = [job for job in held if job.id not in known.get(job.token, ())]
             # Noted first: after the jobs are returned, no row shows that a queue was lost with them.
             self._lost_queues.update(
                 releases.HeldQueue(job.queue_id, job.token) for job in lost if job.queue_id is not None

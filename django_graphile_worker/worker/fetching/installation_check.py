@@ -9,16 +9,9 @@ from django_graphile_worker.sql import row_security
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
 from django_graphile_worker.worker.database.connection import Database
 
-INSTALLATION = "installation"
-
 
 def check_installation(database: Database) -> None:
-    """Raise an error that describes what is wrong with the worker schema, if the worker cannot use it.
-
-    Do nothing if the check has passed in the current session: ``preconnect`` makes it while the worker is loaded.
-    """
-    if database.has_passed(INSTALLATION):
-        return
+    """Raise an error that describes what is wrong with the worker schema, if the worker cannot use it."""
     alias, schema = database.alias, database.schema
     try:
         with database.cursor() as cursor:
@@ -30,4 +23,3 @@ def check_installation(database: Database) -> None:
         raise SchemaError(not_installed(alias, schema))
     if hidden:
         raise SchemaError(not_permitted(alias, schema, f"got {role!r}, for which {', '.join(hidden)} appear empty"))
-    database.note_passed(INSTALLATION)

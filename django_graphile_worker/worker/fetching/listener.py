@@ -9,8 +9,7 @@ what it hears: the heartbeat, on its own connection, notifies a channel that onl
 this worker listens to. Silence there means that notifications do not arrive; then
 it says so, connects anew, and the worker lives by polling meanwhile. What a claim
 brings along is no proof at first: through a pooler that happens too, by luck. And a
-silence during which this process did not run, or its heartbeat sent no notification,
-proves nothing.
+silence during which this process did not run, nor its heartbeat, proves nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 
         def request_proof(self) -> None:
             """Have a notification sent to that channel soon, on another connection."""
-
-        def proofs_sent(self) -> int:
-            """Return how many notifications were sent to that channel so far."""
 
         def on_listening(self) -> None:
             """Report that notifications arrive."""
@@ -81,7 +77,6 @@ class Listener:
         self._database = database
         self._channel = events.channel
         self._request_proof = events.request_proof
-        self._proofs_sent = events.proofs_sent
         self._on_listening = events.on_listening
         self._on_lost = events.on_lost
         self._on_migration = events.on_migration
@@ -90,9 +85,8 @@ class Listener:
         self._clock = clock
         self._connection: Any = None
         self._own_channel = ""
-        # Seconds of waiting since the last proof, and how many proofs had been sent when this time began.
+        # Seconds of waiting since the last proof.
         self._silence = 0.0
-        self._proofs_before = 0
         self._must_ask = False
         self._is_looking = False
         self._has_jobs = False
@@ -138,7 +132,7 @@ class Listener:
         self._connection = self._database.connection()
         self._connection.add_notify_handler(lambda notice: self._receive(notice.channel, notice.payload))
         self._wakeup.watch(self._connection)
-        self._begin_silence()
+        self._silence = 0.0
         self._must_ask = self._proof_within is not None
         if self._proof_within is None:
             self._prove()
@@ -167,14 +161,10 @@ class Listener:
     def _count_silence(self, rested: float, meant: float) -> None:
         if rested - meant > OVERSLEEP * self._longest_silence:
             # The machine was suspended or the process was stopped, so its heartbeat sent no proof either.
-            self._begin_silence()
+            self._silence = 0.0
             self._must_ask = True
         else:
             self._silence += rested
-
-    def _begin_silence(self) -> None:
-        self._silence = 0.0
-        self._proofs_before = self._proofs_sent()
 
     def _look(self) -> None:
         """Read the notifications that have arrived. The claim itself reads notifications that arrive during it."""
@@ -193,7 +183,7 @@ class Listener:
     def _receive(self, channel: str, payload: str) -> None:
         if channel == self._own_channel:
             if self._is_looking or self.is_healthy:
-                self._begin_silence()
+                self._silence = 0.0
                 self._prove()
             else:
                 self._must_ask = True
@@ -222,13 +212,7 @@ class Listener:
         return self._proof_within if self.is_healthy else min(self._proof_within, FIRST_PROOF_WITHIN)
 
     def _insist_on_proof(self) -> None:
-        if self._silence < self._longest_silence:
-            return
-        if self._proofs_sent() <= self._proofs_before:
-            # The heartbeat is late, or its own connection fails. That says nothing about this connection.
-            self._begin_silence()
-            self._must_ask = True
-        else:
+        if self._silence >= self._longest_silence:
             raise SilentListenerError(
                 f"Expected a notification within {self._longest_silence:g} s, heard none. A pooler in "
                 "transaction mode does not pass notifications on: point the worker at the server "

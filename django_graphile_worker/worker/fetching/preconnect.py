@@ -12,12 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql import tasks
+from django_graphile_worker.sql import row_security, tasks
 from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching import fast_claim
-from django_graphile_worker.worker.fetching.installation_check import check_installation
-from django_graphile_worker.worker.maintenance.schema_version import VERSION
 
 # Seconds. If the server takes longer, the worker does not wait, and opens the connection itself.
 OPEN_TIMEOUT = 1.0
@@ -84,15 +82,13 @@ class Opening:
 def _rehearse(database: Database) -> None:
     """Run the first statements of a worker, which a new session plans with the catalog not yet in its cache.
 
-    There they take ten times as long as later. A check of the schema that passes here is not repeated by the worker
-    that takes over the session: its first job waits for two answers less.
+    There they take ten times as long as later.
     """
-    check_installation(database)
     # Without tasks, these statements change nothing and claim nothing.
     with database.cursor() as cursor:
+        row_security.worker_tables(cursor, schema=database.schema)
         tasks.register_tasks(cursor, (), schema=database.schema)
     fast_claim.rehearse(database)
     # Last, because the role may lack the privilege: by then the other statements have run.
     with database.cursor() as cursor:
-        if breaking_migration(cursor, schema=database.schema) is None:
-            database.note_passed(VERSION)
+        breaking_migration(cursor, schema=database.schema)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
+from django_graphile_worker.worker.work_units import size_of
 
 # Seconds: claim ahead the jobs that the slots finish in this time. Longer jobs are
 # never claimed ahead: that would only keep them from other workers.
@@ -60,7 +61,7 @@ class Prefetch:
 
     def weigh(self, claims: Sequence[Claim]) -> None:
         """Note the average size of payloads: thousands of large payloads must not wait in memory."""
-        self._size = max(sum(len(claim.payload_text) for claim in claims) // len(claims), 1)
+        self._size = max(size_of(claims) // len(claims), 1)
 
     def slow_down(self) -> None:
         """Forget the measurement: claimed jobs did not begin in time, so it is no longer valid."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -69,8 +70,6 @@ class Heartbeat(Service):
         self._clock = clock
         self._last_beat = -math.inf
         self._contact_since = math.inf
-        # The number of notifications that were sent to the listener, whether or not they arrived.
-        self.proofs_sent = 0
 
     def register(self, database: Database | None = None) -> None:
         """Register the worker, before the first claim, so that every claim belongs to a registered worker."""
@@ -137,15 +136,9 @@ class Heartbeat(Service):
     def _send_proof(self) -> None:
         """Notify the listener. An error does not matter for the lease: the listener misses the notification."""
         channel = self._events.proof_channel()
-        if channel is None:
-            return
-        # Counted before it is sent: the listener, on another thread, may receive it before this call returns.
-        self.proofs_sent += 1
-        try:
-            with self._database.cursor() as cursor:
+        if channel is not None:
+            with contextlib.suppress(psycopg.Error), self._database.cursor() as cursor:
                 workers.send_proof(cursor, channel, schema=self._database.schema)
-        except psycopg.Error:
-            self.proofs_sent -= 1
 
     def _retry_delay(self) -> float:
         # The lease would expire during a long back-off.

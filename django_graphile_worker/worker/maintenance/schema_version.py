@@ -10,8 +10,6 @@ from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 
-VERSION = "version"
-
 
 class SchemaVersion:
     """The check of the schema's version, which stops the worker, as the check of graphile-worker does."""

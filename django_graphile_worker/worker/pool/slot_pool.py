@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome
 from django_graphile_worker.worker.pool.fetch_turns import Turn, Turns
+from django_graphile_worker.worker.pool.line import Line
 from django_graphile_worker.worker.pool.threads import PoolThreads
 from django_graphile_worker.worker.pool.totals import PoolTotals
 from django_graphile_worker.worker.work_units import WorkUnit
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
             """Clean up: the calling thread ends."""
 
 
+# What the slots that run a job without a queue have in common: no other job of theirs waits, and they hold no queue.
+LONE_JOB = WorkUnit([], None, 0.0)
+
+
 class SlotPool:
     """The threads that run jobs, started as they are needed: at most ``concurrency`` jobs run at once."""
 
@@ -57,8 +61,9 @@ class SlotPool:
         self._on_queue_done = events.on_queue_done
         self._on_wants_jobs = events.on_wants_jobs
         self._on_thread_end = events.on_thread_end
-        # The work units that wait, in order. Slots take them; a slot that finds none rests until it is called.
-        self._line: deque[WorkUnit] = deque()
+        # What waits, in order. Slots take from it; a slot that finds nothing rests until it is called.
+        self._line = Line()
+        self._waiting = self._line.waiting
         # What each thread runs. There is one more thread than jobs may run at once: a thread may run the fetcher.
         self._current: list[WorkUnit | None] = [None] * (concurrency + 1)
         self._threads = PoolThreads(self._work, most=concurrency)
@@ -71,13 +76,14 @@ class SlotPool:
         self._is_interrupted = False
         self._is_ending = False
         self._changed = threading.Event()
+        self._is_change_awaited = False
         # Held while jobs are removed and returned: a slot whose work unit is empty must not release the queue before
         # the removed jobs of the queue have been passed to the releaser.
         self.removal_lock = threading.Lock()
 
     @property
     def backlog(self) -> int:
-        """The number of work units that wait for a slot."""
+        """The number of jobs without a queue, and of work units, that wait for a slot."""
         return len(self._line)
 
     @property
@@ -119,8 +125,8 @@ class SlotPool:
         """Does a work unit wait although a slot rests or can be started?"""
         return bool(self._line) and self._threads.could_do_more
 
-    def submit(self, units: Sequence[WorkUnit], *, callers: int) -> None:
-        """Put work units in the line, and call this many slots: for short jobs a few are quicker than all.
+    def submit(self, units: Sequence[Claim | WorkUnit], *, callers: int) -> None:
+        """Put jobs and work units in the line, and call this many slots: for short jobs a few are quicker than all.
 
         Python runs one thread at a time. Ten threads that wake up to run ten jobs of ten
         microseconds mostly wait for each other, and so does the thread that claims.
@@ -161,17 +167,8 @@ class SlotPool:
             for unit in self._current
             if unit is not None and unit.submitted_at <= horizon and (rest := unit.remove_waiting())
         ]
-        removed += self._remove_line(horizon)
+        removed += self._line.remove(horizon)
         self._totals.remove(removed)
-        return removed
-
-    def _remove_line(self, horizon: float) -> list[WorkUnit]:
-        removed: list[WorkUnit] = []
-        while self._line and self._line[0].submitted_at <= horizon:
-            try:
-                removed.append(self._line.popleft())
-            except IndexError:
-                break
         return removed
 
     def running(self) -> int:
@@ -190,16 +187,18 @@ class SlotPool:
         return [*outcomes, *(queue for queue in queues if queue is not None)]
 
     def wait_for_change(self, timeout: float) -> None:
-        """Wait until a slot has finished a work unit, at most for the timeout."""
+        """Wait until a slot has finished a job or a work unit, at most for the timeout."""
         self._changed.clear()
+        self._is_change_awaited = True
         self._changed.wait(timeout)
+        self._is_change_awaited = False
 
     def join(self, timeout: float) -> bool:
         """Wait for the end of all threads; return True when they have ended."""
         return self._threads.join(timeout)
 
     def _work(self, place: int) -> None:
-        line, current, open_turns = self._line, self._current, self._turns.open
+        take, current, open_turns = self._waiting.popleft, self._current, self._turns.open
         try:
             self._threads.wait_for_call()
             while True:
@@ -210,13 +209,20 @@ class SlotPool:
                         continue
                     return
                 try:
-                    current[place] = unit = line.popleft()
+                    unit = take()
                 except IndexError:
                     if self._is_ending:
                         return
                     self._threads.rest(unless=self._has_work)
                     continue
-                self._run_in(place, unit)
+                if isinstance(unit, Claim):
+                    current[place] = LONE_JOB
+                    self._run_lone(place, unit)
+                else:
+                    current[place] = unit
+                    self._run_in(place, unit)
+                # Not kept while the thread rests: its payload may be large.
+                del unit
         finally:
             self._on_thread_end()
 
@@ -235,33 +241,49 @@ class SlotPool:
         self._call_for_jobs()
         self._run_unit(place, unit)
         self._current[place] = None
-        if not self._changed.is_set():
+        if self._is_change_awaited:
             self._changed.set()
         self._call_for_jobs()
 
+    def _run_lone(self, place: int, claim: Claim) -> None:
+        # Compared here as well, because nearly every job comes this way and a call costs as much as ten comparisons.
+        if not self.wants_jobs and len(self._waiting) <= self.low_water:
+            self._call_for_jobs()
+        self._run_claim(place, claim)
+        self._current[place] = None
+        if self._is_change_awaited:
+            self._changed.set()
+        if not self.wants_jobs and len(self._waiting) <= self.low_water:
+            self._call_for_jobs()
+
     def _call_for_jobs(self) -> None:
-        if not self.wants_jobs and len(self._line) <= self.low_water:
+        if not self.wants_jobs and len(self._waiting) <= self.low_water:
             self.wants_jobs = True
             self._on_wants_jobs()
 
     def _run_unit(self, place: int, unit: WorkUnit) -> None:
-        claims, totals = unit.claims, self._totals
+        claims = unit.claims
         while claims:
             try:
                 claim = claims.pop()
             except IndexError:
                 break
-            totals.begun_size[place] += len(claim.payload_text)
-            # While the process was suspended, another worker may have recovered and claimed the job.
-            outcome = self._run(claim) if self._may_begin(claim) else Interrupted(claim, 0.0, has_begun=False)
+            self._run_claim(place, claim)
             if self._is_interrupted:
                 return
-            totals.busy_seconds[place] += outcome.duration
-            self._on_outcome(outcome)
-            # Not kept while the next job runs: the outcome has the task's result, which may be large.
-            del outcome
-            # Counted last: when another thread sees that the job has finished, its outcome must have been passed on.
-            totals.finished[place] += 1
         if unit.queue is not None:
             with self.removal_lock:
                 self._on_queue_done(unit.queue)
+
+    def _run_claim(self, place: int, claim: Claim) -> None:
+        totals = self._totals
+        totals.begun_size[place] += len(claim.payload_text)
+        # While the process was suspended, another worker may have recovered and claimed the job.
+        outcome = self._run(claim) if self._may_begin(claim) else Interrupted(claim, 0.0, has_begun=False)
+        if self._is_interrupted:
+            return
+        totals.busy_seconds[place] += outcome.duration
+        # Not kept on this frame while the next job runs: the outcome has the task's result, which may be large.
+        self._on_outcome(outcome)
+        # Counted last: when another thread sees that the job has finished, its outcome must have been passed on.
+        totals.finished[place] += 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_graphile_worker.worker.work_units import WorkUnit
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.work_units import WorkUnit, size_of
 
 
 class PoolTotals:
@@ -24,9 +25,14 @@ class PoolTotals:
         self.finished = [0] * threads
         self.busy_seconds = [0.0] * threads
 
-    def submit(self, units: Sequence[WorkUnit]) -> None:
-        self._submitted += sum(len(unit.claims) for unit in units)
-        self._submitted_size += sum(unit.size for unit in units)
+    def submit(self, units: Sequence[Claim | WorkUnit]) -> None:
+        claims = [unit for unit in units if type(unit) is Claim]
+        self._submitted += len(claims)
+        self._submitted_size += size_of(claims)
+        if len(claims) < len(units):
+            for unit in units:
+                if isinstance(unit, WorkUnit):
+                    self.submit_one(unit)
 
     def submit_one(self, unit: WorkUnit) -> None:
         self._submitted += len(unit.claims)

@@ -11,7 +11,7 @@ import psycopg
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.worker.process.banner import banner
-from django_graphile_worker.worker.process.console_log import set_up_logging
+from django_graphile_worker.worker.process.console_log import set_up_logging, write_log
 from django_graphile_worker.worker.process.plan import Plan
 from django_graphile_worker.worker.process.runner_group import build_runners
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
@@ -33,7 +33,7 @@ def prepare(plan: Plan, say: Say) -> list[Runner]:
 
 def run_alone(plan: Plan, runners: list[Runner], request: StopState) -> int:
     """Run in this process, and return the exit code. Raises GraphileWorkerError when the worker cannot start."""
-    with _database_errors_in_a_sentence(), _health_file(plan.health_file, runners):
+    with _written_log(), _database_errors_in_a_sentence(), _health_file(plan.health_file, runners):
         return run_with_signals(runners, request, once=plan.once, waits=plan.waits)
 
 
@@ -43,7 +43,7 @@ def run_children(plan: Plan, request: StopState) -> int:
     from django_graphile_worker.worker.process.supervisor import Supervisor
 
     supervisor = Supervisor(plan.processes, run_as_child, {"plan": plan}, replaces=not plan.once)
-    with handled_signals(request):
+    with _written_log(), handled_signals(request):
         return supervisor.run(request)
 
 
@@ -57,7 +57,7 @@ def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
     runners = _build(plan)
     # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
     path = f"{plan.health_file}.{arguments.get('place', 0)}" if plan.health_file else ""
-    with _database_errors_in_a_sentence(), _health_file(path, runners):
+    with _written_log(), _database_errors_in_a_sentence(), _health_file(path, runners):
         if plan.once:
             return run_until_drained(runners, request)
         return run_until_stopped(runners, request, waits=plan.waits)
@@ -65,6 +65,15 @@ def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
 
 def _build(plan: Plan) -> list[Runner]:
     return build_runners(plan.places(), with_cron=plan.with_cron and not plan.once)
+
+
+@contextmanager
+def _written_log() -> Iterator[None]:
+    """Write all lines of the log before anything else is written or the process ends, however the worker ends."""
+    try:
+        yield
+    finally:
+        write_log()
 
 
 @contextmanager

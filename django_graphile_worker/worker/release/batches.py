@@ -6,7 +6,7 @@ result stays pending until the database has accepted it, or until its claim is k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -140,10 +140,10 @@ class ReleaseBatcher:
             if runnable:
                 self._events.queues_freed(runnable)
 
-    def _complete(self, outcomes: Sequence[Outcome]) -> Container[int]:
+    def _complete(self, outcomes: Sequence[Outcome]) -> Collection[int]:
         return self._statements.complete([outcome.claim for outcome in outcomes])
 
-    def _fail(self, outcomes: Sequence[Failed]) -> Container[int]:
+    def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
         try:
             stored = self._statements.fail([_failure(outcome) for outcome in outcomes])
         except psycopg.DataError as error:
@@ -162,7 +162,7 @@ class ReleaseBatcher:
             self._release(pending, pending.interrupted, self._return_jobs)
             self._events.jobs_returned()
 
-    def _return_jobs(self, outcomes: Sequence[Interrupted]) -> Container[int]:
+    def _return_jobs(self, outcomes: Sequence[Interrupted]) -> Collection[int]:
         remaining = [(each.claim, each.payload_text) for each in outcomes if each.payload_text is not None]
         if not remaining:
             return self._statements.return_jobs([outcome.claim for outcome in outcomes])
@@ -183,7 +183,7 @@ class ReleaseBatcher:
         self,
         pending: PendingReleases,
         outcomes: list[AnyOutcome],
-        act: Callable[[Sequence[AnyOutcome]], Container[int]],
+        act: Callable[[Sequence[AnyOutcome]], Collection[int]],
     ) -> None:
         """Release outcomes and report what happened to them. Outcomes that must be tried again stay in the list."""
         busy: list[AnyOutcome] = []
@@ -197,9 +197,11 @@ class ReleaseBatcher:
         finally:
             outcomes += busy
 
-    def _report(self, pending: PendingReleases, batch: list[AnyOutcome], released: Container[int]) -> list[AnyOutcome]:
+    def _report(self, pending: PendingReleases, batch: list[AnyOutcome], released: Collection[int]) -> list[AnyOutcome]:
         """Report what happened to a batch; return the outcomes whose claims still exist."""
-        missing = [outcome for outcome in batch if outcome.claim.id not in released]
+        # Mostly all are released, and their ids need not be compared.
+        is_whole = len(released) == len(batch)
+        missing = [] if is_whole else [outcome for outcome in batch if outcome.claim.id not in released]
         if not missing:
             self._events.settled(batch)
             self._events.released(batch)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import psycopg
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Seconds until a row that a transaction of the site is changing is tried again.
 BUSY_ROW_DELAY = 0.05
+_ONLY_SUCCEEDED = frozenset({Succeeded})
 
 
 class Releaser(Service):
@@ -121,16 +122,17 @@ class Releaser(Service):
         return math.inf
 
     def _collect(self) -> None:
-        inbox, pending = self._inbox, self._pending
-        for _ in range(min(len(inbox), BATCH)):
-            item = inbox.popleft()
-            if type(item) is Succeeded:
-                pending.succeeded.append(item)
-            elif isinstance(item, CompletedAtomically):
+        take = self._inbox.popleft
+        arrived = [take() for _ in range(min(len(self._inbox), BATCH))]
+        if _ONLY_SUCCEEDED.issuperset(map(type, arrived)):
+            self._pending.succeeded += cast("list[Succeeded]", arrived)
+            return
+        for item in arrived:
+            if isinstance(item, CompletedAtomically):
                 self._events.settled([item])
                 self._events.released([item])
             else:
-                pending.put(item)
+                self._pending.put(item)
 
     def _release(self, pending: PendingReleases) -> None:
         try:

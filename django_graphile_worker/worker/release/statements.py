@@ -9,6 +9,7 @@ from psycopg.errors import ProgramLimitExceeded
 
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
 
 Clock = Callable[[], datetime | None]
@@ -19,12 +20,13 @@ class ReleaseStatements:
 
     def __init__(self, database: Database, *, now: Clock, notify: bool) -> None:
         self._database = database
+        self._blocking_cursor = BlockingCursor(database)
         self._schema = database.schema
         self._now = now
         self._notify = notify
 
     def complete(self, ended: Sequence[Claim]) -> set[int]:
-        with self._database.cursor() as cursor:
+        with self._blocking_cursor.usable() as cursor:
             return releases.complete_jobs(cursor, ended, schema=self._schema)
 
     def fail(self, failures: Sequence[releases.Failure]) -> dict[int, float | None]:

@@ -153,7 +153,7 @@ class TestAddJobs:
                 yield JobSpec("send_email", {"n": number})
 
         assert add_jobs(specs(), returning=False) == 10
-        assert most_waiting == 3
+        assert most_waiting == 2
         assert [job.payload["n"] for job in models.Job.objects.order_by("id")] == list(range(10))
 
     def test_a_stream_is_cut_by_size_too(self, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:

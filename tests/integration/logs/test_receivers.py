@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,8 +13,20 @@ from django_graphile_worker import (
     run_once,
     signals,
 )
+from tests.support.stepped_worker import own_tasks
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("note_is_the_only_task")]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def note(payload: Any) -> None:
+    if payload == "fail":
+        raise ValueError("as asked")
+
+
+@pytest.fixture(autouse=True)
+def note_is_the_only_task() -> Iterator[None]:
+    with own_tasks(note):
+        yield
 
 
 @pytest.mark.parametrize(("in_project", "in_call", "is_told"), [(True, False, False), (False, True, True)])

@@ -5,13 +5,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection, connections
+from django.db import connections
 
-from django_graphile_worker.sql import claims
-from django_graphile_worker.sql.claims import Claimed
 from testproject import databases
-from tests.support.claiming import WORKER
-from tests.support.factories import make_task
 from tests.support.worker_sql import WorkerSql
 
 
@@ -64,22 +60,3 @@ def as_role(owner: WorkerSql, role: str, raw_connection: Callable[..., psycopg.C
     connection = raw_connection()
     connection.execute(f"set role {role}".encode())
     return WorkerSql(connection, owner.schema)
-
-
-@pytest.fixture
-def cursor() -> Iterator[Any]:
-    """A cursor of Django's connection, for statements of the package."""
-    with connection.cursor() as cursor:
-        yield cursor
-
-
-@pytest.fixture
-def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
-    """A function that claims jobs of these tasks, by default of ``task``, for the worker ``WORKER``."""
-
-    def claim(*tasks: str, **options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
-        task_ids = [make_task(task) for task in tasks or ("task",)]
-        return claims.claim_jobs(cursor, schema=worker_schema, task_ids=task_ids, **parameters)
-
-    return claim

@@ -7,19 +7,26 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
+from django.db import connection
 
 from django_graphile_worker.sql import claims
 from django_graphile_worker.sql.claims import Claimed
-from tests.support.claiming import OTHER, WORKER, row
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 
 pytestmark = pytest.mark.django_db
 
+WORKER_ID = "django-worker-1"
+WORKER, OTHER = f"{WORKER_ID}/1", "django-worker-2/1"
+
+
+@pytest.fixture
+def cursor() -> Any:
+    with connection.cursor() as cursor:
+        yield cursor
+
 
 @pytest.fixture(params=["few jobs in all", "a crowd"])
-def claim(
-    request: pytest.FixtureRequest, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
-) -> Callable[..., Claimed]:
+def claim(request: pytest.FixtureRequest, cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
     """A claim reads all jobs, or finds its own among many others."""
     if request.param == "a crowd":
         cursor.execute(
@@ -27,11 +34,23 @@ def claim(
             " select %s, -9 from generate_series(1, 60)",
             [make_task("the crowd's")],
         )
+
+    def claim(*tasks: str, **options: Any) -> Claimed:
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
+        task_ids = [make_task(task) for task in tasks or ("task",)]
+        return claims.claim_jobs(cursor, schema=worker_schema, task_ids=task_ids, **parameters)
+
     return claim
 
 
 def ids(claimed: Claimed) -> list[int]:
     return [claim.id for claim in claimed.claims]
+
+
+def row(cursor: Any, job_id: int, schema: str) -> dict[str, Any] | None:
+    cursor.execute(f'select * from "{schema}"._private_jobs where id = %s', [job_id])
+    values = cursor.fetchone()
+    return None if values is None else dict(zip([column[0] for column in cursor.description], values, strict=True))
 
 
 class TestOrder:
@@ -107,7 +126,8 @@ class TestWhatIsClaimed:
         assert claimed.seconds_until_next == pytest.approx(600, abs=5)
 
     def test_returns_none_when_nothing_is_scheduled(self, claim: Callable[..., Claimed]) -> None:
-        assert claim() == Claimed(claims=[], seconds_until_next=None, has_more=False)
+        claimed = claim()
+        assert (claimed.claims, claimed.seconds_until_next, claimed.has_more) == ([], None, False)
 
     def test_now_can_be_given(self, claim: Callable[..., Claimed]) -> None:
         job_id = make_job(run_at=datetime(2040, 1, 1, tzinfo=UTC))

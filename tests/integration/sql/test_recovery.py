@@ -7,13 +7,37 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
-from django_graphile_worker.sql import recovery, workers
+from django_graphile_worker.sql import claims, recovery, workers
 from django_graphile_worker.sql.claims import Claimed
-from tests.support.claiming import OTHER, WORKER, WORKER_ID, row
 from tests.support.factories import cancel_claimed, make_job, make_task, minutes_ago
 
 pytestmark = pytest.mark.django_db
+
+WORKER_ID = "django-worker-1"
+WORKER, OTHER = f"{WORKER_ID}/1", "django-worker-2/1"
+
+
+@pytest.fixture
+def cursor() -> Any:
+    with connection.cursor() as cursor:
+        yield cursor
+
+
+@pytest.fixture
+def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
+    def claim(**options: Any) -> Claimed:
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
+        return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
+
+    return claim
+
+
+def row(cursor: Any, job_id: int, schema: str) -> dict[str, Any] | None:
+    cursor.execute(f'select * from "{schema}"._private_jobs where id = %s', [job_id])
+    values = cursor.fetchone()
+    return None if values is None else dict(zip([column[0] for column in cursor.description], values, strict=True))
 
 
 @pytest.fixture

@@ -80,11 +80,15 @@ def check_costs(meter: Meter) -> None:
     queue_ids = [row[0] for row in meter.query("select id from {schema}._private_job_queues order by id")]
     holders = [HOLDER] * HELD
     costs = {
-        "complete": meter.buffers("select {schema}._private_complete_claims_v2(%s, %s)", ids, holders),
-        "return": meter.buffers("select {schema}._private_return_claims_v2(%s, %s)", ids, holders),
+        "complete": meter.buffers(
+            "select {schema}._private_complete_claims_v3(%s, %s, %s::int[])", ids, [HOLDER], [HELD]
+        ),
+        # The workers of the version before use it while a new version is deployed.
+        "complete, before": meter.buffers("select {schema}._private_complete_claims_v2(%s, %s)", ids, holders),
+        "return": meter.buffers("select {schema}._private_return_claims_v3(%s, %s)", ids, holders),
         "release": meter.buffers("select {schema}._private_release_queues_v2(%s, %s)", queue_ids, holders),
         # Neither jobs for tomorrow nor names of tasks are read.
-        "wait": meter.buffers("select {schema}._private_waiting_queues_v2(%s)", queue_ids, after=FREE),
+        "wait": meter.buffers("select {schema}._private_waiting_queues_v3(%s)", queue_ids, after=FREE),
     }
     # For each a few index pages, the row and its new version, and each index in which it appears again.
     assert max(costs.values()) < 40 * HELD, costs

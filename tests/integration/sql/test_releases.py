@@ -7,14 +7,38 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.db import connection
 
-from django_graphile_worker.sql import releases
+from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import Failure, HeldQueue, return_remaining
-from tests.support.claiming import OTHER, WORKER, WORKER_ID, row
-from tests.support.factories import cancel_claimed, make_job
+from tests.support.factories import cancel_claimed, make_job, make_task
 
 pytestmark = pytest.mark.django_db
+
+WORKER_ID = "django-worker-1"
+WORKER, OTHER = f"{WORKER_ID}/1", "django-worker-2/1"
+
+
+@pytest.fixture
+def cursor() -> Any:
+    with connection.cursor() as cursor:
+        yield cursor
+
+
+@pytest.fixture
+def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
+    def claim(**options: Any) -> Claimed:
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
+        return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
+
+    return claim
+
+
+def row(cursor: Any, job_id: int, schema: str) -> dict[str, Any] | None:
+    cursor.execute(f'select * from "{schema}"._private_jobs where id = %s', [job_id])
+    values = cursor.fetchone()
+    return None if values is None else dict(zip([column[0] for column in cursor.description], values, strict=True))
 
 
 @pytest.fixture
@@ -27,6 +51,35 @@ def test_completing_deletes(claimed: Claim, cursor: Any, worker_schema: str) -> 
     done = releases.complete_jobs(cursor, [claimed], schema=worker_schema)
     assert done == {claimed.id}
     assert row(cursor, claimed.id, worker_schema) is None
+
+
+def test_completing_ends_the_claims_of_several_statements(
+    claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+) -> None:
+    for _ in range(6):
+        make_job()
+    claimed = [each for token in ("w/1", "w/2", "w/3") for each in claim(token=token, max_jobs=2).claims]
+    mixed = claimed[::2] + claimed[1::2]
+    assert releases.complete_jobs(cursor, mixed, schema=worker_schema) == {each.id for each in claimed}
+    assert [row(cursor, each.id, worker_schema) for each in claimed] == [None] * 6
+
+
+def test_completing_compares_each_job_with_the_token_of_its_own_claim(
+    claim: Callable[..., Claimed], cursor: Any, worker_schema: str
+) -> None:
+    """The token of another claim of the same batch is no token of this job."""
+    make_job()
+    make_job()
+    (first,), (second,) = claim(token="w/1", max_jobs=1).claims, claim(token="w/2", max_jobs=1).claims
+    late, other = first._replace(token="w/2"), second._replace(token="w/1")
+    assert releases.complete_jobs(cursor, [late, other], schema=worker_schema) == set()
+    assert releases.complete_jobs(cursor, [late, second], schema=worker_schema) == {second.id}
+    assert row(cursor, first.id, worker_schema) is not None
+
+
+def test_completing_nothing_deletes_nothing(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    assert releases.complete_jobs(cursor, [], schema=worker_schema) == set()
+    assert row(cursor, claimed.id, worker_schema) is not None
 
 
 def test_failing_keeps_the_error_and_backs_off(claimed: Claim, cursor: Any, worker_schema: str) -> None:

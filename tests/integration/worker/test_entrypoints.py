@@ -29,7 +29,18 @@ from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from tests.support.stepped_worker import own_tasks
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("note_is_the_only_task")]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def note(payload: Any) -> None:
+    if payload == "fail":
+        raise ValueError("as asked")
+
+
+@pytest.fixture(autouse=True)
+def note_is_the_only_task() -> Iterator[None]:
+    with own_tasks(note):
+        yield
 
 
 def _open_files() -> int:

@@ -103,48 +103,32 @@ def test_only_a_line_feed_ends_a_line() -> None:
         ("0 0 31 4,FEB * a", 5, "31", "a day that exists in month 4,FEB"),
         ("@reboot a", 1, "@reboot", "one of @hourly, @daily"),
         ("@daily", 7, "", "a task identifier"),
+        ("* * * * * a ?constructor=1", 14, "constructor", "one of the options id, fill, max, queue, jobKey"),
+        ("* * * * * a ?jobkey=1", 14, "jobkey", "one of the options"),
+        ("* * * * * a ?max=1&max=2", 20, "max=2", "the option 'max' once"),
+        ("* * * * * a ?id=1x", 17, "1x", "id to be an identifier"),
+        ("* * * * * a ?id", 17, "", "id to be an identifier"),
+        ("* * * * * a ?fill=5", 19, "5", "fill to be a time phrase"),
+        ("* * * * * a ?fill=99999999999w", 19, "99999999999w", "fill to be a time phrase of at most 100 years"),
+        ("* * * * * a ?max=-1", 18, "-1", "max to be a number of attempts from 1 to 32767"),
+        ("* * * * * a ?max=0", 18, "0", "max to be a number of attempts from 1 to 32767"),
+        ("* * * * * a ?max=32768", 18, "32768", "max to be a number of attempts from 1 to 32767"),
+        ("* * * * * a ?queue=a.b", 20, "a.b", "queue to be a queue name"),
+        (f"* * * * * a ?queue={'q' * 129}", 20, "q" * 129, "queue to be a queue name of 1 to 128"),
+        ("* * * * * a ?jobKey=", 21, "", "jobKey to be a job key of 1 to 512 characters"),
+        ("* * * * * a ?jobKey=%00", 21, "%00", "jobKey to be a job key"),
+        ("* * * * * a ?jobKeyMode=unsafe_dedupe", 25, "unsafe_dedupe", "'replace' or 'preserve_run_at'"),
+        ("* * * * * a ?priority=1.5", 23, "1.5", "priority to be a whole number"),
+        ("* * * * * a ?priority=40000", 23, "40000", "priority to be a whole number from -32768"),
+        ("* * * * * a ?tz=Paris", 17, "Paris", "did you mean Europe/Paris?"),
+        ("* * * * * a ?tz=Europe", 17, "Europe", "an IANA time zone"),
+        ("* * * * * a ?tz=../../etc/passwd", 17, "../../etc/passwd", "an IANA time zone"),
+        ("* * * * * a ?flags=a,,b", 20, "a,,b", "flags separated by commas"),
     ],
 )
 def test_a_mistake_names_its_place_the_text_and_what_was_expected(
     line: str, column: int, text: str, expected: str
 ) -> None:
-    check_only_mistake(line, column, text, expected)
-
-
-@pytest.mark.parametrize(
-    ("option", "place", "text", "expected"),
-    [
-        ("constructor=1", 0, "constructor", "one of the options id, fill, max, queue, jobKey"),
-        ("jobkey=1", 0, "jobkey", "one of the options"),
-        ("max=1&max=2", 6, "max=2", "the option 'max' once"),
-        ("id=1x", 3, "1x", "id to be an identifier"),
-        ("id", 3, "", "id to be an identifier"),
-        ("fill=5", 5, "5", "fill to be a time phrase"),
-        ("fill=99999999999w", 5, "99999999999w", "fill to be a time phrase of at most 100 years"),
-        ("max=-1", 4, "-1", "max to be a number of attempts from 1 to 32767"),
-        ("max=0", 4, "0", "max to be a number of attempts from 1 to 32767"),
-        ("max=32768", 4, "32768", "max to be a number of attempts from 1 to 32767"),
-        ("queue=a.b", 6, "a.b", "queue to be a queue name"),
-        (f"queue={'q' * 129}", 6, "q" * 129, "queue to be a queue name of 1 to 128"),
-        ("jobKey=", 7, "", "jobKey to be a job key of 1 to 512 characters"),
-        ("jobKey=%00", 7, "%00", "jobKey to be a job key"),
-        ("jobKeyMode=unsafe_dedupe", 11, "unsafe_dedupe", "'replace' or 'preserve_run_at'"),
-        ("priority=1.5", 9, "1.5", "priority to be a whole number"),
-        ("priority=40000", 9, "40000", "priority to be a whole number from -32768"),
-        ("tz=Paris", 3, "Paris", "did you mean Europe/Paris?"),
-        ("tz=Europe", 3, "Europe", "an IANA time zone"),
-        ("tz=../../etc/passwd", 3, "../../etc/passwd", "an IANA time zone"),
-        ("flags=a,,b", 6, "a,,b", "flags separated by commas"),
-    ],
-)
-def test_a_mistake_in_an_option_is_placed_at_its_name_or_its_value(
-    option: str, place: int, text: str, expected: str
-) -> None:
-    before = "* * * * * a ?"
-    check_only_mistake(f"{before}{option}", len(before) + place + 1, text, expected)
-
-
-def check_only_mistake(line: str, column: int, text: str, expected: str) -> None:
     mistake = only_mistake(f"# first\n{line}")
     assert (mistake.line, mistake.column, mistake.text) == (2, column, text)
     assert mistake.expected.find(expected) >= 0, mistake.expected

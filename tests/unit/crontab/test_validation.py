@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from django_graphile_worker.crontab import CronItem, parse_cron_items
 from django_graphile_worker.exceptions import CrontabError
-from django_graphile_worker.jobs import JobKeyMode
+from django_graphile_worker.job_options import JobKeyMode
 from tests.support import crontabs
 
 

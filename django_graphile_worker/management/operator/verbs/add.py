@@ -7,7 +7,8 @@ from django.core.management.base import CommandParser
 from django_graphile_worker import api, registry
 from django_graphile_worker.api.add import logged_names
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.jobs import Job, JobKeyMode
+from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import job_as_dict, job_line

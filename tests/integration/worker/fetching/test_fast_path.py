@@ -12,6 +12,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_path import FastPath
 from django_graphile_worker.worker.fetching.fetcher import NoFastPath
+from django_graphile_worker.worker.fetching.slices import Slices
 from django_graphile_worker.worker.outcomes import Outcome
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, minutes_ago
@@ -48,6 +49,22 @@ def test_starts_all_jobs_that_are_due_without_the_claim_statement(
     assert worker.fetcher.round() == 0.0
     assert worker.fetcher.trouble is None
     wait_until(lambda: sorted(ran) == [0, 1, 2])
+
+
+def test_is_not_tried_while_the_start_of_the_backlog_is_expensive_to_read(
+    runner: Build, wait_until: Wait, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("the fast claim")
+
+    worker = runner()
+    monkeypatch.setattr(FastPath, "_claim", fail)
+    worker.claimer._looks._slices = Slices()
+    make_job("quick", {"n": 1})
+    worker.fetcher.round()
+    assert worker.fetcher.trouble is None
+    run_all(worker, wait_until)
+    assert ran == [1]
 
 
 def test_the_thread_that_claimed_a_lone_job_runs_it(

@@ -49,7 +49,7 @@ def test_gives_back_what_waits_too_long_for_a_slot(runner: Build, wait_until: Wa
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert Job.objects.filter(locked_by=worker.worker_id).count() == 4
-    wait_until(lambda: worker.slots._line[-1].submitted_at < time.monotonic() - fetcher.WAITING_TIMEOUT)
+    wait_until(lambda: worker.slots._line._front_added_at() < time.monotonic() - fetcher.WAITING_TIMEOUT)
     worker.fetcher.step()
     worker.releaser.step()
     assert Job.objects.filter(locked_by=worker.worker_id).count() == 1

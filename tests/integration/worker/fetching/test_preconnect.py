@@ -11,12 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_graphile_worker import add_job, conf
-from django_graphile_worker.exceptions import BreakingMigrationError
-from django_graphile_worker.sql import row_security
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching import preconnect
 from django_graphile_worker.worker.fetching.preconnect import database_of, preconnected
-from django_graphile_worker.worker.maintenance import schema_version
 from tests.support.stepped_worker import SteppedRunner, build, own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -79,57 +76,6 @@ def test_the_rehearsal_takes_no_job(raw_connection: Any, worker_schema: str) -> 
         f'select attempts, locked_at from "{worker_schema}"._private_jobs where id = %s', [job.id]
     )
     assert row.fetchall() == [(0, None)]
-
-
-class CheckedSchema:
-    """Counts the statements that check the schema."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.statements: list[str] = []
-        self._count(monkeypatch, row_security, "worker_tables")
-        for module in (preconnect, schema_version):
-            self._count(monkeypatch, module, "breaking_migration")
-
-    def _count(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
-        check = getattr(module, name)
-
-        def counted(cursor: Any, *, schema: str) -> Any:
-            self.statements.append(name)
-            return check(cursor, schema=schema)
-
-        monkeypatch.setattr(module, name, counted)
-
-
-def test_checks_of_the_schema_are_not_repeated_in_the_same_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = CheckedSchema(monkeypatch)
-    with own_tasks(quick) as registry, preconnected(["default"], conf.current()):
-        runner = build(registry)
-        runner.prepare()
-        assert checked.statements == ["worker_tables", "breaking_migration"]
-        runner.close()
-
-
-def test_checks_of_the_schema_are_repeated_in_a_new_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    with own_tasks(quick) as registry, preconnected(["default"], conf.current()):
-        runner = build(registry)
-        runner.parts.claim_database.close()
-        checked = CheckedSchema(monkeypatch)
-        runner.prepare()
-        assert checked.statements == ["worker_tables", "breaking_migration"]
-        runner.close()
-
-
-def test_a_check_that_fails_is_made_and_reported_by_the_worker(raw_connection: Any, worker_schema: str) -> None:
-    migrations = f'"{worker_schema}".migrations'
-    raw_connection().execute(f"insert into {migrations} (id, breaking) values (1000, true)")
-    try:
-        with own_tasks(quick) as registry, preconnected(["default"], conf.current()):
-            runner = build(registry)
-            with pytest.raises(BreakingMigrationError):
-                runner.prepare()
-            runner.close()
-    finally:
-        raw_connection().execute(f"delete from {migrations} where id = 1000")
 
 
 def test_every_statement_before_the_first_job_was_rehearsed() -> None:

@@ -16,8 +16,20 @@ from django_graphile_worker import (
     signals,
 )
 from tests.conftest import RawConnection
+from tests.support.stepped_worker import own_tasks
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("note_is_the_only_task")]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def note(payload: Any) -> None:
+    if payload == "fail":
+        raise ValueError("as asked")
+
+
+@pytest.fixture(autouse=True)
+def note_is_the_only_task() -> Iterator[None]:
+    with own_tasks(note):
+        yield
 
 
 @pytest.fixture

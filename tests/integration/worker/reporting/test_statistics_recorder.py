@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,9 +15,21 @@ from django_graphile_worker.models import Worker as RegisteredWorker
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.statistics import BUCKETS, MINUTE, Row
 from tests.conftest import RawConnection
+from tests.support.stepped_worker import own_tasks
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("note_is_the_only_task")]
+pytestmark = pytest.mark.django_db(transaction=True)
 Wait = Callable[..., None]
+
+
+def note(payload: Any) -> None:
+    if payload == "fail":
+        raise ValueError("as asked")
+
+
+@pytest.fixture(autouse=True)
+def note_is_the_only_task() -> Iterator[None]:
+    with own_tasks(note):
+        yield
 
 
 @pytest.fixture

@@ -11,7 +11,14 @@ from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.fast_claim import FastClaimed
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching import fast_claim
-from django_graphile_worker.worker.fetching.fast_claim import LONGEST_FAST_CLAIM, REST, FastClaim, rehearse
+from django_graphile_worker.worker.fetching.fast_claim import (
+    LONGEST_FAST_CLAIM,
+    REST,
+    SLOW_FAST_CLAIM,
+    SLOW_IN_A_ROW,
+    FastClaim,
+    rehearse,
+)
 
 
 def claim(number: int = 1, *, queue_id: int | None = None) -> Claim:
@@ -92,6 +99,13 @@ def test_rests_when_it_takes_long(stage: Stage) -> None:
     assert stage.claim() == []
     stage.now += REST * stage.takes * 0.2
     assert stage.claim() == stage.finds
+
+
+def test_rests_when_it_is_slow_several_times_in_a_row(stage: Stage) -> None:
+    for takes in [SLOW_FAST_CLAIM * 1.1] * (SLOW_IN_A_ROW - 1) + [0.0] + [SLOW_FAST_CLAIM * 1.1] * SLOW_IN_A_ROW:
+        stage.takes = takes
+        assert stage.claim() == stage.finds
+    assert stage.claim() == []
 
 
 def test_is_not_tried_where_statements_cannot_be_prepared(stage: Stage) -> None:

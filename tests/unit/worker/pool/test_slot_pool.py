@@ -86,7 +86,7 @@ class Site(Calls):
 
     def submit(self, *numbers: int) -> None:
         def submit() -> bool:
-            self.slots.submit([unit(number) for number in numbers], callers=len(numbers))
+            self.slots.submit([claim(number) for number in numbers], callers=len(numbers))
             return True
 
         self.order(submit)
@@ -323,7 +323,78 @@ def test_wants_jobs__is_said_once_until_it_is_reset(site: Callable[..., Site], w
     here.slots._on_wants_jobs = lambda: calls.append(1)
     here.may_end.set()
     here.slots.wants_jobs = False
-    here.slots.submit([unit(number) for number in range(5)], callers=1)
+    here.slots.submit([unit(0), *map(claim, range(1, 5))], callers=1)
     wait_until(lambda: here.slots.is_idle)
     assert calls == [1]
     assert here.slots.wants_jobs
+
+
+def test_wants_jobs__is_said_when_a_job_ends_that_no_other_waits_behind(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    """Of long jobs none is claimed ahead: the fetcher claims when a slot becomes free."""
+    here = site(1)
+    calls: list[int] = []
+    here.slots._on_wants_jobs = lambda: calls.append(1)
+    here.slots.submit([claim(1)], callers=1)
+    wait_until(lambda: 1 in here.began)
+    here.slots.wants_jobs = False
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle)
+    assert calls == [1]
+
+
+def test_lone_job__is_returned_if_it_may_not_begin() -> None:
+    outcomes: list[Outcome] = []
+    has_ended = threading.Event()
+
+    class LostLease(Calls):
+        def may_begin(self, claim: Claim) -> bool:
+            return False
+
+        def on_outcome(self, outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            has_ended.set()
+
+    slots = SlotPool(1, LostLease())
+    slots.submit([claim(1)], callers=1)
+    assert has_ended.wait(WAIT_TIMEOUT)
+    slots.stop()
+    (outcome,) = outcomes
+    assert isinstance(outcome, Interrupted)
+    assert not outcome.has_begun
+
+
+def test_waiting_size__counts_lone_jobs_and_those_of_queues_until_they_begin(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site(1)
+    queue = WorkUnit([claim(3), claim(2)], HeldQueue(7, "w/1"), time.monotonic())
+    here.slots.submit([claim(1), queue, claim(4)], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.slots.waiting_size == 3 * len("{}")
+    removed = here.slots.remove_waiting()
+    assert [[each.id for each in unit.claims] for unit in removed] == [[3, 2], [4]]
+    assert here.slots.waiting_size == 0
+    here.may_end.set()
+    wait_until(lambda: here.slots.is_idle)
+
+
+@pytest.mark.parametrize("waiting", [claim(1), unit(1)], ids=["lone job", "work unit"])
+def test_wait_for_change__ends_with_a_job(
+    site: Callable[..., Site], wait_until: Wait, waiting: Claim | WorkUnit
+) -> None:
+    here = site(1)
+    here.slots.submit([waiting], callers=1)
+    wait_until(lambda: 1 in here.began)
+    has_changed = threading.Event()
+
+    def wait() -> None:
+        here.slots.wait_for_change(WAIT_TIMEOUT)
+        has_changed.set()
+
+    threading.Thread(target=wait).start()
+    wait_until(lambda: here.slots._is_change_awaited)
+    here.may_end.set()
+    # Not after the timeout.
+    assert has_changed.wait(WAIT_TIMEOUT / 2)

@@ -1,15 +1,35 @@
-"""Lines on a terminal."""
+"""The log on standard error: its lines, and when they are written."""
 
 from __future__ import annotations
 
 import logging
+import os
+import pty
 import re
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Iterator
+from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
+from select import PIPE_BUF
 from typing import Any
 
 import pytest
 
-from django_graphile_worker.worker.process.console_log import Formatter
+from django_graphile_worker.logs import success_lines
+from django_graphile_worker.worker.outcomes import Failed, Succeeded
+from django_graphile_worker.worker.process.console_log import (
+    ConsoleHandler,
+    Formatter,
+    _largest_write,
+    _portions,
+    set_up_logging,
+)
 from django_graphile_worker.worker.typed_payloads import scalars
+from tests.support.console_log import PACKAGE, ConsoleLog, lone_console
+from tests.support.slot import Slot, open_slot
 
 
 def make_record(level: int, text: str = "no such order", **facts: Any) -> logging.LogRecord:
@@ -85,3 +105,202 @@ def test_color__of_other_lines_is_that_of_their_level() -> None:
     text = Formatter(is_colored=True, is_detailed=False).format(make_record(logging.WARNING))
     assert text.startswith("\x1b[33m")
     assert text.endswith("\x1b[0m")
+
+
+def test_format__stores_nothing_on_the_record() -> None:
+    record = make_record(logging.ERROR, outcome="failed")
+    before = dict(vars(record))
+    Formatter(is_colored=True).format(record)
+    assert vars(record) == before
+
+
+def test_stack__is_written_below_the_line() -> None:
+    record = make_record(logging.INFO)
+    record.exc_info, record.stack_info = None, "Stack (most recent call last):\n  a frame"
+    text = Formatter(is_colored=False).format(record)
+    assert text.splitlines()[1:] == ["Stack (most recent call last):", "  a frame"]
+
+
+@pytest.fixture
+def log() -> Iterator[ConsoleLog]:
+    with lone_console() as log:
+        yield log
+
+
+@pytest.fixture
+def slot() -> Iterator[Slot]:
+    with open_slot() as slot:
+        yield slot
+
+
+def nothing(payload: Any) -> None: ...
+
+
+def fails(payload: Any) -> None:
+    raise ValueError("no such order")
+
+
+def test_lines__are_in_the_order_in_which_jobs_ended(log: ConsoleLog, slot: Slot) -> None:
+    for number, task in enumerate([nothing, nothing, fails, nothing, fails, nothing]):
+        slot.run(task, id=number)
+        logging.getLogger("django_graphile_worker.task").info("between #%s", number)
+    lines = [line for line in log.lines() if "#" in line]
+    outcomes = ["succeeded", "succeeded", "failed", "succeeded", "failed", "succeeded"]
+    assert [(line.split()[1], line.split()[0] == "between") for line in lines] == [
+        (f"#{number}", is_between) for number in range(6) for is_between in (False, True)
+    ]
+    assert [line.split()[2] for line in lines[::2]] == outcomes
+
+
+def test_warning__is_written_when_the_call_returns_and_so_is_what_precedes_it(log: ConsoleLog, slot: Slot) -> None:
+    slot.run(nothing)
+    slot.run(nothing)
+    slot.run(fails)
+    assert [line.split()[2] for line in log.text.splitlines() if " #1 " in line][:2] == ["#1", "#1"]
+    assert " failed after " in log.text
+    assert "ValueError: no such order" in log.text
+
+
+def test_long_text__does_not_wait_in_the_queue(log: ConsoleLog) -> None:
+    logger = logging.getLogger("django_graphile_worker.task")
+    for _ in range(3):
+        logger.info("x" * 3_000)
+    assert log.text.count("x" * 3_000) == 3
+
+
+def test_error__keeps_nothing_of_the_task_in_memory(log: ConsoleLog) -> None:
+    class Large:
+        pass
+
+    references = []
+
+    def fail() -> None:
+        large = Large()
+        references.append(weakref.ref(large))
+        raise ValueError
+
+    logger = logging.getLogger("django_graphile_worker.task")
+    for _ in range(2):
+        try:
+            fail()
+        except ValueError:
+            logger.info("it failed", exc_info=True)
+    assert [reference() for reference in references] == [None, None]
+    assert "".join(log.lines()).count("in fail") == 2
+
+
+def test_broken_stream__is_reported_as_logging_does_and_harms_no_job(
+    log: ConsoleLog, slot: Slot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    log.handler.setStream(Full())
+    assert isinstance(slot.run(nothing), Succeeded)
+    log.handler.flush()
+    assert isinstance(slot.run(fails), Failed)
+    error = capsys.readouterr().err
+    assert error.count("--- Logging error ---") >= 1
+    assert "No space left on device" in error
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    slot.run(fails)
+    assert capsys.readouterr().err == ""
+    log.handler.setStream(log.stream)
+    slot.run(nothing)
+    assert len(log.lines()) == 1
+
+
+def test_line_that_a_stream_cannot_take__costs_no_other_line(log: ConsoleLog) -> None:
+    raw = BytesIO()
+    log.handler.setStream(TextIOWrapper(raw, encoding="ascii", write_through=True))
+    log.handler.handleError = lambda record: None  # type: ignore[method-assign]
+    log.handler._write(["first", "größe", "third"])
+    assert raw.getvalue() == b"first\nthird\n"
+
+
+def test_pipe__gets_lines_in_portions_that_other_processes_cannot_cut() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader), os.fdopen(writer, "w") as stream:
+        limit = _largest_write(stream)
+    assert limit == PIPE_BUF
+    texts = ["x" * 100] * 200 + ["ö" * 3_000] + ["y"] * 5_000
+    portions = list(_portions(texts, limit))
+    assert [text for portion in portions for text in portion] == texts
+    sizes = [len("\n".join([*portion, ""]).encode()) for portion in portions if portion != [texts[200]]]
+    assert max(sizes) <= limit
+    assert len(portions) < 10
+
+
+def test_file__gets_all_lines_at_once(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as stream:
+        assert _largest_write(stream) is None
+    assert _largest_write(StringIO()) is None
+    assert list(_portions(["a", "b"], None)) == [["a", "b"]]
+
+
+def test_terminal__shows_a_line_at_once_and_in_colour() -> None:
+    formatter = Formatter(is_colored=True)
+    reader, writer = pty.openpty()
+    with os.fdopen(writer, "w") as stream, os.fdopen(reader, "rb", buffering=0) as terminal:
+        handler = ConsoleHandler(stream, formatter)
+        handler.put_success((time.time(), None, "a_task", 1, 0.5, 1, 25))
+        # No flush: the read returns when the writer has written.
+        line = terminal.read(1_000)
+    assert line.endswith(b"a_task #1 \x1b[32msucceeded\x1b[0m after 500 ms (attempt 1 of 25)\r\n")
+
+
+def test_set_up__leaves_the_log_to_the_handlers_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(success_lines, "console", None)
+    monkeypatch.setattr(PACKAGE, "handlers", [logging.NullHandler()])
+    set_up_logging(verbosity=1, is_colored=False)
+    assert success_lines.console is None
+    assert [type(handler) for handler in PACKAGE.handlers] == [logging.NullHandler]
+
+
+# The writer writes the first line at once and then pauses, so only what is flushed at the end is written after it.
+ENDING = """
+import logging, os, sys, threading
+from django_graphile_worker.worker.process import console_log, line_writer
+from django_graphile_worker.worker.process.exit import leave
+line_writer.PAUSE = 3600
+console_log.set_up_logging(verbosity=1, is_colored=False)
+logger = logging.getLogger("django_graphile_worker.worker")
+logger.info("first")
+while not console_log._package.handlers[0].writer._thread or console_log._package.handlers[0].writer._queue:
+    threading.Event().wait(0.001)
+logger.info("second")
+threading.excepthook = lambda *_: None
+{ending}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "further"),
+    [
+        ("1 / 0", 1, []),
+        ("leave(4)", 4, []),
+        ("import logging.config; logging.config.dictConfig({'version': 1, 'disable_existing_loggers': False})", 0, []),
+        ("__import__('atexit')._run_exitfuncs(); logger.info('third'); os._exit(5)", 5, ["third"]),
+    ],
+    ids=["error", "leave", "other configuration", "after exit handlers"],
+)
+def test_end_of_the_process__writes_all_lines(ending: str, code: int, further: list[str]) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", ENDING.format(ending=ending)], capture_output=True, text=True, check=False, timeout=60
+    )
+    words = [line.split()[-1] for line in process.stderr.splitlines() if re.match(r"\d\d:\d\d:\d\d ", line)]
+    assert (process.returncode, sorted(words)) == (code, sorted(["first", "second", *further]))
+
+
+def test_forked_process__writes_no_line_of_its_parent() -> None:
+    ending = "from django_graphile_worker.worker import fork_guard; fork_guard.watch()\n"
+    ending += "child = os.fork()\nif not child: logger.info('child'); os._exit(0)\nos.waitpid(child, 0)"
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ENDING.format(ending=ending)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert [line.split()[-1] for line in process.stderr.splitlines()] == ["first", "child", "second"]

@@ -1,0 +1,184 @@
+"""What part of the backlog the next claim reads.
+
+A claim reads the backlog from its start, which is cheap: a vacuum removes the index entries of the jobs that are gone,
+and PostgreSQL marks them before. Two situations make it expensive.
+
+- A long backlog is claimed faster than a vacuum follows. A claim then resumes where the last claim ended, for a moment.
+- A transaction, a backup or a replica holds a snapshot. No entry can be removed until it ends, so a claim from the
+  start reads the entries of all jobs since then. If claims read many pages in vain, each priority gets a floor: the
+  due time up to which everything has been seen, less an overlap for transactions that commit late. Claims begin at the
+  floors. Other claims, which take a tenth to a fifth of the time, read what comes in before the floors, slice by
+  slice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.claims import Claim, Claimed, Floor
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.fetching.slices import Slices
+
+# Seconds. Under a long backlog, a claim resumes where the last claim ended. After this time a claim reads the backlog
+# from its start, or from the floors: a job that sorts before the last claimed jobs, or whose queue has just become
+# free, waits this long at most.
+WHOLE_LOOK_INTERVAL = 0.1
+# Two claims in a row that read more pages than this in vain set the floors: they took some ten milliseconds. The first
+# has marked what is gone for all sessions. The floors are removed when all slices together have less than a quarter.
+MANY_PAGES = 800
+# A look at a slice is followed by the next after this many times its duration; later, while the worker has a backlog.
+REST = 4
+REST_UNDER_A_BACKLOG = 9
+# Seconds in which all slices are looked at, if that takes less than a fifth of it.
+SHORTEST_ROUND = 1.0
+# Seconds by which floors stay behind the time of the last look: fewer if claims read more pages than this.
+LONGEST_OVERLAP = 1.0
+SHORTEST_OVERLAP = 0.1
+PAGES_OF_OVERLAP = 60
+# The most priorities that have floors.
+MOST_FLOORS = 16
+
+
+class Look(Frozen):
+    """The part of the backlog that a claim reads."""
+
+    floors: tuple[Floor, ...] = ()
+    # The end of the slice, or None: up to now.
+    due_until: float | None = None
+    # Whether the claim resumes behind the last claimed job.
+    is_resumed: bool = False
+
+    @property
+    def is_slice(self) -> bool:
+        return self.due_until is not None
+
+    @property
+    def may_walk(self) -> bool:
+        return not self.is_resumed and not self.is_slice
+
+
+WHOLE = Look()
+
+
+class Looks:
+    """Chooses what the next claim reads, from what the last claims found and how long they took."""
+
+    def __init__(self) -> None:
+        self._last: Claim | None = None
+        self._looked_at = -math.inf
+        # For each priority on which jobs were seen, the place before which none is left.
+        self._seen: dict[int, Floor] = {}
+        self._slow_claims = 0
+        self._overlap = LONGEST_OVERLAP
+        self._slices: Slices | None = None
+        self._next_slice_at = 0.0
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether claims read the backlog from its start."""
+        return self._slices is None
+
+    def choose(self, now: float) -> Look:
+        """Return what the claim that begins now should read."""
+        if self._slices is not None and now >= self._next_slice_at:
+            start, end = self._slices.next(self._top())
+            floors = tuple(Floor(priority, start, 0, start) for priority in sorted(self._seen))
+            return Look(floors=floors, due_until=end)
+        if self._last is not None and now - self._looked_at <= WHOLE_LOOK_INTERVAL:
+            return Look(floors=self._floors(resume_after=self._last), is_resumed=True)
+        return WHOLE if self._slices is None else Look(floors=self._floors())
+
+    def note(self, look: Look, claimed: Claimed, *, began: float, ended: float, max_jobs: int) -> None:
+        """Note the answer of a claim that has read this part."""
+        if look.is_slice:
+            self._note_slice(claimed, ended - began, ended, max_jobs)
+            return
+        self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
+        if look.is_resumed:
+            return
+        self._looked_at = ended
+        pages = claimed.pages or 0
+        if self._slices is None:
+            self._slow_claims = self._slow_claims + 1 if pages > MANY_PAGES else 0
+            if self._slow_claims > 1:
+                self._slices = _new_slices()
+        else:
+            self._adapt_overlap(pages)
+        self._note_seen(claimed)
+
+    def until_next(self, now: float) -> float | None:
+        """Return the seconds until the next look at a slice; None if claims read the whole backlog."""
+        return None if self._slices is None else max(self._next_slice_at - now, 0.0)
+
+    def _floors(self, resume_after: Claim | None = None) -> tuple[Floor, ...]:
+        floors = dict(self._seen) if self._slices is not None else {}
+        if resume_after is not None:
+            priority = resume_after.priority
+            seen = self._seen.get(priority)
+            queued_run_at = -math.inf if seen is None else seen.queued_run_at
+            floors[priority] = Floor(priority, resume_after.run_at_epoch, resume_after.id, queued_run_at)
+        return tuple(floors[priority] for priority in sorted(floors))
+
+    def _note_seen(self, claimed: Claimed) -> None:
+        limit = claimed.looked_at - self._overlap
+        if any(floor.run_at > claimed.looked_at for floor in self._seen.values()):
+            # The clock was set back: what was seen before says nothing of the jobs that are added now.
+            self._seen.clear()
+            self._slices = None
+        for number, (priority, first_queued) in enumerate(zip(claimed.levels, claimed.queued_floors, strict=True), 1):
+            earlier = self._seen.pop(priority, None)
+            is_last = claimed.has_more and number == len(claimed.levels)
+            run_at = self._end_of(claimed, priority, earlier) if is_last else limit
+            queued_run_at = limit if first_queued is None else min(float(first_queued), limit)
+            self._seen[priority] = Floor(priority, min(run_at, limit), 0, queued_run_at)
+        if not claimed.has_more:
+            # The usual priority, on which other workers run jobs, too.
+            self._seen.setdefault(0, Floor(0, limit, 0, limit))
+        while len(self._seen) > MOST_FLOORS:
+            del self._seen[next(iter(self._seen))]
+
+    def _end_of(self, claimed: Claimed, priority: int, earlier: Floor | None) -> float:
+        """Return up to where a claim that left jobs on this priority has seen all jobs without a queue."""
+        last = _last_unqueued(claimed.claims)
+        if last is not None and last.priority == priority:
+            return last.run_at_epoch
+        return -math.inf if earlier is None else earlier.run_at
+
+    def _adapt_overlap(self, pages: int) -> None:
+        if pages > PAGES_OF_OVERLAP:
+            self._overlap = max(self._overlap / 2, SHORTEST_OVERLAP)
+        elif pages < PAGES_OF_OVERLAP / 2:
+            self._overlap = min(self._overlap * 1.5, LONGEST_OVERLAP)
+
+    def _top(self) -> float:
+        return max((floor.run_at for floor in self._seen.values()), default=-math.inf)
+
+    def _note_slice(self, claimed: Claimed, seconds: float, now: float, max_jobs: int) -> None:
+        slices = self._slices
+        if slices is None:
+            return
+        slices.note(claimed.pages or 0, self._top(), is_filled=claimed.has_more or len(claimed.claims) >= max_jobs)
+        rest = REST if self._last is None else REST_UNDER_A_BACKLOG
+        self._next_slice_at = now + max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
+        if slices.pages < MANY_PAGES / 4:
+            self._slices = None
+            self._slow_claims = 0
+
+
+def _new_slices() -> Slices:
+    # Late import: needed only while a snapshot is held.
+    from django_graphile_worker.worker.fetching.slices import Slices
+
+    return Slices()
+
+
+def _last_unqueued(claims: Sequence[Claim]) -> Claim | None:
+    """Return the job after which the next claim resumes.
+
+    A job of a queue may be claimed before its turn, so its place in the backlog does not count.
+    """
+    return next((claim for claim in reversed(claims) if claim.queue_id is None), None)

@@ -1,0 +1,115 @@
+"""Statements that run on the server while the client goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from psycopg.pq import PipelineStatus
+
+from django_graphile_worker import JobSpec, PayloadError, add_jobs, models
+from django_graphile_worker.api import add
+from django_graphile_worker.exceptions import InvalidJobError
+from django_graphile_worker.sql.overlap import overlapping
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def is_overlapping() -> bool:
+    return bool(connection.connection.pgconn.pipeline_status != PipelineStatus.OFF)
+
+
+def numbers() -> list[int]:
+    return [job.payload["n"] for job in models.Job.objects.order_by("id")]
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(add, "SENT_SPECS", 2)
+    monkeypatch.setattr(add, "STREAMED_SPECS", 5)
+
+
+def test_an_error__is_raised_at_the_end_as_djangos() -> None:
+    with pytest.raises(DatabaseError, match="division by zero"), transaction.atomic():
+        with overlapping(connection), connection.cursor() as cursor:
+            cursor.execute("select 1 / 0")
+            assert is_overlapping()
+    assert not is_overlapping()
+    assert numbers() == []
+
+
+def test_wrappers_and_the_log__wait_for_each_statement(django_assert_num_queries: Any) -> None:
+    seen: list[str] = []
+
+    def wrapper(execute: Any, sql: str, *rest: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, *rest)
+
+    with transaction.atomic():
+        with connection.execute_wrapper(wrapper), overlapping(connection):
+            assert not is_overlapping()
+        with django_assert_num_queries(0), overlapping(connection):
+            assert not is_overlapping()
+    with connection.execute_wrapper(wrapper):
+        add_jobs([JobSpec("a")])
+    assert sum("gw:add_jobs" in sql for sql in seen) == 1
+
+
+@pytest.mark.usefixtures("pieces")
+@pytest.mark.parametrize("is_list", [True, False])
+def test_jobs__are_added_in_order_by_several_statements(is_list: bool) -> None:
+    specs = [JobSpec("a", {"n": number}, job_key="k" if number == 6 else None) for number in range(13)]
+    if is_list:
+        assert [job.payload["n"] for job in add_jobs(specs)] == list(range(13))
+    else:
+        assert add_jobs(iter(specs), returning=False) == 13
+    assert numbers() == list(range(13))
+
+
+@pytest.mark.usefixtures("pieces")
+def test_code_of_the_project__runs_while_no_statement_runs() -> None:
+    states: list[bool] = []
+
+    def specs() -> Iterator[JobSpec]:
+        for number in range(12):
+            states.append(is_overlapping())
+            # A server-side cursor, and a statement whose number of rows Django reads.
+            assert len(list(models.Job.objects.iterator(chunk_size=1))) == number - number % 5
+            assert models.Job.objects.filter(pk=0).count() == 0
+            yield JobSpec("a", {"n": number})
+
+    assert add_jobs(specs(), returning=False) == 12
+    assert not any(states)
+    assert numbers() == list(range(12))
+
+
+@pytest.mark.usefixtures("pieces")
+@pytest.mark.parametrize("place", [0, 3, 7, 12])
+@pytest.mark.parametrize("returning", [True, False])
+def test_a_mistake_anywhere__adds_nothing_and_names_its_place(place: int, returning: bool) -> None:
+    bad_payload = [JobSpec("a", {1} if number == place else None) for number in range(13)]
+    with pytest.raises(PayloadError, match=rf"^specs\[{place}\]: payload: "):
+        add_jobs(iter(bad_payload), returning=returning)
+    refused = [JobSpec("a") for _ in range(13)]
+    object.__setattr__(refused[place], "priority", 40_000)
+    with pytest.raises(InvalidJobError, match=r"^Job priority must be between"):
+        add_jobs(iter(refused), returning=returning)
+    assert not is_overlapping()
+    assert numbers() == []
+
+
+def test_a_stream__takes_fewer_specs_at_a_time_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(add, "FIRST_SPECS", 4)
+    monkeypatch.setattr(add, "STREAMED_CHARACTERS", 1_000)
+    waiting: list[int] = []
+
+    def specs() -> Iterator[JobSpec]:
+        for number in range(40):
+            waiting.append(number - models.Job.objects.count())
+            yield JobSpec("a", "x" * (100 if number < 20 else 2_000))
+
+    assert add_jobs(specs(), returning=False) == 40
+    assert max(waiting) < 16
+    assert max(waiting[30:]) == 0

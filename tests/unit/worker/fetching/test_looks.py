@@ -1,0 +1,184 @@
+"""What part of the backlog the next claim reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.worker.fetching import looks
+from django_graphile_worker.worker.fetching.looks import WHOLE, Look, Looks
+
+MANY, FEW = looks.MANY_PAGES * 2, 10
+# The server's clock at the start; the worker's own clock starts at zero.
+SERVER = 1_000_000.0
+
+
+def claim(run_at: float, *, priority: int = 0, job_id: int = 1, queue_id: int | None = None) -> Claim:
+    values: dict[str, Any] = dict.fromkeys(Claim._fields)
+    return Claim(**values | {"id": job_id, "priority": priority, "run_at_epoch": run_at, "queue_id": queue_id})
+
+
+class Stage:
+    """A worker that claims at moments of its own clock."""
+
+    def __init__(self) -> None:
+        self.looks = Looks()
+        self.now = 0.0
+        # The pages that a look at a slice reads, and the seconds that it takes.
+        self.slice_pages = looks.MANY_PAGES // 3
+        self.slice_takes = 0.004
+
+    def claims(self, *jobs: Claim, pages: int | None = FEW, max_jobs: int = 10, **answer: Any) -> Look:
+        """Choose, and note an answer with these jobs."""
+        look = self.looks.choose(self.now)
+        defaults: dict[str, Any] = {
+            "has_more": False,
+            "levels": [0],
+            "looked_at": SERVER + self.now,
+            "seconds_until_next": None,
+        }
+        answer = defaults | answer
+        answer.setdefault("queued_floors", [None] * len(answer["levels"]))
+        began, self.now = self.now, self.now + (self.slice_takes if look.is_slice else 0.001)
+        claimed = Claimed(claims=list(jobs), pages=self.slice_pages if look.is_slice else pages, **answer)
+        self.looks.note(look, claimed, began=began, ended=self.now, max_jobs=max_jobs)
+        return look
+
+    def claims_from_floors(self, **answer: Any) -> Look:
+        """Claim until it is no look at a slice."""
+        while (look := self.claims(**answer)).is_slice:
+            pass
+        return look
+
+    def slows_down(self, *jobs: Claim, **answer: Any) -> None:
+        for _ in range(2):
+            self.claims(*jobs, pages=MANY, **answer)
+            self.now += looks.WHOLE_LOOK_INTERVAL * 1.1
+        assert not self.looks.are_whole
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_claims__read_everything_while_that_is_quick(stage: Stage) -> None:
+    assert [stage.claims(claim(SERVER)) for _ in range(5)] == [WHOLE] * 5
+    assert stage.looks.until_next(stage.now) is None
+
+
+def test_claim__resumes_behind_the_last_job_without_a_queue_for_a_moment(stage: Stage) -> None:
+    stage.claims(claim(SERVER, job_id=7), claim(SERVER + 1, queue_id=3), has_more=True, queued_floors=[SERVER - 5])
+    look = stage.claims(claim(SERVER, job_id=9), has_more=True)
+    assert look.is_resumed
+    assert look.floors == ((0, SERVER, 7, SERVER - 5),)
+    stage.now += looks.WHOLE_LOOK_INTERVAL + 0.01
+    assert stage.claims() == WHOLE
+
+
+def test_one_claim_of_many_pages__changes_nothing(stage: Stage) -> None:
+    """It has marked the entries, unless a snapshot is held."""
+    for pages in (MANY, FEW, MANY):
+        stage.claims(pages=pages)
+    assert stage.looks.are_whole
+
+
+def test_server_that_does_not_count_pages__changes_nothing(stage: Stage) -> None:
+    for _ in range(3):
+        stage.claims(pages=None)
+    assert stage.looks.are_whole
+
+
+def test_slow_claims__set_a_floor_behind_what_was_seen(stage: Stage) -> None:
+    stage.slows_down()
+    look = stage.claims_from_floors()
+    ((priority, run_at, job_id, queued_run_at),) = look.floors
+    assert (priority, job_id, look.due_until) == (0, 0, None)
+    assert run_at == queued_run_at == pytest.approx(SERVER - looks.LONGEST_OVERLAP, abs=0.5)
+
+
+def test_floor__rises_with_each_look(stage: Stage) -> None:
+    stage.slows_down()
+    first = stage.claims_from_floors()
+    stage.now += 5
+    stage.claims_from_floors()
+    assert stage.claims_from_floors().floors[0].run_at > first.floors[0].run_at + 4
+
+
+def test_floor__stays_where_a_full_claim_ended(stage: Stage) -> None:
+    stage.slows_down(claim(SERVER - 100), has_more=True, levels=[0, 5])
+    stage.now += looks.WHOLE_LOOK_INTERVAL
+    floors = stage.claims_from_floors().floors
+    assert [floor.priority for floor in floors] == [0, 5]
+    # Nothing was claimed on the second priority, so nothing is known of it.
+    assert floors[1].run_at == -float("inf")
+    stage.now += 100
+    stage.claims_from_floors(levels=[0, 5])
+    assert stage.claims_from_floors(levels=[0, 5]).floors[1].run_at > SERVER
+
+
+def test_floor_of_queued_jobs__is_the_first_that_waits(stage: Stage) -> None:
+    """A held queue has a job there, which must be found when the queue becomes free."""
+    stage.slows_down(queued_floors=[SERVER - 500])
+    (floor,) = stage.claims_from_floors().floors
+    assert floor.queued_run_at == SERVER - 500
+    assert floor.run_at > SERVER - 500
+
+
+def test_slices__are_looked_at_in_between_and_take_a_fifth_of_the_time(stage: Stage) -> None:
+    stage.slows_down()
+    stage.slice_takes = 0.02
+    stage.slice_pages = MANY
+    in_slices = 0.0
+    began = stage.now
+    for _ in range(2000):
+        before = stage.now
+        if stage.claims().is_slice:
+            in_slices += stage.now - before
+        stage.now += 0.001
+    assert 0.1 < in_slices / (stage.now - began) < 0.21
+    assert stage.looks.until_next(stage.now) is not None
+
+
+def test_slices__begin_with_the_oldest_jobs(stage: Stage) -> None:
+    stage.slows_down()
+    periods: list[tuple[float, float | None]] = []
+    while len(periods) < 4:
+        look = stage.claims()
+        if look.is_slice:
+            periods.append((look.floors[0].run_at, look.due_until))
+        stage.now += 0.1
+    assert -float("inf") in [start for start, _ in periods]
+
+
+def test_cheap_slices__remove_the_floors(stage: Stage) -> None:
+    stage.slows_down()
+    stage.slice_pages = FEW
+    for _ in range(100):
+        stage.claims()
+        stage.now += 0.1
+    assert stage.looks.are_whole
+    assert stage.claims() == WHOLE
+
+
+def test_clock_that_is_set_back__removes_the_floors(stage: Stage) -> None:
+    stage.slows_down()
+    stage.claims_from_floors(looked_at=SERVER - 3600)
+    assert stage.looks.are_whole
+
+
+def test_overlap__is_shorter_if_it_makes_claims_slow(stage: Stage) -> None:
+    stage.slows_down()
+    for _ in range(200):
+        stage.claims(pages=MANY)
+    floor = next(iter(stage.claims_from_floors(pages=MANY).floors))
+    assert SERVER + stage.now - floor.run_at < looks.SHORTEST_OVERLAP + 0.2
+
+
+def test_floors__are_limited_in_number(stage: Stage) -> None:
+    for priority in range(100):
+        stage.claims(levels=[priority])
+    stage.slows_down(levels=[100])
+    assert len(stage.claims_from_floors(levels=[100]).floors) <= looks.MOST_FLOORS
