@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -93,11 +94,20 @@ def main(arguments: list[str]) -> int:
     for name in names:
         # Each has a process of its own, because some of them set up Django, with different settings.
         command = [sys.executable, "-m", "benchmarks.measures", name, *_passed_on(options), f"--json={target}"]
-        code = subprocess.call(command)
+        code = _call(command)
         if code:
             return code
     print(f"All samples are in {target}.")
     return subprocess.call([sys.executable, "-m", "benchmarks.report"]) if options.publish else 0
+
+
+def _call(command: list[str]) -> int:
+    """Run a command to its end, and end it if this process is asked to stop."""
+    with subprocess.Popen(command) as process:
+        try:
+            return process.wait()
+        finally:
+            process.terminate()
 
 
 def _passed_on(options: argparse.Namespace) -> list[str]:
@@ -115,4 +125,6 @@ def _passed_on(options: argparse.Namespace) -> list[str]:
 
 
 if __name__ == "__main__":
+    # Stop servers and workers also when this process is asked to stop.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))

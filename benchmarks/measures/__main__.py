@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from datetime import UTC, datetime
@@ -51,4 +52,6 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    # Stop servers and workers also when this process is asked to stop.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     main(sys.argv[1:])
