@@ -17,7 +17,7 @@ STAMP := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test check lint types imports tests prerequisites coverage demo bench chaos docs format build clean
+.PHONY: help test check lint types imports tests prerequisites coverage demo bench figures chaos docs format build clean
 
 help:
 	@echo 'make demo           Run a web site with the admin, and a worker with jobs (ARGS=--once: for a few seconds)'
@@ -26,11 +26,12 @@ help:
 	@echo 'make tests          Run the tests only'
 	@echo 'make coverage       Run the tests, and report the lines that no test reaches'
 	@echo 'make chaos          Run the fault tests, with those that take long'
-	@echo 'make bench          Run the benchmarks'
+	@echo 'make bench          Run the benchmarks, for an hour (ARGS=--quick: ten minutes; ARGS=drain: one of them)'
+	@echo 'make figures        Write the tables and plots of the documentation from the recorded benchmarks'
 	@echo 'make format         Let ruff rewrite what it can'
 	@echo 'make docs           Build the documentation in docs/_build/html'
 	@echo 'make build          Build the wheel and the source distribution in dist'
-	@echo 'make prerequisites  Install PostgreSQL 15 to 18 and PgBouncer for the tests, with apt-get and as root (SUDO=sudo)'
+	@echo 'make prerequisites  Install PostgreSQL 15 to 18, PgBouncer and Redis, with apt-get and as root (SUDO=sudo)'
 	@echo 'make clean          Delete what these targets made, except .venv and .postgres'
 
 # The tests come last, so that their summary is the last line of the output.
@@ -80,6 +81,9 @@ demo: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+figures: $(STAMP)
+	$(BIN)/python -m benchmarks.report $(ARGS)
 
 chaos: $(STAMP)
 	$(BIN)/pytest tests/faults -m 'chaos or not chaos' -n $(WORKERS) $(ARGS)

@@ -13,11 +13,9 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from testproject import databases, embedded
+from benchmarks import durable_server
 
 SCHEMA = "graphile_worker"
-# The embedded server does not flush its writes; the figures are about a server that does.
-DURABLE = {"fsync": "on", "synchronous_commit": "on", "max_wal_size": "2GB", "autovacuum_naptime": "60s"}
 
 
 class Database:
@@ -49,18 +47,33 @@ class Database:
         self.execute("checkpoint")
 
 
+def server_url() -> str:
+    """Return the address of the server that is measured: of DATABASE_URL, or of a new server for this run.
+
+    Child processes use the same server.
+    """
+    if not os.environ.get("DATABASE_URL"):
+        os.environ["DATABASE_URL"] = durable_server.start()
+    return os.environ["DATABASE_URL"]
+
+
 @contextmanager
 def scratch_database(install: Callable[[str], None] | None = None, suffix: str = "") -> Iterator[Database]:
     """Create a database with the schema of this package, or with what ``install`` creates."""
-    databases.ensure_running()
-    server = os.environ.get("DATABASE_URL") or databases.to_url(databases.from_url(embedded.conninfo()))
+    with empty_database(suffix) as database:
+        (install or migrate)(database.url)
+        yield database
+
+
+@contextmanager
+def empty_database(suffix: str = "") -> Iterator[Database]:
+    """Create a database without tables, and drop it after the block."""
+    server = server_url()
     name = f"benchmark_{os.getpid()}{suffix}"
-    with psycopg.connect(server, autocommit=True) as connection, configured(connection, DURABLE):
+    with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
-        url = make_conninfo(server, dbname=name)
         try:
-            (install or migrate)(url)
-            database = Database(url)
+            database = Database(make_conninfo(server, dbname=name))
             yield database
             database.connection.close()
         finally:
@@ -69,8 +82,8 @@ def scratch_database(install: Callable[[str], None] | None = None, suffix: str =
 
 @contextmanager
 def configured(connection: psycopg.Connection[Any], settings: dict[str, str]) -> Iterator[None]:
-    """Change settings of the embedded server during the block; a server of DATABASE_URL is not changed."""
-    if not databases.is_embedded():
+    """Change settings of the server during the block, unless this run did not start it."""
+    if not durable_server.is_owned():
         yield
         return
     for name, value in settings.items():

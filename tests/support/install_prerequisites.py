@@ -1,4 +1,4 @@
-"""Installs the PostgreSQL versions and the PgBouncer that tests need, as root on Debian. It never fails.
+"""Installs the PostgreSQL versions, PgBouncer and Redis, as root on Debian. It never fails.
 
 ``make prerequisites`` and CI run it. It does not install Node.js and a browser, which are large:
 `tests/support/prerequisites.py` says how to install them.
@@ -36,7 +36,12 @@ def main() -> None:
 def missing_packages() -> list[str]:
     versions = [v for v in postgres_versions.SUPPORTED if postgres_versions.programs(v) is None]
     packages = [f"postgresql-{version}" for version in versions]
-    return packages if prerequisites.find_pgbouncer() else [*packages, "pgbouncer"]
+    if not prerequisites.find_pgbouncer():
+        packages.append("pgbouncer")
+    # Only the benchmarks need it, to measure queues that keep their jobs in it.
+    if shutil.which("redis-server") is None:
+        packages.append("redis-server")
+    return packages
 
 
 def is_possible() -> bool:

@@ -1,9 +1,9 @@
 """The tests of a module are found under its name.
 
 ``tests/unit`` and ``tests/integration`` mirror the package: ``worker/pool/turns.py`` is tested by
-``tests/unit/worker/pool/test_turns.py`` or ``tests/integration/worker/pool/test_turns.py``. Tests of the demo site are
-in the folder ``testproject`` of either. A test of a capability that several modules share is in the folder that those
-modules have in common, and is listed below with the reason.
+``tests/unit/worker/pool/test_turns.py`` or ``tests/integration/worker/pool/test_turns.py``. Tests of the demo site and
+of the benchmarks are in the folders ``testproject`` and ``benchmarks`` of either. A test of a capability that several
+modules share is in the folder that those modules have in common, and is listed below with the reason.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = CHECKOUT / "django_graphile_worker"
+BESIDE_THE_PACKAGE = ("testproject", "benchmarks")
 MIRRORS = (CHECKOUT / "tests" / "unit", CHECKOUT / "tests" / "integration")
 
 # Canaries for private interfaces of other packages. Each folder may have such a file; tests/docs reads all of them.
@@ -67,7 +68,7 @@ def _tests() -> list[tuple[str, Path]]:
 
 def _folder(test: Path) -> Path:
     """Return the folder that the folder of a test mirrors."""
-    return (CHECKOUT if test.parts[0] == "testproject" else PACKAGE) / test.parent
+    return (CHECKOUT if test.parts[0] in BESIDE_THE_PACKAGE else PACKAGE) / test.parent
 
 
 def _has_module(test: Path) -> bool:

@@ -1,0 +1,91 @@
+"""A database of the demo site with jobs of every state, with and without a queue, of sixty tasks and 5,000 queues."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from benchmarks.database import SCHEMA, server_url
+
+# The divisors have no factor in common with the number of tasks, so that every task has jobs of every kind.
+LOAD = f"""
+insert into {SCHEMA}._private_tasks (identifier) select 'task_' || n from generate_series(1, 60) as n;
+insert into {SCHEMA}._private_job_queues (queue_name) select 'queue_' || n from generate_series(1, 5000) as n;
+create temporary table task as select id, row_number() over (order by id) as number from {SCHEMA}._private_tasks;
+create temporary table queue as select id, row_number() over (order by id) as number
+    from {SCHEMA}._private_job_queues;
+insert into {SCHEMA}._private_jobs (
+    task_id, job_queue_id, payload, priority, run_at, attempts, max_attempts, last_error, created_at, key, flags)
+select task.id, case when n %% 7 = 0 then queue.id end,
+    json_build_object('user', n, 'token', 'secret', 'pad', repeat('x', 100)), n %% 3,
+    case when n %% 11 < 3 then now() - random() * interval '1 day'
+        when n %% 11 < 6 then date_trunc('day', now()) else now() + random() * interval '30 days' end,
+    case when n %% 23 = 7 then 25 when n %% 23 = 8 then 3 else 0 end, 25,
+    case when n %% 23 in (7, 8) then
+        (array['ValueError', 'KeyError', 'shop.Refused', 'ConnectionError'])[1 + n %% 4] || ': order ' || n
+        || E'\\n\\nTraceback (most recent call last):\\n' || repeat(E'  File "x.py", line 1, in f\\n', 20) end,
+    now() - random() * interval '2 days', case when n %% 53 = 0 then 'key-' || n end,
+    case when n %% 41 = 1 then '{{"slow": true}}'::jsonb end
+from generate_series(1, %s) as n
+join task on task.number = 1 + n %% (select count(*) from task)
+join queue on queue.number = 1 + n %% 5000;
+update {SCHEMA}._private_jobs set locked_at = now() - random() * interval '1 hour', locked_by = 'worker-' || id %% 20
+where id in (select id from {SCHEMA}._private_jobs where is_available and run_at < now() limit 1000);
+insert into {SCHEMA}._private_statistics
+select period, to_timestamp(floor(extract(epoch from now()) / period) * period - period * back), 'task_' || number,
+    100, 3, 1, 0, 10, 1, array_fill(5, array[48]), array_fill(5, array[48])
+from (values (60, 120), (600, 156), (3600, 192)) as resolution (period, kept),
+    generate_series(0, kept - 1) as back, generate_series(1, 60) as number;
+"""
+
+
+@contextmanager
+def scratch_site(kept: str | None) -> Iterator[psycopg.Connection[Any]]:
+    """Create a database of the demo site, and drop it afterwards unless it is to be kept."""
+    server = server_url()
+    name = kept or f"benchmark_admin_{os.getpid()}"
+    with psycopg.connect(server, autocommit=True) as maintenance:
+        if not maintenance.execute("select 1 from pg_database where datname = %s", [name]).fetchone():
+            maintenance.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
+        try:
+            url = make_conninfo(server, dbname=name)
+            os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "testproject.settings", "DEBUG": "0"}
+            # Late import: the settings must be named first.
+            import django
+            from django.core.management import call_command
+
+            django.setup()
+            call_command("migrate", verbosity=0)
+            with psycopg.connect(url, autocommit=True) as connection:
+                yield connection
+        finally:
+            if not kept:
+                maintenance.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+INDEXES = f"""select indexname, indexdef from pg_indexes
+where schemaname = '{SCHEMA}' and tablename = '_private_jobs' and indexdef not like 'CREATE UNIQUE%'"""
+
+
+def load(connection: psycopg.Connection[Any], jobs: int) -> None:
+    """Fill the tables, then build the indexes, in one transaction, so that the write-ahead log stays small."""
+    began = time.perf_counter()
+    with connection.transaction():
+        indexes = connection.execute(INDEXES.encode()).fetchall()
+        for name, _ in indexes:
+            connection.execute(f"drop index {SCHEMA}.{name}".encode())
+        for statement in LOAD.split(";\n"):
+            if statement.strip():
+                connection.execute(statement.encode(), [jobs] if "%s" in statement else [])
+        for _, definition in indexes:
+            connection.execute(definition.encode())
+    connection.execute(f"vacuum analyze {SCHEMA}._private_jobs".encode())
+    row = connection.execute(f"select pg_total_relation_size('{SCHEMA}._private_jobs')".encode()).fetchone()
+    print(f"{jobs:,} jobs, {row[0] / 2**20:,.0f} MB, loaded in {time.perf_counter() - began:.0f} s\n" if row else "")

@@ -1,0 +1,91 @@
+"""The machine that measures: its processors, versions and load, and what other programs take of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sysconfig
+import time
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from benchmarks.server import Server
+
+# Above this load average, or above this number of cores for other programs, figures are not final.
+MOST_LOAD = 0.5
+MOST_FOREIGN_CORES = 0.15
+PACKAGES = ("Django", "psycopg", "django-graphile-worker")
+
+
+def description() -> dict[str, object]:
+    """Return what a reader must know to compare figures with those of another machine."""
+    return {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30),
+        "system": f"{platform.system()} {platform.release().split('-')[0]} {platform.machine()}",
+        "python": platform.python_version(),
+        "python_is_optimized": is_optimized(),
+        **{name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def is_optimized() -> bool:
+    """Return whether the interpreter was built with profile-guided optimization, as those of distributions are."""
+    return "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+
+
+def processor() -> str:
+    """Return the model of the processor, or its part number if the kernel knows no name for it."""
+    fields: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    return fields.get("model name") or f"CPU part {fields.get('CPU part', 'unknown')}"
+
+
+def load_average() -> float:
+    return os.getloadavg()[0]
+
+
+class LoadMeter:
+    """The cores that programs other than the benchmark and its server keep busy, from its start to ``foreign_cores()``.
+
+    All child processes must have ended by then, because the kernel adds their time to that of this process only then.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.before = load_average()
+        self._began = time.monotonic()
+        self._start = self._foreign_seconds()
+
+    def foreign_cores(self) -> float:
+        return max(0.0, (self._foreign_seconds() - self._start) / (time.monotonic() - self._began))
+
+    def _foreign_seconds(self) -> float:
+        machine, own = psutil.cpu_times(), psutil.Process().cpu_times()
+        busy = machine.user + machine.nice + machine.system + machine.irq + machine.softirq
+        ours = own.user + own.system + own.children_user + own.children_system
+        return float(busy - ours - self._server.cpu_seconds())
+
+
+def reasons_against(load: float, foreign_cores: float, *, is_quick: bool, flushes: bool) -> list[str]:
+    """Return why figures are preliminary; an empty list if they are final."""
+    reasons = ["measured in the quick mode"] if is_quick else []
+    if load > MOST_LOAD:
+        reasons.append(f"the load average was {load:.2f} at the start")
+    if foreign_cores > MOST_FOREIGN_CORES:
+        reasons.append(f"other programs kept {foreign_cores:.2f} cores busy")
+    if not flushes:
+        reasons.append("the server does not flush its writes")
+    return reasons
+
+
+def wait_for_quiet(seconds: float) -> None:
+    """Wait until the load average allows final figures, at most for some seconds."""
+    deadline = time.monotonic() + seconds
+    while load_average() > MOST_LOAD and time.monotonic() < deadline:
+        time.sleep(1)

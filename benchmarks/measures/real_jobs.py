@@ -1,0 +1,92 @@
+"""Tasks as people write them, beside a bare loop of the same work and beside other queues at their best settings.
+
+The kinds of work: two ORM queries and an update; an HTTP call that takes 20 ms, sync and async, 200 at once; 20 ms of
+computing. This package runs as a user starts it, with its log in a file, statistics, and one receiver of a signal.
+``--only`` chooses kinds of work (orm, http, http_async, cpu) and queues (ours, procrastinate, celery ...).
+"""
+
+from __future__ import annotations
+
+from benchmarks.draining import RATE, SERVER_CPU, WORKER_CPU
+from benchmarks.peers.catalogue import BARE, OTHERS, OURS
+from benchmarks.peers.peer import CPU, HTTP, HTTP_ASYNC, ORM, Peer, Setting, label_of
+from benchmarks.real_stage import RealStage, real_stage
+from benchmarks.results import Metric, Row, Table
+from benchmarks.session import Candidate, Session
+
+TITLES = {
+    ORM: "Two ORM queries and an update",
+    HTTP: "An HTTP call of 20 ms, sync, 200 at once",
+    HTTP_ASYNC: "An HTTP call of 20 ms, async, 200 at once",
+    CPU: "20 ms of computing in Python, two processes",
+}
+COUNTS = {ORM: (6000, 400), HTTP: (4000, 400), HTTP_ASYNC: (6000, 400), CPU: (300, 40)}
+OVERHEAD = Metric("overhead", "% more time than a bare loop", 1)
+CPU_OVERHEAD = Metric("cpu_overhead", "% more CPU", 1)
+METRICS = [RATE, WORKER_CPU, SERVER_CPU]
+
+
+def measure(session: Session) -> None:
+    only = {part for part in session.options.only.split(",") if part}
+    works = [work for work in TITLES if work in only] or list(TITLES)
+    keys = only - set(TITLES)
+    with real_stage([peer for peer in OTHERS if not keys or peer.key in keys]) as place:
+        for work in works:
+            _measure_work(session, place, work, session.amount(*COUNTS[work]))
+
+
+def _measure_work(session: Session, place: RealStage, work: str, count: int) -> None:
+    best = _search(session, place, work, count)
+    # The bare loop has the same processes and threads as this package.
+    candidates: dict[str, Candidate] = {"a bare loop": _candidate(place, BARE, work, best[OURS.label], count)}
+    for peer in (OURS, *place.peers):
+        if peer.label in best:
+            candidates[peer.label] = _candidate(place, peer, work, best[peer.label], count)
+    rows = session.interleave(work, candidates)
+    for label, row in rows.items():
+        row.settings = best.get(label, best[OURS.label])
+        row.label = f"{label} ({label_of(row.settings)})"
+    _add_overhead(rows)
+    title = f"{TITLES[work]}: {count:,} jobs"
+    session.add(Table(work, title, [*METRICS, OVERHEAD, CPU_OVERHEAD], list(rows.values()), baseline="ours"))
+
+
+def _search(session: Session, place: RealStage, work: str, count: int) -> dict[str, Setting]:
+    """Return the best settings of each queue; a queue that fails is left out, with its message."""
+    best: dict[str, Setting] = {}
+    for peer in (OURS, *place.peers):
+        # The quick mode tries the first settings only.
+        grid = peer.grid[work][: 1 if session.is_quick else None]
+        cells = {label_of(setting): setting for setting in grid}
+        candidates = {label: _candidate(place, peer, work, setting, count) for label, setting in cells.items()}
+        try:
+            title = f"{TITLES[work]}: {peer.label}, all settings that were tried"
+            table = session.search(f"grid_{work}_{peer.key}", title, [RATE], candidates)
+        except RuntimeError as error:
+            print(f"{peer.label} is not measured: {error}", flush=True)
+            if peer is OURS:
+                raise
+            continue
+        best[peer.label] = cells[table.best().label]
+    return best
+
+
+def _candidate(place: RealStage, peer: Peer, work: str, setting: Setting, count: int) -> Candidate:
+    return lambda: place.drain(peer, work, setting, count).figures()
+
+
+def _add_overhead(rows: dict[str, Row]) -> None:
+    """Compare each sample with that of the bare loop in the same round: its time, and the CPU time of all processes.
+
+    On a machine with other work, the CPU time says more.
+    """
+    bare = rows["a bare loop"]
+    for row in rows.values():
+        pairs = zip(bare.samples["rate"], row.samples["rate"], strict=True)
+        row.samples["overhead"] = [(base / rate - 1) * 100 for base, rate in pairs]
+        spent = zip(_cpu(bare), _cpu(row), strict=True)
+        row.samples["cpu_overhead"] = [(own / base - 1) * 100 for base, own in spent]
+
+
+def _cpu(row: Row) -> list[float]:
+    return [sum(pair) for pair in zip(row.samples["worker_cpu"], row.samples["server_cpu"], strict=True)]

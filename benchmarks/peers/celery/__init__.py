@@ -1,0 +1,1 @@
+"""Celery with Redis: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

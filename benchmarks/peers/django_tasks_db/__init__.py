@@ -1,0 +1,1 @@
+"""django-tasks-db: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

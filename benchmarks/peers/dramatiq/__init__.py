@@ -1,0 +1,1 @@
+"""dramatiq with Redis: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

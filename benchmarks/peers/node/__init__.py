@@ -1,0 +1,1 @@
+"""graphile-worker from npm: ``installation.py`` installs it, ``commands.py`` starts it."""

@@ -1,0 +1,1 @@
+"""pgqueuer: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

@@ -1,0 +1,1 @@
+"""Procrastinate: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

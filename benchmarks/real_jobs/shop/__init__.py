@@ -1,0 +1,1 @@
+"""An app with orders and customers. Its tables are created without migrations."""
