@@ -18,6 +18,7 @@ NAMES = (
     "drain",
     "queues",
     "backlog",
+    "held_snapshot",
     "latency",
     "start",
     "idle",
