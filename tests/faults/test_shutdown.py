@@ -119,14 +119,19 @@ def test_sigquit__stops_at_once_and_returns_running_jobs(world: World, fleet: Fl
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_sigusr1__writes_the_stacks_of_all_threads_and_stops_nothing(
-    world: World, fleet: Fleet, processes: int
+    world: World, fleet: Fleet, processes: int, wait_until: Wait
 ) -> None:
     worker = fleet.start("-j", "1", "--processes", str(processes))
     job_id = world.add("until", {"word": "go"})
     world.wait_for("start")
     worker.wait_for(rf"(?s)(started on default.*){{{processes}}}")
-    worker.signal(signal.SIGUSR1)
-    worker.wait_for(r"File .*tasks\.py., line \d+ in until")
+
+    def has_written_the_stack() -> bool:
+        # Again and again: the stack of a thread that runs while it is written can be incomplete.
+        worker.signal(signal.SIGUSR1)
+        return worker.has_written(r"File .*tasks\.py., line \d+ in until")
+
+    wait_until(has_written_the_stack)
     assert worker.is_alive
     world.continue_jobs("go")
     world.wait_until_empty()
