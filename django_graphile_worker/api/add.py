@@ -24,7 +24,7 @@ from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.add_job import add_job as add_one
 from django_graphile_worker.sql.add_jobs import Batch, Entry
-from django_graphile_worker.sql.overlap import overlapping
+from django_graphile_worker.sql.overlap import is_outside_transactions, overlapping
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 
@@ -73,7 +73,8 @@ def add_job(
     place = place_of(using, installation)
     spec, payload = _entry(spec, place.settings.max_payload_size)
     with open_place(place) as (cursor, alias, schema, notify):
-        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=connections[alias].get_autocommit())
+        alone = is_outside_transactions(connections[alias])
+        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
 
 
 @overload

@@ -1,4 +1,4 @@
-"""Overlapping of the server's work with the client's, on a connection of Django."""
+"""The state of a connection of Django: its transactions, and the overlapping of the server's work with the client's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+def is_outside_transactions(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a statement on the connection is a transaction by itself.
+
+    Django knows only its own transactions. The driver also knows those that ``cursor.execute("BEGIN")``, the driver's
+    ``transaction()`` or its ``pipeline()`` has begun; 0 is its status outside of them.
+    """
+    return connection.get_autocommit() and connection.connection.info.transaction_status == 0
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -262,6 +262,18 @@ class TestAJobThatIsAddedAlone:
     def test_is_the_job_that_is_returned(self) -> None:
         job = add_job("send_email", {"n": 1})
         assert job == as_job(stored(job))
+
+    @pytest.mark.parametrize("kind", ["statement", "transaction", "pipeline"])
+    def test_may_be_in_a_transaction_that_django_does_not_know(self, kind: str) -> None:
+        execute("begin" if kind == "statement" else "select 1")
+        try:
+            # The driver's own contexts; both commit at their end.
+            with nullcontext() if kind == "statement" else getattr(connection.connection, kind)():
+                connection.cursor().execute("select 1")
+                add_job("a")
+        finally:
+            execute("rollback")
+        assert execute("select count(*) from {schema}._private_jobs") == [(0 if kind == "statement" else 1,)]
 
     def test_is_undone_with_the_transaction_around_it(self) -> None:
         with transaction.atomic():
