@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from django.utils.functional import lazy
 from psycopg.pq import PipelineStatus
 
 from django_graphile_worker import JobSpec, PayloadError, add_jobs, models
@@ -83,6 +84,21 @@ def test_code_of_the_project__runs_while_no_statement_runs() -> None:
     assert add_jobs(specs(), returning=False) == 12
     assert not any(states)
     assert numbers() == list(range(12))
+
+
+@pytest.mark.usefixtures("pieces")
+def test_code_of_the_project_in_a_payload__uses_the_connection_as_usual() -> None:
+    add_jobs([JobSpec("a", {"n": "first"})])
+
+    def text() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute(f"update {models.Job._meta.db_table} set priority = 1")
+            return f"{cursor.rowcount} rows, {len(list(models.Job.objects.iterator(chunk_size=1)))} rows"
+
+    specs = (JobSpec("a", {"n": lazy(text, str)()}) for _ in range(4))
+    assert add_jobs(specs, returning=False) == 4
+    # The first two are sent when the third is encoded.
+    assert list[object](numbers()) == ["first", *["1 rows, 1 rows"] * 3, "3 rows, 3 rows"]
 
 
 @pytest.mark.usefixtures("pieces")
