@@ -129,3 +129,18 @@ def test_a_stream__takes_fewer_specs_at_a_time_when_they_are_large(monkeypatch: 
     assert add_jobs(specs(), returning=False) == 40
     assert max(waiting) < 16
     assert max(waiting[30:]) == 0
+
+
+@pytest.mark.parametrize("wrapped", [str, lambda text: {"a": [text]}], ids=["text", "nested"])
+def test_a_stream__takes_few_large_specs_after_many_small_ones(monkeypatch: pytest.MonkeyPatch, wrapped: Any) -> None:
+    monkeypatch.setattr(add, "STREAMED_CHARACTERS", 10_000)
+    waiting: list[int] = []
+
+    def specs() -> Iterator[JobSpec]:
+        for number in range(1_000):
+            waiting.append(number - models.Job.objects.count() if number > 800 else 0)
+            yield JobSpec("a", wrapped("x" * (1 if number < 800 else 5_000)))
+
+    assert add_jobs(specs(), returning=False) == 1_000
+    # Up to 200 small ones may wait with them.
+    assert max(waiting[805:]) < 5
