@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,6 +35,12 @@ ROW = """
     order by jobs.id"""
 # The statement for batches with keys, which calls the public function.
 PUBLIC = call_statements("add_jobs", "job.id", "add_jobs", first=sql_add_jobs._SPECS, rest=", %s::boolean")[True]
+
+# The locks of the clients that notify, in the order in which a client tries them.
+NOTIFYING = [
+    f"select pg_advisory_xact_lock({number}, '{{schema}}'::regnamespace::oid::int)"
+    for number in (1735877230, 1735877231)
+]
 
 FIRST, LAST = (datetime(year, 1, 1, tzinfo=UTC).replace(tzinfo=None) for year in (3, 9998))
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=6)
@@ -193,6 +200,32 @@ class TestNotifications:
     def counts(self, worker: WorkerSql) -> list[int]:
         worker.query("select 1")
         return [json.loads(notify.payload)["count"] for notify in worker.connection.notifies(timeout=0)]
+
+    def test_are_left_to_the_client_that_notifies_after_the_commit(
+        self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql]
+    ) -> None:
+        with committing_worker().connection.transaction() as other:
+            for lock in NOTIFYING:
+                other.connection.execute(lock.replace("{schema}", worker.schema).encode())
+            add_job("a")
+            assert self.counts(worker) == []
+        add_job("a")
+        assert self.counts(worker) == [1]
+
+    def test_of_a_client_that_waited_wake_all_workers_of_the_original(
+        self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql]
+    ) -> None:
+        holder, waiting = committing_worker(), committing_worker()
+        with ThreadPoolExecutor(1) as thread:
+            with holder.connection.transaction():
+                holder.query(NOTIFYING[0])
+                call = "call {schema}._private_insert_job_and_notify_v1('a', '{}', null, null)"
+                answer = thread.submit(waiting.query, call)
+                while not worker.value("select count(*) from pg_locks where locktype = 'advisory' and not granted"):
+                    assert not answer.done()
+                assert len(worker.jobs()) == 1
+            answer.result()
+        assert self.counts(worker) == [64]
 
     def test_tell_how_many_jobs_are_due(self, worker: WorkerSql) -> None:
         later = timedelta(minutes=1)
