@@ -7,7 +7,7 @@ claim statement. It never repeats. ``sql.releases`` ends claims.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
@@ -20,10 +20,10 @@ from django_graphile_worker.sql.codecs import flags_from, int_array, int_multira
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
-# The columns in the order of the fields of Claim, and the summary last.
+# The columns in the order of the fields of Claim, with the summary where a claim has its token.
 CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
-    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
+    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary, job_tid
 from :SCHEMA._private_claim_jobs_v3(
     %(token)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
     %(max_jobs)s::int, %(max_queues)s::int, %(max_per_queue)s::int,
@@ -62,6 +62,10 @@ class Claim(NamedTuple):
     queue_name: str | None
     # The value of locked_by while this claim stands: the worker's id and the number of the claim statement.
     token: str
+    # Where in the table the claim wrote the row, and in which transaction. Together they identify the version of the
+    # row that nothing has changed since. None if the claim statement did not return them.
+    tid: str | None = None
+    xid: str | None = None
 
     @property
     def worker_id(self) -> str:
@@ -91,7 +95,8 @@ class Claim(NamedTuple):
 
 
 # By position, as access by name costs twice as much.
-_id, _token = map(itemgetter, map(Claim._fields.index, ("id", "token")))
+_id, _token, _tid = map(itemgetter, map(Claim._fields.index, ("id", "token", "tid")))
+_SUMMARY, _TID = map(Claim._fields.index, ("token", "tid"))
 _place_in_row = itemgetter(*map(Claim._fields.index, ("priority", "run_at_epoch", "id")))
 
 
@@ -173,8 +178,8 @@ def claim_jobs(
         },
     )
     rows = cursor.fetchall()
-    summary = rows.pop()[-1]
-    return Claimed(claims=_in_order(rows, token), **summary)
+    summary = rows.pop()[_SUMMARY]
+    return Claimed(claims=_in_order(rows, token, summary.pop("xid")), **summary)
 
 
 @lru_cache(maxsize=8)
@@ -198,14 +203,14 @@ def _array(numbers: Sequence[float]) -> str | None:
     return "{" + ",".join(map(str, numbers)) + "}" if numbers else None
 
 
-def _in_order(rows: list[tuple[Any, ...]], token: str) -> list[Claim]:
+def _in_order(rows: list[tuple[Any, ...]], token: str, xid: str | None) -> list[Claim]:
     """Return the rows of the statement as claims, in the order in which the jobs start.
 
     The constructor of tuples and positions instead of names, because this runs for every job.
     """
     rows.sort(key=_place_in_row)
-    new, ending = tuple.__new__, (token,)
-    return [new(Claim, row[:-1] + ending) for row in rows]
+    new = tuple.__new__
+    return [new(Claim, row[:_SUMMARY] + (token, row[_TID], xid)) for row in rows]
 
 
 def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
@@ -214,6 +219,19 @@ def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
     for token, group in groupby(claims, _token):
         ids_by_token.setdefault(token, []).extend(map(_id, group))
     return ids_by_token
+
+
+def claims_by_token(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    """Return the claims by their token, as ``group_by_token`` returns their ids."""
+    by_token: dict[str, list[Claim]] = {}
+    for token, group in groupby(claims, _token):
+        by_token.setdefault(token, []).extend(group)
+    return by_token
+
+
+def tids_of(claims: Iterable[Claim]) -> Iterator[str]:
+    """Return where the claims wrote their rows. Each claim must have a ``tid``."""
+    return map(_tid, claims)
 
 
 def in_order(claim: Claim) -> tuple[int, float, int]:
