@@ -24,7 +24,7 @@ from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.add_job import add_job as add_one
 from django_graphile_worker.sql.add_jobs import Batch, Entry
-from django_graphile_worker.sql.overlap import overlapping
+from django_graphile_worker.sql.overlap import is_outside_transactions, overlapping
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 
@@ -73,7 +73,8 @@ def add_job(
     place = place_of(using, installation)
     spec, payload = _entry(spec, place.settings.max_payload_size)
     with open_place(place) as (cursor, alias, schema, notify):
-        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=connections[alias].get_autocommit())
+        alone = is_outside_transactions(connections[alias])
+        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
 
 
 @overload
@@ -152,13 +153,35 @@ def _stream(specs: Iterable[JobSpec], place: Place) -> int:
     count, ahead = 0, FIRST_SPECS
     waiting = iter(specs)
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
-        while taken := list(islice(waiting, min(ahead, STREAMED_SPECS))):
+        while taken := _take(waiting, min(ahead, STREAMED_SPECS)):
             with overlapping(connections[queue.alias]):
                 size = _send_entries(queue, _entries(taken, place.settings.max_payload_size, first=count))
             count += len(taken)
             # The next specs fit into memory, too, if they are of the size of these.
-            ahead = min(4 * ahead, max(1, STREAMED_CHARACTERS * len(taken) // size))
+            ahead = min(4 * ahead, -(-STREAMED_CHARACTERS * len(taken) // size))
     return count
+
+
+def _take(waiting: Iterator[JobSpec], most: int) -> list[JobSpec]:
+    """Take specs, no more than fit into memory: after many small payloads there may be large ones."""
+    taken: list[JobSpec] = []
+    room = STREAMED_CHARACTERS
+    for spec in islice(waiting, most):
+        taken.append(spec)
+        room -= _text_length(getattr(spec, "payload", None))
+        if room <= 0:
+            break
+    return taken
+
+
+def _text_length(value: Any, levels: int = 3) -> int:
+    """Return about how many characters a payload has, without encoding it: the texts in its first levels."""
+    if isinstance(value, str):
+        return len(value)
+    if not levels or not isinstance(value, dict | list | tuple):
+        return 0
+    items = value.values() if isinstance(value, dict) else value
+    return sum(_text_length(item, levels - 1) for item in items if type(item) is not int)
 
 
 def _send_entries(queue: QueueConnection, entries: Iterator[Entry]) -> int:
