@@ -119,7 +119,7 @@ create procedure :SCHEMA._private_insert_job_and_notify_v1(
 ) language plpgsql as $procedure$
 /* gw:insert_job_and_notify */
 declare
-  schema_id constant integer := ':SCHEMA'::pg_catalog.regnamespace::pg_catalog.oid::pg_catalog.int4;
+  schema_id constant integer default ':SCHEMA'::pg_catalog.regnamespace::pg_catalog.oid::pg_catalog.int4;
 begin
   select :SCHEMA._private_insert_job_v1(identifier, payload, true), pg_catalog.now() into job_id, added_at;
   commit;
