@@ -210,7 +210,7 @@ def _in_order(rows: list[tuple[Any, ...]], token: str, xid: str | None) -> list[
     """
     rows.sort(key=_place_in_row)
     new = tuple.__new__
-    return [new(Claim, row[:_SUMMARY] + (token, row[_TID], xid)) for row in rows]
+    return [new(Claim, (*row[:_SUMMARY], token, row[_TID], xid)) for row in rows]
 
 
 def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
@@ -227,6 +227,10 @@ def claims_by_token(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
     for token, group in groupby(claims, _token):
         by_token.setdefault(token, []).extend(group)
     return by_token
+
+
+def ids_of(claims: Iterable[Claim]) -> Iterator[int]:
+    return map(_id, claims)
 
 
 def tids_of(claims: Iterable[Claim]) -> Iterator[str]:

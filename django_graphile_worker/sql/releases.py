@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.claims import Claim, claims_by_token, group_by_token, tids_of
+from django_graphile_worker.sql.claims import Claim, claims_by_token, group_by_token, ids_of, tids_of
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import locked_by_worker
@@ -96,7 +96,7 @@ class HeldQueue(NamedTuple):
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
     """Delete finished jobs; return the ids of the jobs that were still claimed."""
     if len(claims) >= FEWEST_IN_PLACE and _complete_in_place(cursor, claims, schema=schema):
-        return {claim.id for claim in claims}
+        return set(ids_of(claims))
     ids_by_token = group_by_token(claims)
     ids = list(chain.from_iterable(ids_by_token.values()))
     parameters = {
