@@ -76,6 +76,8 @@ class Looks:
         self._overlap = LONGEST_OVERLAP
         self._slices: Slices | None = None
         self._next_slice_at = 0.0
+        # Whether the next claim begins at the floors although a look at a slice is due.
+        self._is_turn_of_floors = False
 
     @property
     def are_whole(self) -> bool:
@@ -90,7 +92,7 @@ class Looks:
 
     def choose(self, now: float) -> Look:
         """Return what the claim that begins now should read."""
-        if self._slices is not None and now >= self._next_slice_at:
+        if self._slices is not None and now >= self._next_slice_at and not self._is_turn_of_floors:
             start, end = self._slices.next(self._top())
             return self._slice(start, end)
         if self._last is not None and now - self._looked_at <= WHOLE_LOOK_INTERVAL:
@@ -102,6 +104,7 @@ class Looks:
         if look.is_slice:
             self._note_slice(claimed, ended - began, ended, max_jobs)
             return
+        self._is_turn_of_floors = False
         self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
         if look.is_resumed:
             return
@@ -179,9 +182,13 @@ class Looks:
         slices = self._slices
         if slices is None:
             return
-        slices.note(claimed.pages or 0, self._top(), is_filled=claimed.has_more or len(claimed.claims) >= max_jobs)
+        is_filled = claimed.has_more or len(claimed.claims) >= max_jobs
+        slices.note(claimed.pages or 0, self._top(), is_filled=is_filled)
+        # A look that found as many jobs as it may claim, as after a long transaction that added many, is no overhead: the
+        # next look follows, but not before the jobs behind the floors have had a turn.
+        self._is_turn_of_floors = is_filled
         rest = REST if self._last is None else REST_UNDER_A_BACKLOG
-        self._next_slice_at = now + max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
+        self._next_slice_at = now if is_filled else now + max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
         if slices.pages < MANY_PAGES / 4:
             self._slices = None
             self._slow_claims = 0

@@ -204,3 +204,13 @@ def test_floors__are_limited_in_number(stage: Stage) -> None:
         stage.claims(levels=[priority])
     stage.slows_down(levels=[100])
     assert len(stage.claims_from_floors(levels=[100]).floors) <= looks.MOST_FLOORS
+
+
+def test_slice_with_more_jobs_than_a_claim_takes__is_continued_after_a_claim_from_the_floors(stage: Stage) -> None:
+    """A transaction that took long has added many jobs before the floor: they do not wait for the share of slices."""
+    stage.slows_down()
+    while not (stage.looks.choose(stage.now)).is_slice:
+        stage.claims()
+    assert stage.claims(has_more=True).is_slice
+    looked = [stage.claims(has_more=is_slice).is_slice for is_slice in (False, True, False, True)]
+    assert looked == [False, True, False, True]
