@@ -184,14 +184,22 @@ class Looks:
             return
         is_filled = claimed.has_more or len(claimed.claims) >= max_jobs
         slices.note(claimed.pages or 0, self._top(), is_filled=is_filled)
-        # A look that found as many jobs as it may claim, as after a long transaction that added many, is no overhead: the
-        # next look follows, but not before the jobs behind the floors have had a turn.
+        # The jobs behind the floors have a turn between two looks that found as many jobs as they may claim.
         self._is_turn_of_floors = is_filled
-        rest = REST if self._last is None else REST_UNDER_A_BACKLOG
-        self._next_slice_at = now if is_filled else now + max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
+        self._next_slice_at = now + (0.0 if is_filled else self._rest(slices, seconds))
         if slices.pages < MANY_PAGES / 4:
             self._slices = None
             self._slow_claims = 0
+
+    def _rest(self, slices: Slices, seconds: float) -> float:
+        """Return the seconds until the next look, after a look that took ``seconds`` and claimed all that it found.
+
+        If many jobs wait in a slice, as after a long transaction that has added them, the next look is no overhead.
+        """
+        if slices.has_filled:
+            return seconds
+        rest = REST if self._last is None else REST_UNDER_A_BACKLOG
+        return max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
 
 
 def _new_slices() -> Slices:

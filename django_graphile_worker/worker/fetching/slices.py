@@ -48,6 +48,11 @@ class Slices:
         """The pages of all slices together; infinite before all have been looked at."""
         return sum(self._pages) if self._is_complete else math.inf
 
+    @property
+    def has_filled(self) -> bool:
+        """Whether a look at a period found more than it may claim, and no later look has claimed the rest."""
+        return self._filled is not None
+
     def next(self, floor: float) -> tuple[float, float]:
         """Return the beginning and the end of the period to look at next."""
         if self._filled is not None and self._is_turn_of_filled:

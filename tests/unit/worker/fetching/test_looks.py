@@ -212,5 +212,11 @@ def test_slice_with_more_jobs_than_a_claim_takes__is_continued_after_a_claim_fro
     while not (stage.looks.choose(stage.now)).is_slice:
         stage.claims()
     assert stage.claims(has_more=True).is_slice
-    looked = [stage.claims(has_more=is_slice).is_slice for is_slice in (False, True, False, True)]
+    # Two looks at the slice, with a claim from the floors after each; then the next slice, which has no more jobs.
+    looked = [stage.claims(has_more=is_slice).is_slice for is_slice in (False, True, False, False)]
     assert looked == [False, True, False, True]
+    assert stage.looks.until_next(stage.now) == pytest.approx(stage.slice_takes)
+    stage.now += stage.slice_takes
+    assert stage.claims().is_slice
+    # Nothing is left in the slice: the looks rest as usual.
+    assert (stage.looks.until_next(stage.now) or 0.0) >= looks.REST * stage.slice_takes
