@@ -16,6 +16,8 @@ RECORDS = {
     "history": {"HISTORY": "2592000"},
     "results and history": {"KEEP_RESULTS": "86400", "HISTORY": "2592000"},
 }
+# The partitions of the history, which a worker makes when it starts.
+DAYS = "select inhrelid::regclass::text from pg_inherits where inhrelid::regclass::text ~ '_private_history_[0-9]{8}$'"
 CPU = Metric("cpu", "µs of CPU, worker and server", 1)
 
 
@@ -41,5 +43,7 @@ def _candidates(place: Stage, count: int, processes: int) -> dict[str, Candidate
 
 def _drain(place: Stage, count: int, processes: int, variables: dict[str, str]) -> Figures:
     place.ours.execute("truncate graphile_worker._private_results, graphile_worker._private_history")
+    for (name,) in place.ours.execute(DAYS).fetchall():
+        place.ours.execute(f"drop table {name}")
     figures = place.drain_ours(count, SILENT, processes=processes, task="answer", **variables).figures()
     return {**figures, "cpu": figures["worker_cpu"] + figures["server_cpu"]}
