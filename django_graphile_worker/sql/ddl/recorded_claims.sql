@@ -359,6 +359,28 @@ returns float8 language sql immutable parallel safe as $$
         else keeps[pg_catalog.array_position(identifiers, identifier)] end
 $$;
 
+-- Whether there may be something to record: what these settings keep, a result of an
+-- earlier attempt, or a session that waits. Nothing for a role that was granted its rights
+-- before these tables existed: what it does must not fail because of a record.
+create function :SCHEMA._private_records_anything(keeps float8[], default_keep float8, has_history boolean)
+returns boolean
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+begin
+    if has_history or default_keep is not null
+        or exists (select from unnest(keeps) as keep(seconds) where keep.seconds is not null) then
+        return true;
+    end if;
+    if not has_table_privilege(':SCHEMA._private_results', 'insert')
+        or not has_table_privilege(':SCHEMA._private_waiters', 'select') then
+        return false;
+    end if;
+    return exists (select from only :SCHEMA._private_results) or exists (select from only :SCHEMA._private_waiters);
+end
+$$;
+
 -- Records that jobs were taken from workers that died: "taken" has the jobs as they were
 -- while the workers held them, and the arrays beside it what was found out.
 create function :SCHEMA._private_record_lost_v1(
@@ -373,6 +395,9 @@ as $$
 declare
     stored :SCHEMA._private_results[];
 begin
+    if not :SCHEMA._private_records_anything(keeps, default_keep, has_history) then
+        return;
+    end if;
     with told as materialized (
         select job.id, job.created_at, job.run_at, job.revision, task.identifier, worker.id as worker_id,
             coalesce(job.key, marker.job_key) as key,
@@ -497,11 +522,7 @@ declare
     this_moment constant timestamptz := clock_timestamp();
     stored :SCHEMA._private_results[];
 begin
-    if not has_history and default_keep is null
-        and not exists (select from unnest(keeps) as keep(seconds) where keep.seconds is not null)
-        and not exists (select from only :SCHEMA._private_results)
-        and not exists (select from only :SCHEMA._private_waiters)
-    then
+    if not :SCHEMA._private_records_anything(keeps, default_keep, has_history) then
         return;
     end if;
     with told as materialized (
