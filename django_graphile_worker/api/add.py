@@ -72,14 +72,9 @@ def add_job(
     )
     place = place_of(using, installation)
     spec, payload = _entry(spec, place.settings.max_payload_size)
-<<<<<<< HEAD
     with open_place(place) as (cursor, alias, schema, notify, _):
-        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=connections[alias].get_autocommit())
-=======
-    with open_place(place) as (cursor, alias, schema, notify):
         alone = is_outside_transactions(connections[alias])
         return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
->>>>>>> main
 
 
 @overload
