@@ -1,0 +1,167 @@
+"""The signals of the framework for a run in a worker: ``task_started``, and ``task_finished`` when the end is stored.
+
+``task_finished`` is sent after the database has stored the end of the job, so that a receiver, and whoever it tells,
+reads the same status. An attempt that will be repeated has not finished.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from traceback import format_exception
+from typing import Any
+
+from django.dispatch import Signal
+from django.utils import timezone
+
+from django_graphile_worker.backend.call import Call
+from django_graphile_worker.backend.compat import (
+    LOGGER_NAME,
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+    task_backends,
+    task_finished,
+    task_started,
+)
+from django_graphile_worker.backend.result_ids import result_id
+from django_graphile_worker.backend.task_results import running_result, task_of_call
+from django_graphile_worker.jobs import Job
+
+logger = logging.getLogger(LOGGER_NAME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphileTaskContext(TaskContext):  # type: ignore[type-arg]
+    """The context of a task: Django's, and the helpers of the worker."""
+
+    helpers: Any = None
+
+
+class Run:
+    """One run of a Django task, from its start until its end is stored."""
+
+    __slots__ = ("backend", "error", "result", "value")
+
+    def __init__(self, backend: Any, result: TaskResult[..., Any] | None) -> None:
+        self.backend = backend
+        # None if neither the task nor a receiver needs it.
+        self.result = result
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def context(self, helpers: Any) -> GraphileTaskContext:
+        assert self.result is not None
+        return GraphileTaskContext(task_result=self.result, helpers=helpers)
+
+
+class RunEvents:
+    """The runs of one task in this process."""
+
+    def __init__(self, identifier: str) -> None:
+        self._identifier = identifier
+        self._runs: dict[tuple[int, int], Run] = {}
+
+    def may_block(self, job: Job) -> bool:
+        """Return whether ``begin()`` reads the database, or calls receivers of the project."""
+        return job.attempts > 1 or _has_own_receivers(task_started)
+
+    def begin(self, call: Call, helpers: Any, *, takes_context: bool) -> Run:
+        """Note that a run begins, and send ``task_started``."""
+        job: Job = helpers.job
+        backend = task_backends[call.backend]
+        is_heard = _is_heard(task_started, logging.INFO)
+        result = None
+        if takes_context or is_heard or _is_heard(task_finished, logging.INFO):
+            result = self._result(call, job, helpers.installation, backend)
+        run = self._runs[job.id, job.attempts] = Run(backend, result)
+        if is_heard:
+            _send(task_started, backend, result)
+        return run
+
+    def forget(self, job_id: int, attempts: int) -> None:
+        """Forget a run whose end is not the end of its job."""
+        self._runs.pop((job_id, attempts), None)
+
+    def finish(self, job_id: int, attempts: int, installation: str, *, succeeded: bool) -> None:
+        """Send ``task_finished`` for a job whose end is stored."""
+        run = self._runs.pop((job_id, attempts), None)
+        if not _is_heard(task_finished, logging.INFO if succeeded else logging.ERROR):
+            return
+        if run is None or run.result is None or (not succeeded and run.error is None):
+            # Another worker died with the job, or the failure came from outside the task.
+            self._finish_from_database(job_id, installation, run)
+        elif succeeded:
+            _send(task_finished, run.backend, _ended(run.result, TaskResultStatus.SUCCESSFUL, run.value))
+        else:
+            _send_failure(run.backend, run.result, run.error)
+
+    def _finish_from_database(self, job_id: int, installation: str, run: Run | None) -> None:
+        for alias in task_backends if run is None else (run.backend.alias,):
+            backend: Any = task_backends[alias]
+            read = getattr(backend, "result_of_job", None)
+            result = None if read is None else read(job_id, installation)
+            if result is not None and result.is_finished:
+                _send(task_finished, backend, result)
+                return
+
+    def _result(self, call: Call, job: Job, installation: str, backend: Any) -> TaskResult[..., Any]:
+        earlier = backend.result_of_job(job.id, installation) if job.attempts > 1 else None
+        if earlier is not None and job.locked_by in earlier.worker_ids[-1:]:
+            # The stored result already counts the run that begins.
+            earlier.worker_ids.pop()
+        return running_result(
+            earlier or self._first_result(call, job, installation, backend),
+            worker_id=job.locked_by or "",
+            started_at=timezone.now(),
+        )
+
+    def _first_result(self, call: Call, job: Job, installation: str, backend: Any) -> TaskResult[..., Any]:
+        return TaskResult(
+            task=task_of_call(self._identifier, call, added_at=job.created_at),
+            id=result_id(job.id, installation),
+            status=TaskResultStatus.READY,
+            enqueued_at=job.created_at,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=call.args,
+            kwargs=call.kwargs,
+            backend=backend.alias,
+            errors=[],
+            worker_ids=[],
+        )
+
+
+def _ended(result: TaskResult[..., Any], status: TaskResultStatus, value: Any = None) -> TaskResult[..., Any]:
+    object.__setattr__(result, "status", status)
+    object.__setattr__(result, "finished_at", timezone.now())
+    object.__setattr__(result, "_return_value", value)
+    return result
+
+
+def _send_failure(backend: Any, result: TaskResult[..., Any], error: BaseException | None) -> None:
+    """Send ``task_finished`` while the exception is being handled: the framework's log takes its traceback."""
+    try:
+        raise error or AssertionError
+    except BaseException as raised:
+        kind = type(raised)
+        path = f"{kind.__module__}.{kind.__qualname__}"
+        result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(raised))))
+        _send(task_finished, backend, _ended(result, TaskResultStatus.FAILED))
+
+
+def _send(signal: Signal, backend: Any, result: TaskResult[..., Any] | None) -> None:
+    """Send a signal. A receiver that raises is logged by Django, and harms neither the job nor the worker."""
+    signal.send_robust(sender=type(backend), task_result=result)
+
+
+def _has_own_receivers(signal: Signal) -> bool:
+    """Return whether anything but the log of the framework receives the signal."""
+    return len(signal.receivers) > 1
+
+
+def _is_heard(signal: Signal, level: int) -> bool:
+    """Return whether any receiver would act on the signal; if not, the result that it takes need not be made."""
+    return _has_own_receivers(signal) or (bool(signal.receivers) and logger.isEnabledFor(level))
