@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from django.core.checks import CheckMessage
 
@@ -30,6 +30,9 @@ from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.sql.task_results import StoredTask, stored_task
 from django_graphile_worker.task_labels import is_path, split_identifier
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class GraphileWorkerBackend(BaseTaskBackend):
     """Runs Django tasks as jobs: added in the caller's transaction, run by ``manage.py runworker``."""
@@ -53,7 +56,8 @@ class GraphileWorkerBackend(BaseTaskBackend):
         validation.validate_run_after(task.run_after)
         validation.validate_label(task, self.queues, self.alias)
         # Django's own check of a time does not take a timedelta.
-        super().validate_task(with_values(task, run_after=None) if isinstance(task.run_after, timedelta) else task)
+        run_after: object = task.run_after
+        super().validate_task(with_values(task, run_after=None) if isinstance(run_after, timedelta) else task)
         validation.validate_identifier(task)
         if isinstance(task, GraphileTask):
             validate_options(task)
@@ -63,7 +67,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
         if not validation.is_declared(task):
             register(task)
 
-    def enqueue(self, task: Task[..., Any], args: Any, kwargs: Any) -> TaskResult[..., Any]:
+    def enqueue(self, task: Task[P, R], args: Any, kwargs: Any) -> TaskResult[P, R]:
         """Add a job for this call in the current transaction."""
         call, spec = self.prepare(task, args, kwargs)
         options = self.checked_options
@@ -103,7 +107,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
         )
         return call, spec
 
-    def added(self, task: Task[..., Any], call: Call, *, job_id: int, added_at: Any) -> TaskResult[..., Any]:
+    def added(self, task: Task[P, R], call: Call, *, job_id: int, added_at: Any) -> TaskResult[P, R]:
         """Return the result of a job that was added, and send ``task_enqueued``."""
         installation = self.checked_options.place().installation
         result = enqueued_result(

@@ -67,8 +67,8 @@ class Call:
         if self.priority:
             using["priority"] = self.priority
         if self.run_after is not None:
-            is_delay = isinstance(self.run_after, timedelta)
-            using["run_after"] = self.run_after.total_seconds() if is_delay else self.run_after.isoformat()
+            time = self.run_after
+            using["run_after"] = time.total_seconds() if isinstance(time, timedelta) else time.isoformat()
         if self.backend != DEFAULT_TASK_BACKEND_ALIAS:
             using["backend"] = self.backend
         return using

@@ -33,7 +33,7 @@ logger = logging.getLogger(LOGGER_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphileTaskContext(TaskContext):  # type: ignore[type-arg]
+class GraphileTaskContext(TaskContext):  # type: ignore[misc, type-arg]
     """The context of a task: Django's, and the helpers of the worker."""
 
     helpers: Any = None
@@ -82,7 +82,10 @@ class RunEvents:
 
     def forget(self, job_id: int, attempts: int) -> None:
         """Forget a run whose end is not the end of its job."""
-        self._runs.pop((job_id, attempts), None)
+        run = self._runs.pop((job_id, attempts), None)
+        if run is not None:
+            # The traceback refers to the frame of the run, and that frame to the run.
+            run.error = None
 
     def finish(self, job_id: int, attempts: int, installation: str, *, succeeded: bool) -> None:
         """Send ``task_finished`` for a job whose end is stored."""
@@ -96,6 +99,7 @@ class RunEvents:
             _send(task_finished, run.backend, _ended(run.result, TaskResultStatus.SUCCESSFUL, run.value))
         else:
             _send_failure(run.backend, run.result, run.error)
+            run.error = None
 
     def _finish_from_database(self, job_id: int, installation: str, run: Run | None) -> None:
         for alias in task_backends if run is None else (run.backend.alias,):

@@ -27,9 +27,10 @@ class RunnableTask(registry.Task[Any, Any, Any]):
 
     def __init__(self, django_task: GraphileTask[Any, Any], identifier: str) -> None:
         self.django_task = django_task
-        self.events = RunEvents(identifier)
+        events = self.events = RunEvents(identifier)
+        make = _async_function if is_async_function(django_task.func) else _function
         super().__init__(
-            _named_like(django_task.func, self._async_function() if _is_async(django_task) else self._function()),
+            _named_like(django_task.func, make(django_task, events)),
             identifier,
             defaults=JobDefaults(max_attempts=django_task.max_attempts),
             atomic=django_task.atomic,
@@ -48,40 +49,44 @@ class RunnableTask(registry.Task[Any, Any, Any]):
         module, name = self.origin
         return f"{module}:{name} ({filename}:{line})"
 
-    def _function(self) -> Callable[..., Any]:
-        function, takes_context, events = self.django_task.func, self.django_task.takes_context, self.events
 
-        def run(payload: Any, helpers: Any) -> Any:
-            call = Call.from_payload(payload)
+def _function(task: GraphileTask[Any, Any], events: RunEvents) -> Callable[..., Any]:
+    """Return the function that a worker calls for a job of a ``def`` task."""
+    function, takes_context = task.func, task.takes_context
+
+    def run(payload: Any, helpers: Any) -> Any:
+        call = Call.from_payload(payload)
+        run = events.begin(call, helpers, takes_context=takes_context)
+        try:
+            args = [run.context(helpers), *call.args] if takes_context else call.args
+            run.value = _return_value(function(*args, **call.kwargs))
+        except BaseException as error:
+            run.error = error
+            raise
+        return run.value
+
+    return run
+
+
+def _async_function(task: GraphileTask[Any, Any], events: RunEvents) -> Callable[..., Any]:
+    """Return the function that a worker calls for a job of an ``async def`` task."""
+    function, takes_context = task.func, task.takes_context
+
+    async def run(payload: Any, helpers: Any) -> Any:
+        call = Call.from_payload(payload)
+        if events.may_block(helpers.job):
+            run = await sync_to_async(events.begin)(call, helpers, takes_context=takes_context)
+        else:
             run = events.begin(call, helpers, takes_context=takes_context)
-            try:
-                args = [run.context(helpers), *call.args] if takes_context else call.args
-                run.value = _return_value(function(*args, **call.kwargs))
-            except BaseException as error:
-                run.error = error
-                raise
-            return run.value
+        try:
+            args = [run.context(helpers), *call.args] if takes_context else call.args
+            run.value = _return_value(await function(*args, **call.kwargs))
+        except BaseException as error:
+            run.error = error
+            raise
+        return run.value
 
-        return run
-
-    def _async_function(self) -> Callable[..., Any]:
-        function, takes_context, events = self.django_task.func, self.django_task.takes_context, self.events
-
-        async def run(payload: Any, helpers: Any) -> Any:
-            call = Call.from_payload(payload)
-            if events.may_block(helpers.job):
-                run = await sync_to_async(events.begin)(call, helpers, takes_context=takes_context)
-            else:
-                run = events.begin(call, helpers, takes_context=takes_context)
-            try:
-                args = [run.context(helpers), *call.args] if takes_context else call.args
-                run.value = _return_value(await function(*args, **call.kwargs))
-            except BaseException as error:
-                run.error = error
-                raise
-            return run.value
-
-        return run
+    return run
 
 
 def register(task: Task[..., Any], identifier: str | None = None) -> RunnableTask:
@@ -104,10 +109,6 @@ def find_runnable(identifier: str) -> RunnableTask | None:
     """Return the task that a job with this identifier runs, or None; raise what the import of its module raises."""
     found = import_django_task(split_identifier(identifier)[0])
     return None if found is None else register(found, identifier)
-
-
-def _is_async(task: GraphileTask[Any, Any]) -> bool:
-    return is_async_function(task.func)
 
 
 def _return_value(value: Any) -> Any:

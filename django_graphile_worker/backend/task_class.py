@@ -66,7 +66,7 @@ class GraphileTask(_Task[P, R]):
         if register is not None:
             register(self)
 
-    def using(  # type: ignore[override]
+    def using(
         self,
         *,
         priority: int | None = None,

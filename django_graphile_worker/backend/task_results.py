@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from django_graphile_worker.backend.call import Call
 from django_graphile_worker.backend.compat import Task, TaskError, TaskResult, TaskResultStatus
@@ -14,10 +14,13 @@ from django_graphile_worker.backend.task_class import GraphileTask
 from django_graphile_worker.sql.task_results import StoredAttempt, StoredTask
 from django_graphile_worker.task_labels import split_identifier
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 def enqueued_result(
-    task: Task[..., Any], call: Call, *, job_id: int, added_at: datetime, alias: str, installation: str
-) -> TaskResult[..., Any]:
+    task: Task[P, R], call: Call, *, job_id: int, added_at: datetime, alias: str, installation: str
+) -> TaskResult[P, R]:
     """Return the result of a job that was just added."""
     run_after = call.run_after_of(added_at)
     if task.run_after != run_after:
@@ -84,11 +87,11 @@ def task_of_call(identifier: str, call: Call, *, added_at: datetime | None) -> T
     )
 
 
-def with_values(task: Task[..., Any], **values: Any) -> Task[..., Any]:
+def with_values(task: Task[P, R], **values: Any) -> Task[P, R]:
     """Return a copy of a task without validating it: a stored result may name a label that is not allowed any more."""
     if all(getattr(task, name) == value for name, value in values.items()):
         return task
-    copy: Task[..., Any] = object.__new__(type(task))
+    copy: Task[P, R] = object.__new__(type(task))
     for each in fields(task):
         object.__setattr__(copy, each.name, values.get(each.name, getattr(task, each.name)))
     return copy

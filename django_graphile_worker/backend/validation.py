@@ -59,7 +59,7 @@ def validate_run_after(run_after: Any) -> None:
 def declared_task(task: Task[..., Any]) -> Task[..., Any]:
     """Return the task as it was declared; raise InvalidTask if a worker would not find it under its path."""
     found = _attribute(task.func.__module__, task.func.__qualname__)
-    if _is_task_of(found, task):
+    if isinstance(found, Task) and _is_task_of(found, task):
         if is_ours(found):
             return found
         raise InvalidTask(

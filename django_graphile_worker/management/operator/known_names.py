@@ -22,7 +22,7 @@ def chosen_criteria(cursor: Cursor, console: Console, options: Options, *, schem
     for kind, name in (("task", task), ("queue", queue)):
         if name is not None and not is_known(cursor, console, kind, name, schema=schema):
             return None
-    tasks = () if task is None else (task,)
+    tasks: tuple[str, ...] = () if task is None else (task,)
     if label := options.get("label"):
         chosen = tasks or names.known_tasks(cursor, schema=schema)
         tasks = tuple(name for name in chosen if label_of(name) == label)
