@@ -14,8 +14,9 @@ from typing import Any
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.payloads import key_step
 
-# Deeper values end in a RecursionError somewhere; PostgreSQL and the encoder of payloads have limits of their own.
-MAX_DEPTH = 500
+# The framework walks values recursively, with a few calls for each level.
+MAX_DEPTH = 150
+_TOO_DEEP = f"expected at most {MAX_DEPTH} levels, and no cycles, got a value that is nested more deeply"
 
 
 class UnsupportedValueError(PayloadError, TypeError):
@@ -35,6 +36,8 @@ def normalized(value: Any, name: str) -> Any:
     """Return the value with the types of JSON only; raise PayloadError with the place below ``name``."""
     try:
         return _normalized(value, 0)
+    except RecursionError:
+        raise PayloadError(f"{_TOO_DEEP} at {name}.", path=name) from None
     except _Unsuitable as error:
         path = name + "".join(reversed(error.steps))
         shown = path if len(path) <= 200 else f"{path[:100]}…{path[-80:]}"
@@ -52,7 +55,7 @@ def _normalized(value: Any, depth: int) -> Any:
     if isinstance(value, str | int):
         return value
     if depth >= MAX_DEPTH:
-        raise _Unsuitable("expected fewer levels, and no cycles, got a value that is nested too deeply", PayloadError)
+        raise _Unsuitable(_TOO_DEEP, PayloadError)
     return _normalized_container(value, depth)
 
 

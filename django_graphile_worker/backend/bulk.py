@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
@@ -15,8 +15,10 @@ from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.routing import Place
 
-# A task, its arguments, and its keyword arguments, which may be left out.
-TaskCall = tuple[Task[..., Any], Sequence[Any]] | tuple[Task[..., Any], Sequence[Any], Mapping[str, Any]]
+if TYPE_CHECKING:
+    # A task, its arguments, and its keyword arguments, which may be left out. For type checkers only: Django's own Task
+    # is not generic.
+    TaskCall = tuple[Task[..., Any], Sequence[Any]] | tuple[Task[..., Any], Sequence[Any], Mapping[str, Any]]
 
 
 class _Prepared:

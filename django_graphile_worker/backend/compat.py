@@ -21,7 +21,7 @@ if TYPE_CHECKING or VERSION >= (6, 0):
         TaskResult,
         TaskResultStatus,
     )
-    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist, TaskResultMismatch
     from django.tasks.signals import task_enqueued, task_finished, task_started
 
     LOGGER_NAME = "django.tasks"
@@ -38,7 +38,7 @@ else:
             TaskResult,
             TaskResultStatus,
         )
-        from django_tasks.exceptions import TaskResultDoesNotExist
+        from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
         from django_tasks.signals import task_enqueued, task_finished, task_started
     except ImportError as error:
         raise ImportError(
@@ -63,6 +63,7 @@ __all__ = [
     "TaskError",
     "TaskResult",
     "TaskResultDoesNotExist",
+    "TaskResultMismatch",
     "TaskResultStatus",
     "task_backends",
     "task_enqueued",

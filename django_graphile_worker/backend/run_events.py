@@ -92,23 +92,23 @@ class RunEvents:
         run = self._runs.pop((job_id, attempts), None)
         if not _is_heard(task_finished, logging.INFO if succeeded else logging.ERROR):
             return
-        if run is None or run.result is None or (not succeeded and run.error is None):
-            # Another worker died with the job, or the failure came from outside the task.
-            self._finish_from_database(job_id, installation, run)
-        elif succeeded:
-            _send(task_finished, run.backend, _ended(run.result, TaskResultStatus.SUCCESSFUL, run.value))
-        else:
-            _send_failure(run.backend, run.result, run.error)
+        result = _ended(run) if run is not None and (succeeded or run.error is not None) else None
+        if result is None:
+            # No result was made at the start, another worker died with the job, or the failure came from outside the
+            # task.
+            result = self._stored_result(job_id, installation)
+        if result is not None:
+            _send(task_finished, task_backends[result.backend], result, error=None if run is None else run.error)
+        if run is not None:
             run.error = None
 
-    def _finish_from_database(self, job_id: int, installation: str, run: Run | None) -> None:
-        for alias in task_backends if run is None else (run.backend.alias,):
-            backend: Any = task_backends[alias]
-            read = getattr(backend, "result_of_job", None)
-            result = None if read is None else read(job_id, installation)
-            if result is not None and result.is_finished:
-                _send(task_finished, backend, result)
-                return
+    def _stored_result(self, job_id: int, installation: str) -> TaskResult[..., Any] | None:
+        for alias in task_backends:
+            read = getattr(task_backends[alias], "result_of_job", None)
+            result: TaskResult[..., Any] | None = None if read is None else read(job_id, installation)
+            if result is not None:
+                return result if result.is_finished else None
+        return None
 
     def _result(self, call: Call, job: Job, installation: str, backend: Any) -> TaskResult[..., Any]:
         earlier = backend.result_of_job(job.id, installation) if job.attempts > 1 else None
@@ -138,27 +138,36 @@ class RunEvents:
         )
 
 
-def _ended(result: TaskResult[..., Any], status: TaskResultStatus, value: Any = None) -> TaskResult[..., Any]:
-    object.__setattr__(result, "status", status)
+def _ended(run: Run) -> TaskResult[..., Any] | None:
+    """Return the result of a run that has ended, or None if no result was made when it began."""
+    result, error = run.result, run.error
+    if result is None:
+        return None
     object.__setattr__(result, "finished_at", timezone.now())
-    object.__setattr__(result, "_return_value", value)
+    if error is None:
+        object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
+        object.__setattr__(result, "_return_value", run.value)
+    else:
+        object.__setattr__(result, "status", TaskResultStatus.FAILED)
+        path = f"{type(error).__module__}.{type(error).__qualname__}"
+        result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(error))))
     return result
 
 
-def _send_failure(backend: Any, result: TaskResult[..., Any], error: BaseException | None) -> None:
-    """Send ``task_finished`` while the exception is being handled: the framework's log takes its traceback."""
+def _send(
+    signal: Signal, backend: Any, result: TaskResult[..., Any] | None, *, error: BaseException | None = None
+) -> None:
+    """Send a signal. A receiver that raises is logged by Django, and harms neither the job nor the worker.
+
+    An error is being handled while the signal is sent: the log of the framework takes its traceback from there.
+    """
+    if error is None:
+        signal.send_robust(sender=type(backend), task_result=result)
+        return
     try:
-        raise error or AssertionError
-    except BaseException as raised:
-        kind = type(raised)
-        path = f"{kind.__module__}.{kind.__qualname__}"
-        result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(raised))))
-        _send(task_finished, backend, _ended(result, TaskResultStatus.FAILED))
-
-
-def _send(signal: Signal, backend: Any, result: TaskResult[..., Any] | None) -> None:
-    """Send a signal. A receiver that raises is logged by Django, and harms neither the job nor the worker."""
-    signal.send_robust(sender=type(backend), task_result=result)
+        raise error
+    except BaseException:
+        signal.send_robust(sender=type(backend), task_result=result)
 
 
 def _has_own_receivers(signal: Signal) -> bool:

@@ -115,9 +115,11 @@ def _return_value(value: Any) -> Any:
     try:
         return normalized(value, "return value")
     except PayloadError as error:
+        # The framework promises a TypeError, and its users compare the class.
+        refusal = (TypeError if isinstance(error, TypeError) else ValueError)(str(error))
         # The task has done its work: another attempt would repeat it, and return the same.
-        error.is_misfit = True
-        raise
+        refusal.is_misfit = True  # type: ignore[attr-defined]
+        raise refusal from None
 
 
 def _named_like(function: Callable[..., Any], runs: Callable[..., Any]) -> Callable[..., Any]:

@@ -63,7 +63,8 @@ def stored_result(stored: StoredTask, call: Call, *, alias: str, installation: s
 
 
 def error_of(attempt: StoredAttempt) -> TaskError:
-    return TaskError(exception_class_path=attempt.exception_class or "", traceback=attempt.traceback or "")
+    # Tracebacks end with a line feed, as those of the framework do; it is not stored.
+    return TaskError(exception_class_path=attempt.exception_class or "", traceback=f"{attempt.traceback or ''}\n")
 
 
 def _status(stored: StoredTask) -> TaskResultStatus:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker.execution import retry
-from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
@@ -36,7 +36,7 @@ class TaskReports:
             task = self._task_of(outcome.claim.task_id)
             if task is None or task.events is None:
                 continue
-            has_succeeded = isinstance(outcome, Succeeded | CompletedAtomically)
+            has_succeeded = not isinstance(outcome, Failed | Interrupted)
             if has_succeeded or (isinstance(outcome, Failed) and retry.retry_in(outcome) is None):
                 self._finish(task, outcome.claim.id, outcome.claim.attempts, succeeded=has_succeeded)
             else:

@@ -1,4 +1,4 @@
-"""Django Tasks with our backend, and workers that run its tasks."""
+"""Workers that run Django tasks."""
 
 from __future__ import annotations
 
@@ -10,21 +10,6 @@ import pytest
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.worker.parts import Parts
 from tests.support.stepped_worker import Build, run_all
-
-BACKEND = "django_graphile_worker.backend.GraphileWorkerBackend"
-QUEUES = ["default", "emails", "accounts"]
-
-
-@pytest.fixture
-def framework(settings: Any) -> Iterator[Any]:
-    """The module of the tests' Django tasks, in a project whose default backend is ours."""
-    settings.TASKS = {"default": {"BACKEND": BACKEND, "QUEUES": QUEUES}}
-    with tasks.isolated() as registry:
-        from tests.support import django_tasks
-
-        registry._tasks.clear()
-        django_tasks.calls.clear()
-        yield django_tasks
 
 
 @pytest.fixture
