@@ -492,6 +492,13 @@ declare
     this_moment constant timestamptz := clock_timestamp();
     stored :SCHEMA._private_results[];
 begin
+    if not has_history and default_keep is null
+        and not exists (select from unnest(keeps) as keep(seconds) where keep.seconds is not null)
+        and not exists (select from only :SCHEMA._private_results)
+        and not exists (select from only :SCHEMA._private_waiters)
+    then
+        return;
+    end if;
     with told as materialized (
         select job.id, job.created_at, job.run_at, job.revision, job.key, job.attempts, task.identifier, job.last_error,
             (select queue.queue_name from only :SCHEMA._private_job_queues as queue
