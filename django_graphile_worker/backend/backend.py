@@ -138,9 +138,9 @@ class GraphileWorkerBackend(BaseTaskBackend):
         place = self.checked_options.place()
         if place.installation != installation:
             return None
-        with open_place(place) as (cursor, _, schema, _):
-            stored = stored_task(cursor, job_id, schema=schema)
-        call = None if stored is None else _call_of(stored)
+        with open_place(place) as queue:
+            stored = stored_task(queue.cursor, job_id, schema=queue.schema)
+        call = None if stored is None else _call_of(stored, self.alias)
         if stored is None or call is None or call.backend != self.alias:
             return None
         return stored_result(stored, call, alias=self.alias, installation=installation)
@@ -150,9 +150,12 @@ class GraphileWorkerBackend(BaseTaskBackend):
         return checks.check_backend(self)
 
 
-def _call_of(stored: StoredTask) -> Call | None:
+def _call_of(stored: StoredTask, alias: str) -> Call | None:
     if not is_path(split_identifier(stored.task_identifier)[0]):
         return None
+    if stored.payload is None:
+        # The job was removed before it ran, and its arguments with it.
+        return Call(backend=alias)
     try:
         return Call.from_payload(stored.payload)
     except PayloadError:

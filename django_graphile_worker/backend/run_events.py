@@ -112,9 +112,10 @@ class RunEvents:
 
     def _result(self, call: Call, job: Job, installation: str, backend: Any) -> TaskResult[..., Any]:
         earlier = backend.result_of_job(job.id, installation) if job.attempts > 1 else None
-        if earlier is not None and job.locked_by in earlier.worker_ids[-1:]:
-            # The stored result already counts the run that begins.
-            earlier.worker_ids.pop()
+        if earlier is not None:
+            # The stored result already counts the run that begins. Attempts of which nothing is kept count, too.
+            ended = earlier.worker_ids[:-1]
+            earlier.worker_ids[:] = [""] * (job.attempts - 1 - len(ended)) + ended
         return running_result(
             earlier or self._first_result(call, job, installation, backend),
             worker_id=job.locked_by or "",

@@ -12,7 +12,7 @@ from django_graphile_worker.backend.call import Call
 from django_graphile_worker.backend.compat import Task, task_backends
 from django_graphile_worker.backend.discovery import import_django_task
 from django_graphile_worker.backend.run_events import RunEvents
-from django_graphile_worker.backend.task_class import GraphileTask, as_graphile_task, backoff_of
+from django_graphile_worker.backend.task_class import GraphileTask, as_graphile_task, backoff_of, keep_result_of
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.signatures import is_async_function, source_of
@@ -35,7 +35,17 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             defaults=JobDefaults(max_attempts=django_task.max_attempts),
             atomic=django_task.atomic,
             backoff=backoff_of(django_task),
+            keep_result=keep_result_of(django_task),
+            keeps_payload=True,
         )
+
+    def result_seconds(self, default: float | None) -> float | None:
+        """Return for how many seconds results are kept: what the task says, or the option RESULT_TTL of its backend."""
+        if self.keep_result is None or self.keep_result is True:
+            backend: Any = task_backends[self.django_task.backend]
+            seconds: float = backend.checked_options.result_ttl
+            return seconds or None
+        return self.keep_result or None
 
     @property
     def default_labels(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -11,6 +11,7 @@ from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
+from django_graphile_worker.registry import valid_keep_result
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,8 +132,5 @@ def backoff_of(task: GraphileTask[Any, Any]) -> timedelta | Callable[..., Any] |
     return to_delay(backoff, name="backoff", expected="a timedelta, a number of seconds or a callable")
 
 
-def keep_result_of(task: GraphileTask[Any, Any]) -> timedelta | bool | None:
-    keep = task.keep_result
-    if keep is None or isinstance(keep, bool):
-        return keep
-    return to_delay(keep, name="keep_result", expected="a timedelta, a number of seconds, True or False")
+def keep_result_of(task: GraphileTask[Any, Any]) -> float | bool | None:
+    return valid_keep_result(task.keep_result, name="keep_result")

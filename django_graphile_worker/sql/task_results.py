@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.result_keeping import OPERATOR_ERROR
+from django_graphile_worker.sql.results import ResultStatus
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
@@ -28,7 +30,8 @@ left join :SCHEMA._private_tasks as job_task on job_task.id = job.task_id
 left join :SCHEMA._private_results as kept
     on kept.job_id = wanted.id and (job.id is null or kept.revision = job.revision)"""
 
-_SUCCEEDED = 1
+# The error of a job that ended without a run, if nothing else is known.
+_ENDED_UNRUN = "The job was removed, completed or failed by a call of the API or in the admin, and not by its task."
 
 
 class StoredAttempt(NamedTuple):
@@ -68,6 +71,8 @@ def stored_task(cursor: Cursor, job_id: int, *, schema: str) -> StoredTask | Non
 
 def _ended(kept: Any) -> StoredTask:
     """Return the state of a job that is gone: it succeeded, failed, or was removed."""
+    has_succeeded = kept[4] == ResultStatus.SUCCEEDED
+    attempts = _attempts(kept[9])
     return StoredTask(
         job_id=kept[0],
         task_identifier=kept[1],
@@ -75,12 +80,12 @@ def _ended(kept: Any) -> StoredTask:
         added_at=kept[3],
         is_running=False,
         is_waiting=False,
-        has_succeeded=kept[4] == _SUCCEEDED,
+        has_succeeded=has_succeeded,
         first_started_at=kept[5],
         last_started_at=kept[6],
         finished_at=kept[7],
         value=_decoded(kept[8]),
-        attempts=_attempts(kept[9]),
+        attempts=attempts if has_succeeded else _with_error(attempts, _ENDED_UNRUN),
     )
 
 
@@ -90,9 +95,8 @@ def _existing(job: Any, kept: Any) -> StoredTask:
     is_waiting = not is_running and attempts < max_attempts
     has_failed = not is_running and not is_waiting
     ended = _attempts(kept[9])
-    if has_failed and not any(attempt.exception_class for attempt in ended):
-        # The job failed without a run that ended: its worker died, or an operator failed it.
-        ended.append(StoredAttempt(None, _WITHOUT_RUN, last_error))
+    if has_failed:
+        ended = _with_error(ended, last_error or _ENDED_UNRUN)
     if is_running and locked_by:
         ended.append(StoredAttempt(worker_of(locked_by), None, None))
     return StoredTask(
@@ -111,8 +115,11 @@ def _existing(job: Any, kept: Any) -> StoredTask:
     )
 
 
-# The class of the error of a job that failed without a run that ended.
-_WITHOUT_RUN = "django_graphile_worker.exceptions.PermanentFailure"
+def _with_error(attempts: list[StoredAttempt], text: str) -> list[StoredAttempt]:
+    """Return the attempts of a job that did not succeed, with an error if none of them has one."""
+    if any(attempt.exception_class for attempt in attempts):
+        return attempts
+    return [*attempts, StoredAttempt(None, OPERATOR_ERROR, text)]
 
 
 def _attempts(text: str | None) -> list[StoredAttempt]:

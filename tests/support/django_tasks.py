@@ -61,7 +61,7 @@ def unsuitable() -> Any:
     return {"found": [{1, 2}]}
 
 
-@task(queue_name="emails", priority=20)
+@task(queue_name="emails", priority=20, keep_result=3600)
 def mail(to: str) -> str:
     calls.append(to)
     return to
