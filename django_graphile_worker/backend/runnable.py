@@ -126,9 +126,9 @@ def _return_value(value: Any) -> Any:
         return normalized(value, "return value")
     except PayloadError as error:
         # The framework promises a TypeError, and its users compare the class.
-        refusal = (TypeError if isinstance(error, TypeError) else ValueError)(str(error))
+        refusal: Any = (TypeError if isinstance(error, TypeError) else ValueError)(str(error))
         # The task has done its work: another attempt would repeat it, and return the same.
-        refusal.is_misfit = True  # type: ignore[attr-defined]
+        refusal.is_misfit = True
         raise refusal from None
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_enqueue_many__returns_results_in_the_order_of_the_calls(framework: Any, run: Callable[..., Any]) -> None:
     from django_graphile_worker.backend import enqueue_many
 
-    calls = [(framework.add, [number]) for number in range(50)]
+    calls: list[Any] = [(framework.add, [number]) for number in range(50)]
     calls.insert(1, (framework.mail, [], {"to": "a@example.com"}))
     with CaptureQueriesContext(connection) as queries:
         results = enqueue_many(calls)

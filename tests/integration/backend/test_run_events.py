@@ -99,6 +99,7 @@ def test_job_that_failed_with_its_dead_worker__has_finished(
 ) -> None:
     result = framework.add.using(max_attempts=1).enqueue(1)
     job_id = job_id_of(result.id, "default")
+    assert job_id is not None
     (failed,) = permanently_fail_jobs([job_id], "its workers died")
     parts = worker()
     parts.directory.find_new_tasks()

@@ -63,7 +63,8 @@ def test_decorator__refuses_mistakes_at_import(framework: Any, options: dict[str
     from django_graphile_worker.backend.compat import InvalidTask
 
     with pytest.raises(InvalidTask) as refused:
-        task(**options)(framework.plain_function)
+        decorate: Any = task(**options)
+        decorate(framework.plain_function)
     assert message in str(refused.value)
 
 
