@@ -28,7 +28,7 @@ async def later(value: str) -> str:
 
 @task(takes_context=True)
 def about(context: Any) -> dict[str, Any]:
-    calls.append(context)
+    calls.append((context.task_result.status, context))
     return {"attempt": context.attempt, "id": context.task_result.id}
 
 

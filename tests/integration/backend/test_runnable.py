@@ -23,8 +23,8 @@ def test_context__tells_the_attempt_and_has_the_helpers(framework: Any, run: Run
         each.refresh()
     assert result.return_value == {"attempt": 1, "id": result.id}
     assert other.return_value == [1, "word"]
-    context = framework.calls[0]
-    assert (context.task_result.status, context.task_result.task) == ("RUNNING", framework.about)
+    status, context = framework.calls[0]
+    assert (status, context.task_result.task) == ("RUNNING", framework.about)
     assert context.helpers.job.task_identifier == f"{PATH}.about"
 
 
