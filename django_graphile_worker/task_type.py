@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         def forget(self, job_id: int, attempts: int) -> None:
             """Note that a run ended, and its job did not."""
 
-        def finish(self, job_id: int, attempts: int, installation: str, *, succeeded: bool) -> None:
+        def finish(self, job_id: int, attempts: int, payload_text: str, *, succeeded: bool) -> None:
             """Note that the database has stored the end of a job."""
 
     class TaskDecorator(Protocol):

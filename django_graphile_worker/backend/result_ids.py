@@ -1,7 +1,7 @@
 """The ids of task results: the number of a job, with a checksum.
 
-An id is an opaque string of 16 characters that are safe in a URL. The checksum covers the installation, so an id that
-was mistyped, or that another backend made, is refused without a query. It is no secret: whoever may read a result is
+An id is an opaque string of 16 characters that are safe in a URL. The checksum covers the alias of the backend, so an id
+that was mistyped, or that another backend made, is refused without a query. It is no secret: who may read a result is
 decided by the view that takes the id.
 """
 
@@ -16,13 +16,13 @@ _LENGTH = 16
 _layout = Struct(">qI")
 
 
-def result_id(job_id: int, installation: str) -> str:
+def result_id(job_id: int, alias: str) -> str:
     """Return the id of the result of a job."""
-    return urlsafe_b64encode(_layout.pack(job_id, _checksum(job_id, installation))).decode()
+    return urlsafe_b64encode(_layout.pack(job_id, _checksum(job_id, alias))).decode()
 
 
-def job_id_of(identity: object, installation: str) -> int | None:
-    """Return the number of the job, or None for a value that ``result_id()`` did not return for this installation."""
+def job_id_of(identity: object, alias: str) -> int | None:
+    """Return the number of the job, or None for a value that ``result_id()`` did not return for this backend."""
     if not isinstance(identity, str) or len(identity) != _LENGTH or not identity.isascii():
         return None
     try:
@@ -30,9 +30,9 @@ def job_id_of(identity: object, installation: str) -> int | None:
     except (binascii.Error, ValueError):
         return None
     # The decoder skips characters that are not in its alphabet; the comparison refuses such texts.
-    is_ours = checksum == _checksum(job_id, installation) and identity == result_id(job_id, installation)
+    is_ours = checksum == _checksum(job_id, alias) and identity == result_id(job_id, alias)
     return job_id if is_ours else None
 
 
-def _checksum(job_id: int, installation: str) -> int:
-    return crc32(f"django_graphile_worker:{installation}:{job_id}".encode())
+def _checksum(job_id: int, alias: str) -> int:
+    return crc32(f"django_graphile_worker:{alias}:{job_id}".encode())

@@ -25,9 +25,9 @@ from django_graphile_worker.backend.compat import (
     task_finished,
     task_started,
 )
-from django_graphile_worker.backend.result_ids import result_id
-from django_graphile_worker.backend.task_results import running_result, task_of_call
+from django_graphile_worker.backend.task_results import enqueued_result, running_result, task_of_call
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.payloads import decode
 
 logger = logging.getLogger(LOGGER_NAME)
 
@@ -59,8 +59,10 @@ class Run:
 class RunEvents:
     """The runs of one task in this process."""
 
-    def __init__(self, identifier: str) -> None:
+    def __init__(self, identifier: str, backend: str) -> None:
         self._identifier = identifier
+        # The backend for which the task was declared.
+        self._backend = backend
         self._runs: dict[tuple[int, int], Run] = {}
 
     def may_block(self, job: Job) -> bool:
@@ -70,11 +72,11 @@ class RunEvents:
     def begin(self, call: Call, helpers: Any, *, takes_context: bool) -> Run:
         """Note that a run begins, and send ``task_started``."""
         job: Job = helpers.job
-        backend = task_backends[call.backend]
+        backend = self._backend_of(call)
         is_heard = _is_heard(task_started, logging.INFO)
         result = None
         if takes_context or is_heard or _is_heard(task_finished, logging.INFO):
-            result = self._result(call, job, helpers.installation, backend)
+            result = self._result(call, job, backend)
         run = self._runs[job.id, job.attempts] = Run(backend, result)
         if is_heard:
             _send(task_started, backend, result)
@@ -87,56 +89,55 @@ class RunEvents:
             # The traceback refers to the frame of the run, and that frame to the run.
             run.error = None
 
-    def finish(self, job_id: int, attempts: int, installation: str, *, succeeded: bool) -> None:
+    def finish(self, job_id: int, attempts: int, payload_text: str, *, succeeded: bool) -> None:
         """Send ``task_finished`` for a job whose end is stored."""
         run = self._runs.pop((job_id, attempts), None)
         if not _is_heard(task_finished, logging.INFO if succeeded else logging.ERROR):
             return
-        result = _ended(run) if run is not None and (succeeded or run.error is not None) else None
+        error = None if run is None else run.error
+        result = _ended(run) if run is not None and (succeeded or error is not None) else None
         if result is None:
             # No result was made at the start, another worker died with the job, or the failure came from outside the
             # task.
-            result = self._stored_result(job_id, installation)
-        if result is not None:
-            _send(task_finished, task_backends[result.backend], result, error=None if run is None else run.error)
+            backend: Any = self._backend_of(_call_of(payload_text))
+            result = backend.result_of_job(job_id)
+        if result is not None and result.is_finished:
+            _send(task_finished, task_backends[result.backend], result, error=error)
         if run is not None:
             run.error = None
 
-    def _stored_result(self, job_id: int, installation: str) -> TaskResult[..., Any] | None:
-        for alias in task_backends:
-            read = getattr(task_backends[alias], "result_of_job", None)
-            result: TaskResult[..., Any] | None = None if read is None else read(job_id, installation)
-            if result is not None:
-                return result if result.is_finished else None
-        return None
+    def _backend_of(self, call: Call) -> Any:
+        """Return the backend of a call; that of the task, if the project does not have the other any more."""
+        backend = task_backends[call.backend] if call.backend in task_backends.settings else None
+        return backend if hasattr(backend, "result_of_job") else task_backends[self._backend]
 
-    def _result(self, call: Call, job: Job, installation: str, backend: Any) -> TaskResult[..., Any]:
-        earlier = backend.result_of_job(job.id, installation) if job.attempts > 1 else None
+    def _result(self, call: Call, job: Job, backend: Any) -> TaskResult[..., Any]:
+        earlier = backend.result_of_job(job.id) if job.attempts > 1 else None
         if earlier is not None:
             # The stored result already counts the run that begins. Attempts of which nothing is kept count, too.
             ended = earlier.worker_ids[:-1]
             earlier.worker_ids[:] = [""] * (job.attempts - 1 - len(ended)) + ended
         return running_result(
-            earlier or self._first_result(call, job, installation, backend),
+            earlier or self._first_result(call, job, backend.alias),
             worker_id=job.locked_by or "",
             started_at=timezone.now(),
         )
 
-    def _first_result(self, call: Call, job: Job, installation: str, backend: Any) -> TaskResult[..., Any]:
-        return TaskResult(
-            task=task_of_call(self._identifier, call, added_at=job.created_at),
-            id=result_id(job.id, installation),
-            status=TaskResultStatus.READY,
-            enqueued_at=job.created_at,
-            started_at=None,
-            finished_at=None,
-            last_attempted_at=None,
-            args=call.args,
-            kwargs=call.kwargs,
-            backend=backend.alias,
-            errors=[],
-            worker_ids=[],
+    def _first_result(self, call: Call, job: Job, alias: str) -> TaskResult[..., Any]:
+        return enqueued_result(
+            task_of_call(self._identifier, call, added_at=job.created_at),
+            call,
+            job_id=job.id,
+            added_at=job.created_at,
+            alias=alias,
         )
+
+
+def _call_of(payload_text: str) -> Call:
+    try:
+        return Call.from_payload(decode(payload_text))
+    except (ValueError, RecursionError):
+        return Call()
 
 
 def _ended(run: Run) -> TaskResult[..., Any] | None:

@@ -27,7 +27,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
 
     def __init__(self, django_task: GraphileTask[Any, Any], identifier: str) -> None:
         self.django_task = django_task
-        events = self.events = RunEvents(identifier)
+        events = self.events = RunEvents(identifier, django_task.backend)
         make = _async_function if is_async_function(django_task.func) else _function
         super().__init__(
             _named_like(django_task.func, make(django_task, events)),

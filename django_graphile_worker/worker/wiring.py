@@ -142,7 +142,6 @@ def _build_task_reports(parts: Parts) -> TaskReports:
     from django_graphile_worker.worker.task_reports import TaskReports
 
     return TaskReports(
-        installation=parts.place.installation,
         task_of=parts.directory.task_of,
         tasks=lambda: parts.directory.tasks,
         call=parts.signal_sender.call,

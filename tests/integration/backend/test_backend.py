@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
@@ -97,3 +98,48 @@ def test_arguments_that_json_cannot_hold__are_refused_before_sql(framework: Any,
         framework.add.enqueue(value)
     assert str(refused.value).endswith(place)
     assert not queries.captured_queries
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_database__is_where_the_jobs_of_a_backend_are(framework: Any, settings: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist, task_backends
+
+    here = settings.TASKS["default"]
+    settings.TASKS = {"default": here, "there": {**here, "OPTIONS": {"DATABASE": "other"}}}
+    there = framework.add.using(backend="there")
+    with transaction.atomic(using="other"):
+        lost = there.enqueue(1)
+        transaction.set_rollback(True, using="other")
+    kept = there.enqueue(2)
+    framework.add.enqueue(3)
+    assert task_backends["there"].get_result(kept.id) == kept
+    with pytest.raises(TaskResultDoesNotExist):
+        task_backends["there"].get_result(lost.id)
+    with CaptureQueriesContext(connection) as queries, pytest.raises(TaskResultDoesNotExist):
+        task_backends["default"].get_result(kept.id)
+    assert not queries.captured_queries
+
+
+def test_serial_queue__of_a_label(framework: Any, settings: Any) -> None:
+    options = {"SERIAL_QUEUES": {"accounts": "one by one"}, "MAX_ATTEMPTS": 4}
+    settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
+    job = job_of(framework.add.using(queue_name="accounts").enqueue(1))
+    assert (job.queue_name, job.max_attempts) == ("one by one", 4)
+    assert job_of(framework.add.enqueue(1)).queue_name is None
+    assert job_of(framework.broken.enqueue()).max_attempts == 3
+
+
+def test_asynchronous_calls__do_the_same(framework: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist
+
+    async def use() -> tuple[Any, Any]:
+        result = await framework.add.aenqueue(1, right=2)
+        found = await framework.add.aget_result(result.id)
+        await found.arefresh()
+        with pytest.raises(TaskResultDoesNotExist):
+            # In an event loop, where a query is an error.
+            framework.add.get_result("123")
+        return result, found
+
+    result, found = async_to_sync(use)()
+    assert (result, result.kwargs) == (found, {"right": 2})
