@@ -1,7 +1,7 @@
 """The ids of task results: the number of a job, with a checksum.
 
-An id is an opaque string of 16 characters that are safe in a URL. The checksum covers the alias of the backend, so an id
-that was mistyped, or that another backend made, is refused without a query. It is no secret: who may read a result is
+An id is an opaque string of 16 characters that are safe in a URL. The checksum covers the alias of the backend: an id
+that was mistyped, or that another backend made, is refused without a query. It is no secret. Who may read a result is
 decided by the view that takes the id.
 """
 

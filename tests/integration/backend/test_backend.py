@@ -14,7 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from django_graphile_worker import get_job
 from django_graphile_worker.exceptions import PayloadError
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
+# A worker sees committed jobs only.
+committing = pytest.mark.django_db(transaction=True)
 
 Run = Callable[..., Any]
 
@@ -56,6 +58,7 @@ def test_run_after__may_be_a_timedelta(framework: Any) -> None:
     assert framework.add.get_result(result.id) == result
 
 
+@committing
 def test_priority__larger_numbers_run_sooner(framework: Any, run: Run) -> None:
     for priority in (0, -100, 100, 5):
         framework.add.using(priority=priority).enqueue(priority)
@@ -63,6 +66,7 @@ def test_priority__larger_numbers_run_sooner(framework: Any, run: Run) -> None:
     assert [left for left, _ in framework.calls] == [100, 5, 0, -100]
 
 
+@committing
 def test_result__tells_the_return_value(framework: Any, run: Run) -> None:
     result = framework.add.enqueue(1, 2)
     other = framework.later.enqueue("word")
