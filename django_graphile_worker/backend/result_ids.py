@@ -8,8 +8,9 @@ decided by the view that takes the id.
 from __future__ import annotations
 
 import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - the name of a class
 from zlib import crc32
 
 _LENGTH = 16
@@ -26,10 +27,10 @@ def job_id_of(identity: object, alias: str) -> int | None:
     if not isinstance(identity, str) or len(identity) != _LENGTH or not identity.isascii():
         return None
     try:
-        job_id, checksum = _layout.unpack(urlsafe_b64decode(identity))
-    except (binascii.Error, ValueError):
+        job_id, checksum = _layout.unpack(b64decode(identity, altchars=b"-_", validate=True))
+    except (binascii.Error, StructError):
         return None
-    # The decoder skips characters that are not in its alphabet; the comparison refuses such texts.
+    # Several texts can have the same bytes; only one of them is the id.
     is_ours = checksum == _checksum(job_id, alias) and identity == result_id(job_id, alias)
     return job_id if is_ours else None
 

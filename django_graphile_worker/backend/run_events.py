@@ -42,11 +42,10 @@ class GraphileTaskContext(TaskContext):  # type: ignore[misc, type-arg]
 class Run:
     """One run of a Django task, from its start until its end is stored."""
 
-    __slots__ = ("backend", "error", "result", "value")
+    __slots__ = ("error", "result", "value")
 
-    def __init__(self, backend: Any, result: TaskResult[..., Any] | None) -> None:
-        self.backend = backend
-        # None if neither the task nor a receiver needs it.
+    def __init__(self, result: TaskResult[..., Any] | None) -> None:
+        # None if neither the task nor a receiver needed it at the start.
         self.result = result
         self.value: Any = None
         self.error: BaseException | None = None
@@ -65,22 +64,33 @@ class RunEvents:
         self._backend = backend
         self._runs: dict[tuple[int, int], Run] = {}
 
+    def are_heard(self) -> bool:
+        """Return whether any receiver acts on the signals of a run that succeeds; if not, no result has to be made."""
+        return _is_heard(task_started, logging.INFO) or _is_heard(task_finished, logging.INFO)
+
+    def is_end_heard(self, *, succeeded: bool) -> bool:
+        """Return whether any receiver acts on ``task_finished``."""
+        return _is_heard(task_finished, logging.INFO if succeeded else logging.ERROR)
+
     def may_block(self, job: Job) -> bool:
         """Return whether ``begin()`` reads the database, or calls receivers of the project."""
         return job.attempts > 1 or _has_own_receivers(task_started)
 
-    def begin(self, call: Call, helpers: Any, *, takes_context: bool) -> Run:
+    def begin(self, call: Call, helpers: Any) -> Run:
         """Note that a run begins, and send ``task_started``."""
         job: Job = helpers.job
         backend = self._backend_of(call)
-        is_heard = _is_heard(task_started, logging.INFO)
-        result = None
-        if takes_context or is_heard or _is_heard(task_finished, logging.INFO):
-            result = self._result(call, job, backend)
-        run = self._runs[job.id, job.attempts] = Run(backend, result)
-        if is_heard:
+        result = self._result(call, job, backend)
+        run = self._runs[job.id, job.attempts] = Run(result)
+        if _is_heard(task_started, logging.INFO):
             _send(task_started, backend, result)
         return run
+
+    def note_error(self, helpers: Any, error: BaseException) -> None:
+        """Note the error of a run: if the attempt was the last, the log gets its traceback."""
+        if self.is_end_heard(succeeded=False):
+            job: Job = helpers.job
+            self._runs.setdefault((job.id, job.attempts), Run(None)).error = error
 
     def forget(self, job_id: int, attempts: int) -> None:
         """Forget a run whose end is not the end of its job."""
@@ -92,8 +102,6 @@ class RunEvents:
     def finish(self, job_id: int, attempts: int, payload_text: str, *, succeeded: bool) -> None:
         """Send ``task_finished`` for a job whose end is stored."""
         run = self._runs.pop((job_id, attempts), None)
-        if not _is_heard(task_finished, logging.INFO if succeeded else logging.ERROR):
-            return
         error = None if run is None else run.error
         result = _ended(run) if run is not None and (succeeded or error is not None) else None
         if result is None:

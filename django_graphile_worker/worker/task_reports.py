@@ -35,12 +35,12 @@ class TaskReports:
             task = self._task_of(outcome.claim.task_id)
             if task is None or task.events is None:
                 continue
-            has_succeeded = not isinstance(outcome, Failed | Interrupted)
-            if has_succeeded or (isinstance(outcome, Failed) and retry.retry_in(outcome) is None):
-                claim = outcome.claim
+            claim, has_succeeded = outcome.claim, not isinstance(outcome, Failed | Interrupted)
+            has_ended = has_succeeded or (isinstance(outcome, Failed) and retry.retry_in(outcome) is None)
+            if has_ended and task.events.is_end_heard(succeeded=has_succeeded):
                 self._call(task.events.finish, claim.id, claim.attempts, claim.payload_text, succeeded=has_succeeded)
             else:
-                task.events.forget(outcome.claim.id, outcome.claim.attempts)
+                task.events.forget(claim.id, claim.attempts)
 
     def claim_lost(self, outcome: Outcome) -> None:
         """Forget a run whose claim was lost: another worker runs the job, or has run it."""
