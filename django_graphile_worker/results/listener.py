@@ -93,6 +93,7 @@ class ResultListener:
             wait.cancel()
         if thread is not None:
             thread.join(seconds)
+        self._wakeup.close()
 
     # Called on the thread.
 
