@@ -93,7 +93,7 @@ def forbidden_flags(value: Any) -> ForbiddenFlags:
         raise ExpectationError("a list of flags, a callable, or the dotted path of a callable") from None
 
 
-def function(value: Any) -> Callable[..., Any] | str | None:
+def function(value: Any) -> Any:
     if value is None or callable(value) or (isinstance(value, str) and _is_dotted_path(value)):
         return value
     raise ExpectationError("a function, the dotted path of a function, or None")

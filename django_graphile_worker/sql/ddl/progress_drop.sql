@@ -1,2 +1,3 @@
 /* gw:uninstall */
+drop index :SCHEMA.history_payload_index;
 drop table :SCHEMA._private_progress;

@@ -137,12 +137,12 @@ def place_of(order: Order, token: str | None) -> dict[str, str] | None:
     parts = token.split("~") if token and TOKEN.fullmatch(token) else []
     if len(parts) != len(columns):
         return None
-    if not all(_PLACES[TYPES[column]].fullmatch(part) for column, part in zip(columns, parts, strict=True)):
+    if not all(PLACES[TYPES[column]].fullmatch(part) for column, part in zip(columns, parts, strict=True)):
         return None
     return {f"after_{column}": part for column, part in zip(columns, parts, strict=True)}
 
 
-_PLACES = {
+PLACES = {
     "int": re.compile(r"-?[0-9]{1,5}"),
     "bigint": re.compile(r"[0-9]{1,18}"),
     "timestamptz": re.compile(
