@@ -23,8 +23,12 @@ from django_graphile_worker.sql.inspection.history_criteria import (
 from django_graphile_worker.sql.inspection.search import PLACES
 from django_graphile_worker.sql.schema import statement
 
-# How many rows of each range are read for a page, if there are other conditions.
+# How many rows are read for a page, if there are conditions beside the index.
 MOST_EXAMINED = 5_000
+# How many attempts with a key or a word a search looks at, beginning with the latest day.
+MOST_UNORDERED = 2_000
+# How many days such a search reads, if the caller does not say how long the history is.
+DAYS = 400
 # How many characters of an error a list shows; the page of a job shows the whole error.
 LONGEST_ERROR = 500
 MOST_ATTEMPTS = 200
@@ -71,13 +75,15 @@ class HistoryPage:
     is_cut_off: bool
 
 
-def find(cursor: Any, criteria: HistoryCriteria, *, schema: str, limit: int, after: str | None = None) -> HistoryPage:
+def find(
+    cursor: Any, criteria: HistoryCriteria, *, schema: str, limit: int, after: str | None = None, days: int = DAYS
+) -> HistoryPage:
     """Return the newest attempts that meet the criteria; ``after`` is the token of an earlier page."""
     place = _place(after)
-    conditions = conditions_of(criteria)
     most = limit + 1 if is_met_by_range(criteria) else MOST_EXAMINED
-    text = _statement(criteria, conditions, has_place=place is not None)
-    parameters = parameters_of(criteria) | {"most": most, "wanted": limit + 1} | (place or {})
+    text = _statement(criteria, conditions_of(criteria), has_place=place is not None)
+    parameters = parameters_of(criteria, days=days) | (place or {})
+    parameters |= {"most": most, "most_unordered": MOST_UNORDERED, "wanted": limit + 1}
     with _index_scans(cursor):
         cursor.execute(statement(text, schema), parameters)
         *found, (examined, last) = ((row[:-2] if row[0] else row[-2:]) for row in cursor.fetchall())
@@ -89,12 +95,10 @@ def find(cursor: Any, criteria: HistoryCriteria, *, schema: str, limit: int, aft
 
 
 def _statement(criteria: HistoryCriteria, conditions: list[str], *, has_place: bool) -> str:
-    before, ranges = ranges_of(criteria, COLUMNS, _bounds(criteria, has_place))
-    union = " union ".join(f"({each})" for each in ranges)
+    union = " union ".join(f"({each})" for each in ranges_of(criteria, COLUMNS, _bounds(criteria, has_place)))
     token = "concat(candidate.ended_at::text, '~', candidate.job_id, '~', candidate.attempt)"
     return f"""/* gw:history */
-    with recursive {before}
-    candidate as materialized (
+    with candidate as materialized (
         select * from ({union}) as candidate {_NEWEST.format("candidate")} limit %(most)s::int),
     page as (
         select candidate.* from candidate where {" and ".join(conditions) or "true"}
@@ -146,7 +150,8 @@ def _place(token: str | None) -> dict[str, Any] | None:
     kinds = [PLACES["timestamptz"], PLACES["bigint"], PLACES["int"]]
     if len(parts) != len(kinds) or not all(kind.fullmatch(part) for kind, part in zip(kinds, parts, strict=True)):
         return None
-    return {"after_time": parts[0], "after_id": int(parts[1]), "after_attempt": min(int(parts[2]), LARGEST_ATTEMPT)}
+    attempt = min(int(parts[2]), LARGEST_ATTEMPT)
+    return {"after_time": parts[0], "after_id": int(parts[1]), "after_attempt": attempt, "newest": parts[0]}
 
 
 @contextmanager

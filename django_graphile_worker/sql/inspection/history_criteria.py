@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
@@ -49,62 +49,65 @@ PAYLOAD_WORDS = (
 _WORDS = "pg_catalog.plainto_tsquery('pg_catalog.simple'::pg_catalog.regconfig, {word})"
 _NEWEST = "order by history.ended_at desc, history.job_id desc, history.attempt desc"
 
-# The names of all tasks in the history, found by jumping from one to the next in the index.
-ALL_TASKS = """
-    name as (
-        (select history.task_identifier from :SCHEMA._private_history as history
-        order by history.task_identifier limit 1)
-        union all
-        select (
-            select history.task_identifier from :SCHEMA._private_history as history
-            where history.task_identifier > name.task_identifier
-            order by history.task_identifier limit 1)
-        from name where name.task_identifier is not null),"""
 
-Ranges = tuple[str, list[str]]
-
-
-def ranges_of(criteria: HistoryCriteria, columns: str, bounds: str) -> Ranges:
-    """Return what to put before the candidates, and the statements that read them: the first criterion with an index.
+def ranges_of(criteria: HistoryCriteria, columns: str, bounds: str) -> list[str]:
+    """Return the statements that read the candidates, from the index of the first criterion that has one.
 
     ``columns`` are those of the candidates, ``bounds`` limits their times. The other criteria are conditions.
     """
 
-    def select(condition: str, source: str = ":SCHEMA._private_history as history", order: str = _NEWEST) -> str:
-        return f"select {columns} from {source} where {condition} {bounds} {order} limit %(most)s::int"
+    def select(condition: str, order: str = _NEWEST) -> str:
+        most = "most" if order else "most_unordered"
+        return f"""select {columns} from :SCHEMA._private_history as history
+            where {condition} {bounds} {order} limit %({most})s::int"""
 
     def each(parameter: str, column: str) -> str:
-        """Read the newest rows of each name: an index has them in the order of time."""
-        inner = select(f"history.{column} = given.name")
+        """Read the newest rows of each name. Rows are compared, as only the index of the names has that order."""
+        pair = f"(history.{column}, history.ended_at)"
+        inner = select(
+            f"{pair} <= (given.name, %(newest)s::timestamptz) and {pair} >= (given.name, %(oldest)s::timestamptz)"
+            f" and history.{column} is not null",
+            order=_NEWEST.replace("order by", f"order by history.{column} desc,"),
+        )
         return f"select one.* from unnest(%({parameter})s::text[]) as given (name) cross join lateral ({inner}) as one"
 
     if criteria.ids:
-        return "", [select("history.job_id = any (%(ids)s::bigint[])")]
+        return [select("history.job_id = any (%(ids)s::bigint[])", order="")]
     if criteria.keys:
-        return "", [select("history.job_key = any (%(keys)s::text[])")]
+        return [_day_by_day(select("history.job_key = any (%(keys)s::text[])" + _OF_DAY, order=""))]
     if criteria.anywhere:
-        return "", _anywhere(criteria, select, each)
+        return _anywhere(criteria, select, each)
     if criteria.payload:
-        return "", [select(_has_words("%(payload)s::text"), order="")]
+        return [_day_by_day(select(_has_words("%(payload)s::text") + _OF_DAY, order=""))]
     if criteria.queues:
-        return "", [each("queues", "queue_name")]
+        return [each("queues", "queue_name")]
     if criteria.tasks:
-        return "", [each("tasks", "task_identifier")]
-    if criteria.outcomes and Outcome.SUCCEEDED not in criteria.outcomes:
-        return "", [select("history.outcome <> 1::smallint")]
-    inner = select("history.task_identifier = name.task_identifier")
-    return ALL_TASKS, [f"select one.* from name cross join lateral ({inner}) as one"]
+        return [each("tasks", "task_identifier")]
+    if criteria.errors or (criteria.outcomes and Outcome.SUCCEEDED not in criteria.outcomes):
+        return [select("history.outcome <> 1::smallint")]
+    return [select("true")]
+
+
+# An index of keys or of words does not have its rows in the order of time. So each day is read by itself, the latest
+# first.
+_OF_DAY = """ and history.ended_at >= %(last_day)s::timestamptz - day.number::float8 * interval '1 day'
+    and history.ended_at < %(last_day)s::timestamptz - day.number::float8 * interval '1 day' + interval '1 day'"""
+
+
+def _day_by_day(select: str) -> str:
+    return f"""select one.* from generate_series(0, %(days)s::int) as day (number)
+        cross join lateral ({select}) as one limit %(most_unordered)s::int"""
 
 
 def _anywhere(criteria: HistoryCriteria, select: Any, each: Any) -> list[str]:
     ranges = [
-        select("history.job_key = any (%(anywhere)s::text[])"),
+        _day_by_day(select("history.job_key = any (%(anywhere)s::text[])" + _OF_DAY, order="")),
         each("anywhere", "task_identifier"),
         each("anywhere", "queue_name"),
-        select(_has_words("%(words)s::text"), order=""),
+        _day_by_day(select(_has_some_word(criteria) + _OF_DAY, order="")),
     ]
     if any(_is_id(word) for word in criteria.anywhere):
-        ranges.append(select("history.job_id = any (%(numbers)s::bigint[])"))
+        ranges.append(select("history.job_id = any (%(numbers)s::bigint[])", order=""))
     return ranges
 
 
@@ -121,13 +124,33 @@ def conditions_of(criteria: HistoryCriteria) -> list[str]:
     conditions += [f"strpos(candidate.error, %(error_{number})s::text) > 0" for number, _ in enumerate(criteria.errors)]
     if criteria.payload:
         conditions.append(_has_words("%(payload)s::text").replace("history.", "candidate."))
-    return conditions
+    # The ranges have the rows that match one of the words.
+    words = enumerate(criteria.anywhere) if len(criteria.anywhere) > 1 else ()
+    return conditions + [_has_anywhere(number) for number, _ in words]
+
+
+def _has_anywhere(number: int) -> str:
+    word = f"%(word_{number})s::text"
+    columns = ("job_id::text", "job_key", "task_identifier", "queue_name")
+    matches = [f"candidate.{column} = {word}" for column in columns]
+    return f"({' or '.join(matches)} or ({_has_words(word).replace('history.', 'candidate.')}))"
+
+
+def _has_some_word(criteria: HistoryCriteria) -> str:
+    words = [f"({_has_words(f'%(word_{number})s::text')})" for number, _ in enumerate(criteria.anywhere)]
+    return f"({' or '.join(words)})"
 
 
 def is_met_by_range(criteria: HistoryCriteria) -> bool:
     """Return whether every row of the ranges meets the criteria, so that no other row need be read."""
     given = [name for name in _IN_ORDER if getattr(criteria, name)]
-    return len(given) <= 1 and not criteria.workers and not criteria.outcomes and not criteria.errors
+    return (
+        len(given) <= 1
+        and len(criteria.anywhere) <= 1
+        and not criteria.workers
+        and not criteria.outcomes
+        and not criteria.errors
+    )
 
 
 # The criteria that have an index, in the order in which ranges_of() chooses.
@@ -135,9 +158,12 @@ _IN_ORDER = ("ids", "keys", "anywhere", "payload", "queues", "tasks")
 _NAMES = {"keys": "job_key", "tasks": "task_identifier", "queues": "queue_name", "workers": "worker_id"}
 
 
-def parameters_of(criteria: HistoryCriteria) -> dict[str, Any]:
-    """Return the parameters of ranges and conditions."""
+def parameters_of(criteria: HistoryCriteria, *, days: int) -> dict[str, Any]:
+    """Return the parameters of ranges and conditions; ``days`` is how far back a search for keys or words reads."""
     since, until = criteria.ended_at
+    now = datetime.now(UTC)
+    last = min(until or now, now)
+    first = max(since or last - timedelta(days=days), last - timedelta(days=days))
     return {
         "ids": list(criteria.ids),
         "keys": list(criteria.keys),
@@ -147,10 +173,15 @@ def parameters_of(criteria: HistoryCriteria) -> dict[str, Any]:
         "outcomes": list(criteria.outcomes),
         "payload": " ".join(criteria.payload),
         "anywhere": list(criteria.anywhere),
-        "words": " ".join(criteria.anywhere),
+        **{f"word_{number}": word for number, word in enumerate(criteria.anywhere)},
         "numbers": [int(word) for word in criteria.anywhere if _is_id(word)],
+        # Days begin at midnight UTC, as the partitions do. The clock of the database may be ahead.
+        "last_day": last.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1),
+        "days": max((last - first).days + 2, 1),
         "since": since,
         "until": until,
+        "oldest": since or "-infinity",
+        "newest": until or "infinity",
         **{f"error_{number}": text for number, text in enumerate(criteria.errors)},
     }
 

@@ -63,6 +63,9 @@ def ids(cursor: Any, schema: str, **criteria: Any) -> list[tuple[int, int]]:
         ({"payload": ("4711", "nothing")}, []),
         ({"anywhere": ("4711",)}, [(4711, 1), (1, 1)]),
         ({"anywhere": ("order-4711",)}, [(2, 1)]),
+        ({"anywhere": ("4711", "ann@shop.example")}, [(1, 1)]),
+        ({"anywhere": ("eu", "sync")}, [(3, 2), (3, 1)]),
+        ({"anywhere": ("ship", "47110")}, [(6, 1)]),
         ({"anywhere": ("eu",)}, [(3, 2), (3, 1), (2, 1)]),
         ({"anywhere": ("send",), "outcomes": (1,)}, [(2, 1), (1, 1)]),
     ],
@@ -83,7 +86,8 @@ def test_times__limit_the_search(cursor: Any, worker_schema: str) -> None:
 def test_pages__have_every_attempt_once_and_in_order(cursor: Any, worker_schema: str, criteria: dict[str, Any]) -> None:
     same_moment = minutes_ago(60)
     for attempt in range(1, 5):
-        make_attempt(cursor, worker_schema, 9, attempt=attempt, task_identifier="send", ended_at=same_moment, error="")
+        row = {"attempt": attempt, "task_identifier": "send", "ended_at": same_moment, "error": "", "outcome": 2}
+        make_attempt(cursor, worker_schema, 9, **row)
     whole = ids(cursor, worker_schema, **criteria)
     seen: list[tuple[int, int]] = []
     token = None
@@ -124,6 +128,6 @@ def test_rows__tell_how_long_the_attempt_took_and_the_beginning_of_the_error(cur
 
 def test_payload__of_any_kind_can_be_stored(cursor: Any, worker_schema: str) -> None:
     """The index of words must never keep a job from ending."""
-    for number, payload in enumerate(["x" * 3_000_000, "word " * 400_000, "\\u0000", ["9" * 5000], "ä🙂\n"]):
+    for number, payload in enumerate(["x" * 3_000_000, "word " * 400_000, "\\u0000", ["9" * 5000], "ä \n 🙂"]):
         make_attempt(cursor, worker_schema, 100 + number, payload=payload)
     assert ids(cursor, worker_schema, payload=("ä",)) == [(104, 1)]
