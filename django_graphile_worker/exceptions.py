@@ -116,6 +116,10 @@ class UncommittedJobError(GraphileWorkerError, RuntimeError):
     """``wait_for_result()`` was called in the transaction that added the job: no worker sees the job before its end."""
 
 
+class FailedByOperatorError(GraphileWorkerError):
+    """An operator failed a job permanently; named in the result of the job, never raised."""
+
+
 class LeftoverStateError(GraphileWorkerError):
     """A task returned and left a transaction open, or a database session changed."""
 
@@ -138,6 +142,10 @@ class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class ResultError(PermanentFailure, TypeError):
+    """The result of a task that keeps its results cannot be stored as JSON; another attempt would repeat the work."""
 
 
 class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, it names an outcome

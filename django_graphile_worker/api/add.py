@@ -72,7 +72,7 @@ def add_job(
     )
     place = place_of(using, installation)
     spec, payload = _entry(spec, place.settings.max_payload_size)
-    with open_place(place) as (cursor, alias, schema, notify):
+    with open_place(place) as (cursor, alias, schema, notify, _):
         return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=connections[alias].get_autocommit())
 
 

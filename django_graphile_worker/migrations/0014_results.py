@@ -10,4 +10,8 @@ class Migration(migrations.Migration):
 
     dependencies = [("graphile_worker", "0013_completions")]
 
-    operations = [RunSchemaFile(forwards="results.sql", backwards="results_drop.sql")]
+    operations = [
+        RunSchemaFile(forwards="results.sql", backwards="results_drop.sql"),
+        RunSchemaFile(forwards="recorded_claims.sql", backwards="recorded_claims_drop.sql"),
+        RunSchemaFile(forwards="history_partitions.sql", backwards="history_partitions_drop.sql"),
+    ]

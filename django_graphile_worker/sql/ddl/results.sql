@@ -72,10 +72,14 @@ create table :SCHEMA._private_history (
 ) partition by range (ended_at);
 alter table :SCHEMA._private_history enable row level security;
 
-create index if not exists history_job_id_index on :SCHEMA._private_history (job_id);
-create index if not exists history_task_index on :SCHEMA._private_history (task_identifier, ended_at);
+-- While a day is written, this index of a few pages stands for the days, the ids and the
+-- tasks of many rows together: nearly all ids grow with the time. It costs the writer next
+-- to nothing, as a B-tree would cost as much as the row. The days that are over get
+-- B-trees by job and by task, see history_partitions.sql.
+create index if not exists history_ranges_index on :SCHEMA._private_history
+  using brin (ended_at, job_id, task_identifier text_bloom_ops (n_distinct_per_range = 100)) with (pages_per_range = 32);
 -- Jobs without a key or a queue, and successes, the many, pay nothing for these.
-create index if not exists history_job_key_index on :SCHEMA._private_history (job_key) where job_key is not null;
+create index if not exists history_job_key_index on :SCHEMA._private_history (job_key, ended_at) where job_key is not null;
 create index if not exists history_queue_index on :SCHEMA._private_history (queue_name, ended_at) where queue_name is not null;
 create index if not exists history_trouble_index on :SCHEMA._private_history (ended_at) where outcome <> 1;
 
