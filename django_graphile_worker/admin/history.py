@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,9 +20,9 @@ from django_graphile_worker.admin.search import SearchTerm, join_terms
 from django_graphile_worker.admin.search_criteria import job_id as parse_job_id
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
+from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection import history
 from django_graphile_worker.sql.inspection.history import PastAttempt
-from django_graphile_worker.sql.inspection.history_criteria import Outcome
 
 PAGE_SIZE = 50
 
@@ -41,7 +42,7 @@ class PastAttemptAdmin(PageAdmin):
             "query": text,
             "day": day,
             "mistakes": query.mistakes,
-            "is_off": getattr(conf.current(), "history", None) is None,
+            "is_off": conf.current().history is None,
             "is_restricted": self.visible_ids(request, alias) is not None,
             "rows": [],
         }
@@ -53,13 +54,15 @@ class PastAttemptAdmin(PageAdmin):
         criteria = of_day(query.criteria, day)
         with databases.reading(alias) as (cursor, schema):
             after = request.GET.get("after")
-            page = history.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after)
+            page = history.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after, days=_days())
         next_url = self.url(request, "pastattempt", q=text, day=day, after=page.next_token) if page.next_token else ""
         return {
             "rows": [self._row(request, row) for row in page.rows],
             "next_url": next_url,
             "first_url": self.url(request, "pastattempt", q=text, day=day) if after else "",
             "is_cut_off": page.is_cut_off,
+            "is_day_cut_off": page.is_day_cut_off,
+            "most_examined": f"{history.MOST_EXAMINED:,}",
         }
 
     @explain_database_errors
@@ -120,6 +123,12 @@ class PastAttemptAdmin(PageAdmin):
         return self.url(request, "pastattempt", q=join_terms([SearchTerm(name, value)]))
 
 
+def _days() -> int:
+    """Return how many days the history may have; more if it is off, as it may have been on before."""
+    kept = conf.current().history
+    return history.DAYS if kept is None else math.ceil(kept / 86_400) + 2
+
+
 def _facts(row: PastAttempt) -> Iterator[tuple[str, str]]:
     yield _("Added"), formatting.exact_time(row.added_at)
     yield _("Due"), formatting.exact_time(row.run_at)
@@ -142,21 +151,21 @@ def _payload(text: str | None, *, sees_payloads: bool) -> Any:
 def outcome_class(outcome: int) -> str:
     """Return the colour of an outcome: that of the state of a job that ended so."""
     return {
-        Outcome.SUCCEEDED: "succeeded",
-        Outcome.RETRIED: "retrying",
-        Outcome.FAILED: "failed",
-        Outcome.FAILED_BY_OPERATOR: "failed",
-        Outcome.LOST: "lost",
-    }.get(Outcome(outcome), "removed")
+        HistoryOutcome.SUCCEEDED: "succeeded",
+        HistoryOutcome.FAILED: "retrying",
+        HistoryOutcome.PERMANENTLY_FAILED: "failed",
+        HistoryOutcome.FAILED_BY_OPERATOR: "failed",
+        HistoryOutcome.LOST: "lost",
+    }.get(HistoryOutcome(outcome), "removed")
 
 
 def outcome_name(outcome: int) -> str:
     return {
-        Outcome.SUCCEEDED: _("Succeeded"),
-        Outcome.RETRIED: _("Failed, retried"),
-        Outcome.FAILED: _("Permanently failed"),
-        Outcome.INTERRUPTED: _("Interrupted"),
-        Outcome.LOST: _("Worker died"),
-        Outcome.REMOVED: _("Removed"),
-        Outcome.FAILED_BY_OPERATOR: _("Failed by an operator"),
-    }[Outcome(outcome)]
+        HistoryOutcome.SUCCEEDED: _("Succeeded"),
+        HistoryOutcome.FAILED: _("Failed, retried"),
+        HistoryOutcome.PERMANENTLY_FAILED: _("Permanently failed"),
+        HistoryOutcome.INTERRUPTED: _("Interrupted"),
+        HistoryOutcome.LOST: _("Worker died"),
+        HistoryOutcome.REMOVED_BY_OPERATOR: _("Removed"),
+        HistoryOutcome.FAILED_BY_OPERATOR: _("Failed by an operator"),
+    }[HistoryOutcome(outcome)]

@@ -13,7 +13,8 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin.search import LONGEST_QUERY, MOST_TERMS, TOKEN, SearchTerm, exceeded_limits
 from django_graphile_worker.admin.search_criteria import job_id, time_range
-from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria, Outcome
+from django_graphile_worker.sql.history import HistoryOutcome
+from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
 
 NO_CRITERIA = HistoryCriteria()
 
@@ -83,7 +84,7 @@ def _ids(criteria: HistoryCriteria, value: str) -> HistoryCriteria:
 
 
 def _outcome(criteria: HistoryCriteria, value: str) -> HistoryCriteria:
-    names = {each.name.lower(): each for each in Outcome}
+    names = {each.name.lower(): each for each in HistoryOutcome}
     if value not in names:
         raise ValueError(_("expected one of %(names)s") % {"names": ", ".join(names)})
     return replace(criteria, outcomes=(*criteria.outcomes, int(names[value])))

@@ -95,11 +95,7 @@ class JobDetailAdmin(JobListAdmin):
 
     def _history_url(self, request: HttpRequest, object_id: str) -> str:
         page = self.admin_site._registry.get(PastAttempt)
-        may_see = (
-            page is not None
-            and getattr(conf.current(), "history", None) is not None
-            and page.has_view_permission(request)
-        )
+        may_see = page is not None and conf.current().history is not None and page.has_view_permission(request)
         return self.url(request, "pastattempt", "change", object_id) if may_see else ""
 
     def _render_missing(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -14,9 +14,3 @@ alter table :SCHEMA._private_progress enable row level security;
 
 -- The newest attempts, of all tasks. Rows are appended in the order of time, which costs this index the least.
 create index if not exists history_ended_at_index on :SCHEMA._private_history (ended_at);
-
--- The words of payloads in the history, so that "what happened to order 4711" needs no key.
--- Only the beginning of a payload has an entry: a longer text could exceed the limit of the type.
-create index if not exists history_payload_index on :SCHEMA._private_history
-  using gin (pg_catalog.to_tsvector('pg_catalog.simple'::pg_catalog.regconfig, pg_catalog.left(payload, 20000)))
-  where payload is not null;

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.inspection.history_criteria import (
     HistoryCriteria,
+    Ranges,
     conditions_of,
     is_met_by_range,
     parameters_of,
-    ranges_of,
+    reads_open_days,
 )
 from django_graphile_worker.sql.inspection.search import PLACES
 from django_graphile_worker.sql.schema import statement
@@ -73,6 +75,8 @@ class HistoryPage:
     next_token: str | None
     # Whether the search ended before all rows were read, so that the page is not full.
     is_cut_off: bool
+    # Whether only the newest attempts of the current day were searched, which has no index of tasks and words yet.
+    is_day_cut_off: bool = False
 
 
 def find(
@@ -82,36 +86,57 @@ def find(
     place = _place(after)
     most = limit + 1 if is_met_by_range(criteria) else MOST_EXAMINED
     text = _statement(criteria, conditions_of(criteria), has_place=place is not None)
-    parameters = parameters_of(criteria, days=days) | (place or {})
-    parameters |= {"most": most, "most_unordered": MOST_UNORDERED, "wanted": limit + 1}
+    open_since = _open_since(cursor, schema=schema) if reads_open_days(criteria) else "infinity"
+    parameters = parameters_of(criteria, days=days) | {"open_since": open_since} | (place or {})
+    parameters |= {"most": most, "most_unordered": MOST_UNORDERED, "most_open": MOST_EXAMINED, "wanted": limit + 1}
     with _index_scans(cursor):
         cursor.execute(statement(text, schema), parameters)
-        *found, (examined, last) = ((row[:-2] if row[0] else row[-2:]) for row in cursor.fetchall())
+        *found, (examined, last, examined_of_day) = ((row[:-3] if row[0] else row[-3:]) for row in cursor.fetchall())
     rows = [PastAttempt._make(row) for row in found]
+    is_day_cut_off = examined_of_day >= MOST_EXAMINED
     if len(rows) > limit:
-        return HistoryPage(rows[:limit], rows[limit - 1].token, is_cut_off=False)
+        return HistoryPage(rows[:limit], rows[limit - 1].token, is_cut_off=False, is_day_cut_off=is_day_cut_off)
     is_cut_off = examined >= most
-    return HistoryPage(rows, last if is_cut_off else None, is_cut_off=is_cut_off)
+    return HistoryPage(rows, last if is_cut_off else None, is_cut_off=is_cut_off, is_day_cut_off=is_day_cut_off)
+
+
+# The indexes of a day are made after its end, from the oldest day on, and this one last.
+LAST_INDEXED_DAY = """/* gw:history-indexed */
+select max(substr(class.relname::text, 18, 8)) from pg_class as class
+where class.relnamespace = (select space.oid from pg_namespace as space where space.nspname = :'SCHEMA')
+    and class.relkind = 'i' and class.relname::text ~ '^_private_history_[0-9]{8}_task$'"""
+
+
+def _open_since(cursor: Any, *, schema: str) -> Any:
+    """Return the time from which on the history has no indexes of tasks and words."""
+    cursor.execute(statement(LAST_INDEXED_DAY, schema))
+    (day,) = cursor.fetchone()
+    return "-infinity" if day is None else datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC) + timedelta(days=1)
 
 
 def _statement(criteria: HistoryCriteria, conditions: list[str], *, has_place: bool) -> str:
-    union = " union ".join(f"({each})" for each in ranges_of(criteria, COLUMNS, _bounds(criteria, has_place)))
+    ranges = Ranges(COLUMNS, _bounds(criteria, has_place))
+    union = " union ".join(f"({each})" for each in ranges.of(criteria))
+    of_open_days = f"union ({ranges.of_open_days()})" if reads_open_days(criteria) else ""
     token = "concat(candidate.ended_at::text, '~', candidate.job_id, '~', candidate.attempt)"
     return f"""/* gw:history */
-    with candidate as materialized (
+    with indexed as materialized (
         select * from ({union}) as candidate {_NEWEST.format("candidate")} limit %(most)s::int),
+    candidate as materialized (select * from indexed {of_open_days}),
     page as (
         select candidate.* from candidate where {" and ".join(conditions) or "true"}
         {_NEWEST.format("candidate")} limit %(wanted)s::int)
     (select {readable("candidate.ended_at")}, {readable("candidate.started_at")}, {readable("candidate.added_at")},
         {readable("candidate.run_at")}, candidate.job_id, candidate.attempt, candidate.outcome,
         candidate.task_identifier, candidate.worker_id, candidate.queue_name, candidate.job_key,
-        left(candidate.error, {LONGEST_ERROR}), null::text, {token}, null::bigint, null::text
+        left(candidate.error, {LONGEST_ERROR}), null::text, {token}, null::bigint, null::text, null::bigint
     from page as candidate {_NEWEST.format("candidate")})
     union all
     select null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-        (select count(*) from candidate),
-        (select {token} from candidate order by candidate.ended_at, candidate.job_id, candidate.attempt limit 1)"""
+        (select count(*) from indexed),
+        (select {token} from indexed as candidate
+            order by candidate.ended_at, candidate.job_id, candidate.attempt limit 1),
+        (select count(*) from candidate where candidate.ended_at >= %(open_since)s::timestamptz)"""
 
 
 def _bounds(criteria: HistoryCriteria, has_place: bool) -> str:

@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum
 from typing import Any
 
-
-class Outcome(IntEnum):
-    """How an attempt ended: the values of the column."""
-
-    SUCCEEDED = 1
-    # It is tried again.
-    RETRIED = 2
-    # Permanently.
-    FAILED = 3
-    INTERRUPTED = 4
-    # Its worker died.
-    LOST = 5
-    REMOVED = 6
-    FAILED_BY_OPERATOR = 7
+from django_graphile_worker.sql.history import HistoryOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,72 +29,93 @@ class HistoryCriteria:
 
 
 # The beginning of a payload, as the index has it. A word that is longer than 2,047 bytes is not in the index.
-PAYLOAD_WORDS = (
-    "pg_catalog.to_tsvector('pg_catalog.simple'::pg_catalog.regconfig, pg_catalog.left(history.payload, 20000))"
+_PAYLOAD_WORDS = (
+    "pg_catalog.to_tsvector('pg_catalog.simple'::pg_catalog.regconfig, pg_catalog.left({row}.payload, 20000))"
+    " operator(pg_catalog.@@) pg_catalog.plainto_tsquery('pg_catalog.simple'::pg_catalog.regconfig, {word})"
+    " and {row}.payload is not null"
 )
-_WORDS = "pg_catalog.plainto_tsquery('pg_catalog.simple'::pg_catalog.regconfig, {word})"
 _NEWEST = "order by history.ended_at desc, history.job_id desc, history.attempt desc"
-
-
-def ranges_of(criteria: HistoryCriteria, columns: str, bounds: str) -> list[str]:
-    """Return the statements that read the candidates, from the index of the first criterion that has one.
-
-    ``columns`` are those of the candidates, ``bounds`` limits their times. The other criteria are conditions.
-    """
-
-    def select(condition: str, order: str = _NEWEST) -> str:
-        most = "most" if order else "most_unordered"
-        return f"""select {columns} from :SCHEMA._private_history as history
-            where {condition} {bounds} {order} limit %({most})s::int"""
-
-    def each(parameter: str, column: str) -> str:
-        """Read the newest rows of each name. Rows are compared, as only the index of the names has that order."""
-        pair = f"(history.{column}, history.ended_at)"
-        inner = select(
-            f"{pair} <= (given.name, %(newest)s::timestamptz) and {pair} >= (given.name, %(oldest)s::timestamptz)"
-            f" and history.{column} is not null",
-            order=_NEWEST.replace("order by", f"order by history.{column} desc,"),
-        )
-        return f"select one.* from unnest(%({parameter})s::text[]) as given (name) cross join lateral ({inner}) as one"
-
-    if criteria.ids:
-        return [select("history.job_id = any (%(ids)s::bigint[])", order="")]
-    if criteria.keys:
-        return [_day_by_day(select("history.job_key = any (%(keys)s::text[])" + _OF_DAY, order=""))]
-    if criteria.anywhere:
-        return _anywhere(criteria, select, each)
-    if criteria.payload:
-        return [_day_by_day(select(_has_words("%(payload)s::text") + _OF_DAY, order=""))]
-    if criteria.queues:
-        return [each("queues", "queue_name")]
-    if criteria.tasks:
-        return [each("tasks", "task_identifier")]
-    if criteria.errors or (criteria.outcomes and Outcome.SUCCEEDED not in criteria.outcomes):
-        return [select("history.outcome <> 1::smallint")]
-    return [select("true")]
-
-
+# The days that are over have indexes of tasks and of words, and the day that is being written has not. Of such a day
+# the newest rows are read.
+_INDEXED, _OPEN = (
+    " and history.ended_at < %(open_since)s::timestamptz",
+    "history.ended_at >= %(open_since)s::timestamptz",
+)
 # An index of keys or of words does not have its rows in the order of time. So each day is read by itself, the latest
 # first.
 _OF_DAY = """ and history.ended_at >= %(last_day)s::timestamptz - day.number::float8 * interval '1 day'
     and history.ended_at < %(last_day)s::timestamptz - day.number::float8 * interval '1 day' + interval '1 day'"""
 
 
-def _day_by_day(select: str) -> str:
-    return f"""select one.* from generate_series(0, %(days)s::int) as day (number)
-        cross join lateral ({select}) as one limit %(most_unordered)s::int"""
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The statements that read the candidates of a search, newest first."""
+
+    columns: str
+    # Limits the times of all candidates.
+    bounds: str
+
+    def of(self, criteria: HistoryCriteria) -> list[str]:
+        """Return a statement for each index to read: those of the first criterion that has one."""
+        if criteria.ids:
+            return [self._unordered("history.job_id = any (%(ids)s::bigint[])")]
+        if criteria.keys:
+            return [self._day_by_day("history.job_key = any (%(keys)s::text[])")]
+        if criteria.anywhere:
+            return self._anywhere(criteria)
+        if criteria.payload:
+            return [self._day_by_day(_has_words("history", "payload") + _INDEXED)]
+        if criteria.queues:
+            return [self._each("queues", "queue_name")]
+        if criteria.tasks:
+            return [self._each("tasks", "task_identifier", _INDEXED)]
+        if criteria.errors or (criteria.outcomes and HistoryOutcome.SUCCEEDED not in criteria.outcomes):
+            return [self._newest("history.outcome <> 1::smallint")]
+        return [self._newest("true")]
+
+    def _anywhere(self, criteria: HistoryCriteria) -> list[str]:
+        words = " or ".join(f"({_has_words('history', f'word_{number}')})" for number in range(len(criteria.anywhere)))
+        return [
+            self._unordered("history.job_id = any (%(numbers)s::bigint[])"),
+            self._day_by_day("history.job_key = any (%(anywhere)s::text[])"),
+            self._each("anywhere", "queue_name"),
+            self._each("anywhere", "task_identifier", _INDEXED),
+            self._day_by_day(f"({words}) {_INDEXED}"),
+        ]
+
+    def of_open_days(self) -> str:
+        """Return the statement that reads the newest rows of the days without these indexes."""
+        return self._select("history.ended_at >= %(open_since)s::timestamptz", f"{_NEWEST} limit %(most_open)s::int")
+
+    def _newest(self, condition: str, order: str = _NEWEST) -> str:
+        return self._select(condition, f"{order} limit %(most)s::int")
+
+    def _unordered(self, condition: str) -> str:
+        return self._select(condition, "limit %(most_unordered)s::int")
+
+    def _each(self, parameter: str, column: str, more: str = "") -> str:
+        """Read the newest rows of each name. Rows are compared, as only the index of the names has that order."""
+        pair = f"(history.{column}, history.ended_at)"
+        condition = (
+            f"{pair} <= (given.name, %(newest)s::timestamptz) and {pair} >= (given.name, %(oldest)s::timestamptz)"
+            f" and history.{column} is not null {more}"
+        )
+        rows = self._newest(condition, _NEWEST.replace("order by", f"order by history.{column} desc,"))
+        return f"select one.* from unnest(%({parameter})s::text[]) as given (name) cross join lateral ({rows}) as one"
+
+    def _day_by_day(self, condition: str) -> str:
+        return f"""select one.* from generate_series(0, %(days)s::int) as day (number)
+            cross join lateral ({self._unordered(condition + _OF_DAY)}) as one limit %(most_unordered)s::int"""
+
+    def _select(self, condition: str, rest: str) -> str:
+        return f"select {self.columns} from :SCHEMA._private_history as history where {condition} {self.bounds} {rest}"
 
 
-def _anywhere(criteria: HistoryCriteria, select: Any, each: Any) -> list[str]:
-    ranges = [
-        _day_by_day(select("history.job_key = any (%(anywhere)s::text[])" + _OF_DAY, order="")),
-        each("anywhere", "task_identifier"),
-        each("anywhere", "queue_name"),
-        _day_by_day(select(_has_some_word(criteria) + _OF_DAY, order="")),
-    ]
-    if any(_is_id(word) for word in criteria.anywhere):
-        ranges.append(select("history.job_id = any (%(numbers)s::bigint[])", order=""))
-    return ranges
+def reads_open_days(criteria: HistoryCriteria) -> bool:
+    """Return whether the search reads days that have no index for it yet, so that it may stop before their end."""
+    return not (criteria.ids or criteria.keys) and bool(
+        criteria.anywhere or criteria.payload or (criteria.tasks and not criteria.queues)
+    )
 
 
 def conditions_of(criteria: HistoryCriteria) -> list[str]:
@@ -123,38 +130,24 @@ def conditions_of(criteria: HistoryCriteria) -> list[str]:
         conditions.append("candidate.outcome = any (%(outcomes)s::smallint[])")
     conditions += [f"strpos(candidate.error, %(error_{number})s::text) > 0" for number, _ in enumerate(criteria.errors)]
     if criteria.payload:
-        conditions.append(_has_words("%(payload)s::text").replace("history.", "candidate."))
-    # The ranges have the rows that match one of the words.
-    words = enumerate(criteria.anywhere) if len(criteria.anywhere) > 1 else ()
-    return conditions + [_has_anywhere(number) for number, _ in words]
+        conditions.append(_has_words("candidate", "payload"))
+    return conditions + [_has_anywhere(number) for number, _ in enumerate(criteria.anywhere)]
 
 
 def _has_anywhere(number: int) -> str:
-    word = f"%(word_{number})s::text"
     columns = ("job_id::text", "job_key", "task_identifier", "queue_name")
-    matches = [f"candidate.{column} = {word}" for column in columns]
-    return f"({' or '.join(matches)} or ({_has_words(word).replace('history.', 'candidate.')}))"
-
-
-def _has_some_word(criteria: HistoryCriteria) -> str:
-    words = [f"({_has_words(f'%(word_{number})s::text')})" for number, _ in enumerate(criteria.anywhere)]
-    return f"({' or '.join(words)})"
+    matches = [f"candidate.{column} = %(word_{number})s::text" for column in columns]
+    return f"({' or '.join(matches)} or ({_has_words('candidate', f'word_{number}')}))"
 
 
 def is_met_by_range(criteria: HistoryCriteria) -> bool:
     """Return whether every row of the ranges meets the criteria, so that no other row need be read."""
-    given = [name for name in _IN_ORDER if getattr(criteria, name)]
-    return (
-        len(given) <= 1
-        and len(criteria.anywhere) <= 1
-        and not criteria.workers
-        and not criteria.outcomes
-        and not criteria.errors
-    )
+    given = [name for name in ("ids", "keys", "anywhere", "payload", "queues", "tasks") if getattr(criteria, name)]
+    others = (criteria.workers, criteria.outcomes, criteria.errors, criteria.anywhere[1:])
+    return len(given) <= 1 and not any(others)
 
 
-# The criteria that have an index, in the order in which ranges_of() chooses.
-_IN_ORDER = ("ids", "keys", "anywhere", "payload", "queues", "tasks")
+# The criteria that are names, with their columns.
 _NAMES = {"keys": "job_key", "tasks": "task_identifier", "queues": "queue_name", "workers": "worker_id"}
 
 
@@ -190,5 +183,5 @@ def _is_id(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) <= 18
 
 
-def _has_words(parameter: str) -> str:
-    return f"{PAYLOAD_WORDS} operator(pg_catalog.@@) {_WORDS.format(word=parameter)} and history.payload is not null"
+def _has_words(row: str, parameter: str) -> str:
+    return _PAYLOAD_WORDS.format(row=row, word=f"%({parameter})s::text")

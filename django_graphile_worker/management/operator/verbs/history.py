@@ -12,9 +12,10 @@ from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Column
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection import history
 from django_graphile_worker.sql.inspection.history import PastAttempt
-from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria, Outcome
+from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
 
 DEFAULT_LIMIT = 50
 
@@ -27,10 +28,10 @@ class History(Verb):
         "long as the setting HISTORY says. Each WORD is a job id, a job key, a task, a queue, or a word of a payload, "
         "if HISTORY_PAYLOADS keeps payloads."
     )
-    examples = ("", "4711", "--task send_receipt --outcome failed", "order-4711 --since 7d --json")
+    examples = ("", "4711", "--task send_receipt --outcome permanently_failed", "order-4711 --since 7d --json")
 
     def add_arguments(self, parser: CommandParser) -> None:
-        outcomes = [each.name.lower() for each in Outcome]
+        outcomes = [each.name.lower() for each in HistoryOutcome]
         parser.add_argument("words", nargs="*", metavar="WORD", help="What to look for; all words must match.")
         parser.add_argument("--task", metavar="TASK", help="List only attempts of this task identifier.")
         parser.add_argument("--queue", metavar="QUEUE", help="List only attempts of jobs of this queue.")
@@ -72,7 +73,7 @@ def _criteria(options: Options, now: datetime) -> HistoryCriteria:
         tasks=(options["task"],) if options["task"] else (),
         queues=(options["queue"],) if options["queue"] else (),
         keys=(options["key"],) if options["key"] else (),
-        outcomes=(int(Outcome[outcome.upper()]),) if outcome else (),
+        outcomes=(int(HistoryOutcome[outcome.upper()]),) if outcome else (),
         ended_at=(times.aware(now) - since if since else None, None),
     )
 
@@ -95,7 +96,7 @@ def _row(row: PastAttempt, now: datetime) -> list[str]:
     return [
         str(row.job_id),
         row.task_identifier,
-        Outcome(row.outcome).name.lower(),
+        HistoryOutcome(row.outcome).name.lower(),
         str(row.attempt),
         "" if row.seconds is None else readable_duration(row.seconds),
         times.both(row.ended_at, now),
@@ -107,5 +108,5 @@ def _row(row: PastAttempt, now: datetime) -> list[str]:
 
 
 def _as_dict(row: PastAttempt) -> dict[str, Any]:
-    shown = row._asdict() | {"outcome": Outcome(row.outcome).name.lower(), "seconds": row.seconds}
+    shown = row._asdict() | {"outcome": HistoryOutcome(row.outcome).name.lower(), "seconds": row.seconds}
     return {name: value for name, value in shown.items() if name not in ("token", "payload_text")}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection import history, limits
 from django_graphile_worker.sql.inspection.history import find
-from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria, Outcome
+from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
 from tests.support.factories import minutes_ago
 from tests.support.history import make_attempt
 
@@ -53,8 +54,8 @@ def ids(cursor: Any, schema: str, **criteria: Any) -> list[tuple[int, int]]:
         ({"queues": ("eu",)}, [(3, 2), (3, 1), (2, 1)]),
         ({"queues": ("eu",), "tasks": ("sync",), "outcomes": (1,)}, [(3, 2)]),
         ({"workers": ("w-2",)}, [(2, 1)]),
-        ({"outcomes": (Outcome.RETRIED, Outcome.FAILED)}, [(4711, 1), (3, 1)]),
-        ({"outcomes": (Outcome.FAILED,)}, [(4711, 1)]),
+        ({"outcomes": (HistoryOutcome.FAILED, HistoryOutcome.PERMANENTLY_FAILED)}, [(4711, 1), (3, 1)]),
+        ({"outcomes": (HistoryOutcome.PERMANENTLY_FAILED,)}, [(4711, 1)]),
         ({"errors": ("KeyError",)}, [(3, 1)]),
         ({"errors": ("100%", "Broken")}, [(4711, 1)]),
         ({"payload": ("4711",)}, [(1, 1)]),
