@@ -29,7 +29,8 @@ COMPLETE_JOBS = """/* gw:complete-recorded */
 select :SCHEMA._private_complete_recorded_v1(
     %(ids)s::bigint[], %(tokens)s::text[], %(counts)s::int[], %(agos)s::bigint[], %(durations)s::bigint[],
     %(task_ids)s::int[], %(identifiers)s::text[], %(keeps)s::float8[], %(values)s::text[],
-    %(are_payloads_kept)s::boolean[], %(has_history)s::boolean, %(history_payloads)s::text[], %(is_patient)s::boolean, %(now)s::timestamptz)"""
+    %(are_payloads_kept)s::boolean[], %(has_history)s::boolean, %(history_payloads)s::text[], %(is_patient)s::boolean,
+    %(now)s::timestamptz)"""
 
 FAIL_JOBS = """/* gw:fail-recorded */
 select failed_id, seconds_until_next from :SCHEMA._private_fail_recorded_v1(

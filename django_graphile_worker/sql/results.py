@@ -29,7 +29,7 @@ class ResultStatus(IntEnum):
 
 
 PRUNE_RESULTS = """/* gw:prune-results */
-select found, reached from :SCHEMA._private_prune_results_v1(
+select number, reached from :SCHEMA._private_prune_results_v1(
     %(most)s::int, %(go_on_at)s::timestamptz, %(now)s::timestamptz)"""
 
 PRUNE_WAITERS = "/* gw:prune-waiters */ select :SCHEMA._private_prune_waiters_v1()"

@@ -541,7 +541,7 @@ $$;
 -- waits or runs stays for another day.
 create function :SCHEMA._private_prune_results_v1(
     most int, go_on_at timestamptz default null, pruned_at timestamptz default null
-) returns table (found int, reached timestamptz)
+) returns table (number int, reached timestamptz)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
@@ -553,7 +553,7 @@ declare
 begin
     select array_agg(expired.tid) filter (where not expired.is_unfinished),
         array_agg(expired.tid) filter (where expired.is_unfinished), count(*), max(expired.expires_at)
-    into expired_tids, kept_tids, found, reached
+    into expired_tids, kept_tids, number, reached
     from (
         select result.ctid as tid, result.expires_at, exists (
             select from only :SCHEMA._private_jobs as job

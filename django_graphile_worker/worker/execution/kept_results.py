@@ -19,4 +19,4 @@ def encode_result(identifier: str, result: Any, *, max_size: int) -> str:
         return payloads.encode(result, max_size=max_size)
     except PayloadError as error:
         text = str(error).removeprefix("payload: ")
-        raise ResultError(f"the result of {identifier}: {text} {_WAY_OUT}") from error
+        raise ResultError(f"the result of {identifier}: {text} {_WAY_OUT}") from None
