@@ -25,6 +25,7 @@ from psycopg import sql
 from django_graphile_worker.results.waits import Wait
 from django_graphile_worker.sql import result_rows, waiters
 from django_graphile_worker.sql.errors import translated
+from django_graphile_worker.sql.results import CHANNEL
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.wakeup import Wakeup
 
@@ -207,7 +208,7 @@ class ResultListener:
         self.is_listening = self._database.is_direct and any(each.is_notified for each in waits)
         if self.is_listening:
             with self._database.cursor() as cursor:
-                cursor.execute(sql.SQL("listen {}").format(sql.Identifier(waiters.CHANNEL)))
+                cursor.execute(sql.SQL("listen {}").format(sql.Identifier(CHANNEL)))
             # Notifications that arrive together with the answer to a statement.
             connection.add_notify_handler(lambda notice: self._hear(notice.payload))
         self._wakeup.watch(connection)

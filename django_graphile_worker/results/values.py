@@ -13,9 +13,9 @@ from django.conf import settings
 from django_graphile_worker.exceptions import JobFailedError, ResultNotReadyError
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.progress import Progress
-from django_graphile_worker.sql import result_rows
 from django_graphile_worker.sql.codecs import naive, time_reader
 from django_graphile_worker.sql.result_rows import ResultRow
+from django_graphile_worker.sql.results import ResultStatus as StoredStatus
 
 
 class ResultStatus(StrEnum):
@@ -31,10 +31,10 @@ class ResultStatus(StrEnum):
 
 
 _ENDED = {
-    result_rows.SUCCEEDED: ResultStatus.SUCCEEDED,
-    result_rows.FAILED: ResultStatus.FAILED,
-    result_rows.RETRYING: ResultStatus.REMOVED,
-    result_rows.REMOVED: ResultStatus.REMOVED,
+    StoredStatus.SUCCEEDED: ResultStatus.SUCCEEDED,
+    StoredStatus.FAILED: ResultStatus.FAILED,
+    StoredStatus.WAITING: ResultStatus.REMOVED,
+    StoredStatus.REMOVED: ResultStatus.REMOVED,
 }
 
 
@@ -117,7 +117,7 @@ def result_from(row: ResultRow) -> Result:
 
 def _status(row: ResultRow) -> ResultStatus:
     if not row.is_job_there:
-        return _ENDED[row.status or result_rows.RETRYING]
+        return _ENDED[StoredStatus(row.status or 0)]
     if row.worker_id is not None:
         return ResultStatus.RUNNING
     return ResultStatus.FAILED if row.has_ended else ResultStatus.WAITING

@@ -15,9 +15,6 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
-# The values of the column "status" of a result.
-RETRYING, SUCCEEDED, FAILED, REMOVED = range(4)
-
 # A progress is of use only for the attempt that reported it, or for its result.
 RESULTS = f"""/* gw:results */
 select wanted.job_id, job.id is not null, job.xmin::text, coalesce(task.identifier, result.task_identifier),

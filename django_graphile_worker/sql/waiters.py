@@ -12,9 +12,6 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
-# The channel on which the statement that ends a job notifies.
-CHANNEL = "jobs:result"
-
 REGISTER = """/* gw:register-waiter */
 insert into :SCHEMA._private_waiters as waiter (job_id, waiter, expires_at)
 select job_id, %(waiter)s::text, clock_timestamp() + interval '1 second' * %(seconds)s::float8
