@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,7 +26,14 @@ DEFAULT = "default"
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
 # Settings of the whole project and not of one installation; they are set in the installation "default".
 OF_THE_PROJECT = frozenset(
-    {"ADMIN_STATEMENT_TIMEOUT", "DROP_WAITING_JOBS", "MIGRATION_LOCK_TIMEOUT", "PROCESSES", "REDACT"}
+    {
+        "ADMIN_STATEMENT_TIMEOUT",
+        "DROP_WAITING_JOBS",
+        "MIGRATION_LOCK_TIMEOUT",
+        "PROCESSES",
+        "PROGRESS_PERMISSION",
+        "REDACT",
+    }
 )
 
 
@@ -94,6 +101,7 @@ class Settings(Frozen):
     redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, setting_types.patterns)
     statistics_retention: float = _setting(timedelta(days=8), setting_types.duration())
     admin_statement_timeout: float = _setting(5.0, setting_types.duration(0.1))
+    progress_permission: Callable[..., bool] | str | None = _setting(None, setting_types.function)
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)
