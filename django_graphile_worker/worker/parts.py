@@ -41,9 +41,11 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
     from django_graphile_worker.worker.release.releaser import Releaser
     from django_graphile_worker.worker.reporting.events import WorkerEvents
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
     from django_graphile_worker.worker.reporting.signal_sender import SignalSender
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
     from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
+    from django_graphile_worker.worker.task_reports import TaskReports
 
 
 class Parts:
@@ -58,6 +60,8 @@ class Parts:
     claim_database: Database
     now: JobClock
     directory: TaskDirectory
+    # None in a project without Django tasks.
+    task_reports: TaskReports | None
     forbidden_flags: ForbiddenFlags
     held: HeldClaims
     claimer: Claimer
@@ -75,6 +79,8 @@ class Parts:
     unserved_tasks: UnservedTasks
     # None without a crontab.
     cron: Cron | None
+    # None until a task reports its progress.
+    progress: ProgressWriter | None = None
 
     def __init__(
         self,
@@ -102,7 +108,7 @@ class Parts:
         return settings.history is not None or any(seconds is not None for seconds in keeps)
 
     def may_claim(self) -> bool:
-        return bool(self.tasks) and not self.is_stopping and self.heartbeat.holds_lease
+        return self.directory.may_have_tasks and not self.is_stopping and self.heartbeat.holds_lease
 
     def may_begin(self, claim: Claim) -> bool:
         """Return True if this worker certainly still holds the claim.
@@ -146,7 +152,15 @@ class Parts:
 
     def troubles(self) -> list[BaseException | None]:
         """Return the error of the last step of each part that uses the database, or None if the step succeeded."""
-        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics, self.cron)
+        parts = (
+            self.fetcher,
+            self.releaser,
+            self.heartbeat,
+            self.recovery,
+            self.statistics,
+            self.cron,
+            self.progress,
+        )
         return [part.trouble for part in parts if part is not None]
 
     def dead(self) -> list[str]:

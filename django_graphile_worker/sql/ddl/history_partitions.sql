@@ -135,7 +135,12 @@ begin
     select class.relname, wanted.suffix, wanted.definition into name, suffix, definition
     from pg_inherits as child
     join pg_class as class on class.oid = child.inhrelid
-    cross join (values ('_job_id', '(job_id)'), ('_task', '(task_identifier, ended_at)')) as wanted(suffix, definition)
+    cross join (values
+        ('_job_id', '(job_id)'),
+        -- The words of payloads. A text could be too long for the type, so only its beginning has entries.
+        ('_payload', 'using gin (to_tsvector(''pg_catalog.simple'', "left"(payload, 20000))) where payload is not null'),
+        -- The last of a day: a search relies on the others if it finds this one.
+        ('_task', '(task_identifier, ended_at)')) as wanted(suffix, definition)
     where child.inhparent = ':SCHEMA._private_history'::regclass
         and class.relname ~ '^_private_history_[0-9]{8}$' and class.relname < this_day
         and to_regclass(format('%s.%I', ':SCHEMA', class.relname || wanted.suffix)) is null
