@@ -81,6 +81,7 @@ class Settings(Frozen):
     crontab_file: Path | None = _setting(None, setting_types.path)
     # What adding a job does.
     notify: bool = _setting(True, setting_types.boolean)
+    immediate: bool = _setting(False, setting_types.boolean)
     max_payload_size: int = _setting(16 * 1_048_576, setting_types.whole_number(2))
     # Errors, logs, statistics and the admin.
     max_error_length: int = _setting(65_536, setting_types.whole_number(200))

@@ -12,9 +12,10 @@ from typing import Any, Literal, Never, overload
 
 from django.db import connections, transaction
 
-from django_graphile_worker import registry
+from django_graphile_worker import registry, simulation
 from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.connection import QueueConnection, open_place
+from django_graphile_worker.api.connection import QueueConnection, is_autocommit, open_place
+from django_graphile_worker.api.simulated import after_adding, refuse_unknown_task, stamped
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.job_options import JobKeyMode
@@ -71,9 +72,15 @@ def add_job(
         **mistaken,
     )
     place = place_of(using, installation)
-    spec, payload = _entry(spec, place.settings.max_payload_size)
-    with open_place(place) as (cursor, alias, schema, notify):
-        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=connections[alias].get_autocommit())
+    spec, payload = _entry(spec, place)
+    with open_place(place) as queue:
+        cursor, alias, schema, notify = queue
+        job = add_one(cursor, spec, payload, schema=schema, notify=notify, alone=is_autocommit(connections[alias]))
+        if simulation.now is not None:
+            (job,) = stamped(queue, [job])
+    if simulation.is_immediate or place.settings.immediate:
+        after_adding(place)
+    return job
 
 
 @overload
@@ -102,9 +109,14 @@ def add_jobs(
     if isinstance(specs, JobSpec) or not isinstance(specs, Iterable):
         raise InvalidTypeError(f"specs: expected a list, or another iterable, of JobSpec, got {type(specs).__name__}.")
     place = place_of(using, installation)
-    if not returning:
-        return _stream(specs, place)
-    entries = _entries(specs, place.settings.max_payload_size)
+    added = _add_list(specs, place) if returning else _stream(specs, place)
+    if simulation.is_immediate or place.settings.immediate:
+        after_adding(place)
+    return added
+
+
+def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
+    entries = _entries(specs, place)
     batches = list(
         sql_add_jobs.batches(
             entries, most_entries=LISTED_SPECS, most_unkeyed=SENT_SPECS, most_characters=LISTED_CHARACTERS
@@ -114,9 +126,9 @@ def add_jobs(
         return []
     with open_place(place) as queue:
         if len(batches) == 1:
-            return _add_batch(queue, batches[0])
+            return stamped(queue, _add_batch(queue, batches[0]))
         with transaction.atomic(using=queue.alias):
-            return _add_batches(queue, batches)
+            return stamped(queue, _add_batches(queue, batches))
 
 
 def _add_batch(queue: QueueConnection, batch: Batch) -> list[Job]:
@@ -154,7 +166,7 @@ def _stream(specs: Iterable[JobSpec], place: Place) -> int:
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         while taken := list(islice(waiting, min(ahead, STREAMED_SPECS))):
             with overlapping(connections[queue.alias]):
-                size = _send_entries(queue, _entries(taken, place.settings.max_payload_size, first=count))
+                size = _send_entries(queue, _entries(taken, place, first=count))
             count += len(taken)
             # The next specs fit into memory, too, if they are of the size of these.
             ahead = min(4 * ahead, max(1, STREAMED_CHARACTERS * len(taken) // size))
@@ -175,26 +187,35 @@ def _send_entries(queue: QueueConnection, entries: Iterator[Entry]) -> int:
     return size
 
 
-def _entries(specs: Iterable[JobSpec], max_payload_size: int, *, first: int = 0) -> Iterator[Entry]:
+def _entries(specs: Iterable[JobSpec], place: Place, *, first: int = 0) -> Iterator[Entry]:
     """Return the specs with their payloads; an error names the place of the spec, counted from ``first``."""
     for index, spec in enumerate(specs, start=first):
         if not isinstance(spec, JobSpec):
             raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
         try:
-            entry = _entry(spec, max_payload_size)
+            entry = _entry(spec, place)
         except PayloadError as error:
             raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
         yield entry
 
 
-def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
-    if spec.identifier not in registry.tasks and spec.identifier not in logged_names:
-        _log_unknown_name(spec.identifier)
-    if isinstance(spec.run_at, datetime):
+def _entry(spec: JobSpec, place: Place) -> Entry:
+    if spec.identifier not in registry.tasks:
+        _note_unknown_name(spec.identifier, place)
+    if simulation.now is not None:
+        spec = dataclasses.replace(spec, run_at=simulation.moved(aware(spec.run_at)) or simulation.now())
+    elif isinstance(spec.run_at, datetime):
         run_at = aware(spec.run_at)
         if run_at is not spec.run_at:
             spec = dataclasses.replace(spec, run_at=run_at)
-    return spec, "{}" if spec.payload is None else encode(spec.payload, max_size=max_payload_size)
+    return spec, "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
+
+
+def _note_unknown_name(name: str, place: Place) -> None:
+    if simulation.is_immediate or place.settings.immediate:
+        refuse_unknown_task(name)
+    if name not in logged_names:
+        _log_unknown_name(name)
 
 
 # Task identifiers that this project does not have; each is logged once.

@@ -1,0 +1,70 @@
+"""Django's connection of the calling thread, in the form in which the parts of a worker use a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from django_graphile_worker.routing import Place, queue_connection
+from django_graphile_worker.worker.database.connection import Database
+
+
+class CallerDatabase(Database):
+    """The connection of a test. It stays in the transaction of the test, and is never closed.
+
+    Statements go past Django's cursor: they are those of a worker, so ``assertNumQueries()`` does not count them.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.alias = place.using
+        self.schema = place.settings.schema
+        self.wrapper = queue_connection(place.using)
+        self.prepared = set()
+        self._cursor = None
+        # Whether an error of the next statements must leave the transaction of the test usable.
+        self.is_guarded = False
+
+    def begin(self) -> None:
+        """Open the connection; raise the error of a test that may not use the database, or whose transaction failed."""
+        with self.wrapper.cursor():
+            self.wrapper.validate_no_broken_transaction()
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return bool(self.wrapper.in_atomic_block)
+
+    @property
+    def keeps_statements(self) -> bool:
+        return False
+
+    @property
+    def current(self) -> psycopg.Connection[Any] | None:
+        connection: psycopg.Connection[Any] | None = self.wrapper.connection
+        return connection
+
+    def connection(self) -> psycopg.Connection[Any]:
+        self.wrapper.ensure_connection()
+        connection: psycopg.Connection[Any] = self.wrapper.connection
+        return connection
+
+    @contextmanager
+    def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
+        connection = self.connection()
+        if self.is_guarded and self.is_in_transaction:
+            with connection.transaction():
+                yield self._reused_cursor(connection)
+        else:
+            yield self._reused_cursor(connection)
+
+    def _reused_cursor(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+        # Django's cursors write parameters into the statement. The functions of the worker take real parameters.
+        if self._cursor is None or self._cursor.connection is not connection or self._cursor.closed:
+            self._cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+        return self._cursor
+
+    def close(self) -> None:
+        """Leave the connection open: it belongs to the test."""

@@ -1,0 +1,123 @@
+"""The time that passes while ``run_jobs()`` runs jobs: that of the machines, or that of the clock of a test."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django_graphile_worker.routing import Place
+from django_graphile_worker.sql.crontabs import database_now
+from django_graphile_worker.testing.caller_database import CallerDatabase
+from django_graphile_worker.testing.cron_ticks import CronTicks, items_of
+from django_graphile_worker.testing.simulated_clock import Clock
+from django_graphile_worker.worker.reporting.events import WorkerEvents
+
+MOMENT = timedelta(microseconds=1)
+
+
+class PresentTime:
+    """The present: that of the database or of this process, whichever is later.
+
+    In the transaction of a test ``now()`` is the time at which the transaction began. A job that is due since then,
+    by the clock of this process, has to run, too.
+    """
+
+    def __init__(self) -> None:
+        self._database_time: datetime | None = None
+        self._measured_at = 0.0
+
+    def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
+        """Read the clock of the database."""
+        self._measured_at = _seconds()
+        with database.cursor() as cursor:
+            self._database_time = database_now(cursor)
+
+    def now(self) -> datetime:
+        here = datetime.now(UTC)
+        if self._database_time is None:
+            return here
+        # A little later than the database's clock, by the time that the measurement took: never earlier.
+        return max(here, self._database_time + timedelta(seconds=_seconds() - self._measured_at))
+
+    def move_on(self, seconds_until_next: float | None) -> bool:
+        return False
+
+    def end(self) -> None:
+        """Do nothing: time passes by itself."""
+
+
+def _seconds() -> float:
+    # Not time.monotonic(), which libraries that freeze the time replace.
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+class StandingTime:
+    """The clock of a test, for jobs of immediate mode: they run at the time that it shows."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
+        """Do nothing: there is nothing to catch up with."""
+
+    def now(self) -> datetime:
+        return self._clock.shown
+
+    def move_on(self, seconds_until_next: float | None) -> bool:
+        return False
+
+    def end(self) -> None:
+        """Do nothing: the clock has not been moved."""
+
+
+class ClockTime:
+    """The clock of a test, from the time up to which jobs have been run to the time that the clock shows.
+
+    Each job runs at the time at which it is due, as if a worker had run all the time.
+    """
+
+    def __init__(self, clock: Clock, place: Place, *, cron: bool) -> None:
+        self._clock = clock
+        self._place = place
+        self._key: Any = (place.using, place.installation)
+        self._has_cron = cron
+        self._ticks: CronTicks | None = None
+
+    def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
+        """Go back to the time up to which jobs have been run, and fire what the crontab has for it."""
+        clock = self._clock
+        clock.shown = clock.caught_up.get(self._key, clock.start)
+        if self._has_cron and (items := items_of(self._place)):
+            self._ticks = clock.crontabs.get(self._key)
+            if self._ticks is None:
+                self._ticks = clock.crontabs[self._key] = CronTicks(
+                    items, place=self._place, now=lambda: clock.shown
+                )
+            self._ticks.use(database, events)
+            self._ticks.fire()
+
+    def now(self) -> datetime:
+        return self._clock.shown
+
+    def move_on(self, seconds_until_next: float | None) -> bool:
+        """Move on to the next time at which something is due; return False if that is later than the clock shows."""
+        shown, target = self._clock.shown, self._clock.target
+        due = None if seconds_until_next is None else shown + max(timedelta(seconds=seconds_until_next), MOMENT)
+        tick = self._ticks.next_tick(shown, target) if self._ticks is not None else None
+        times = [moment for moment in (due, tick) if moment is not None and moment <= target]
+        if not times:
+            self._clock.shown = target
+            return False
+        self._clock.shown = min(times)
+        if tick == self._clock.shown and self._ticks is not None:
+            self._ticks.fire()
+        return True
+
+    def end(self) -> None:
+        """Show the time of the test again, and remember how far jobs have been run."""
+        self._clock.caught_up[self._key] = self._clock.shown
+        self._clock.shown = self._clock.target
+
+
+Timeline = PresentTime | StandingTime | ClockTime
