@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg.rows import tuple_row
 
 from django_graphile_worker.routing import Place, queue_connection
+from django_graphile_worker.testing.session_cursor import SessionCursor
 from django_graphile_worker.worker.database.connection import Database
 
 
@@ -24,7 +24,8 @@ class CallerDatabase(Database):
         self.schema = place.settings.schema
         self.wrapper = queue_connection(place.using)
         self.prepared = set()
-        self._cursor = None
+        self._prepares = place.settings.prepared_statements
+        self._session_cursor: SessionCursor | None = None
         # Whether an error of the next statements must leave the transaction of the test usable.
         self.is_guarded = False
 
@@ -52,19 +53,15 @@ class CallerDatabase(Database):
         return connection
 
     @contextmanager
-    def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
+    def cursor(self) -> Iterator[Any]:
         connection = self.connection()
+        if self._session_cursor is None or self._session_cursor.connection is not connection:
+            self._session_cursor = SessionCursor(connection, prepares=self._prepares)
         if self.is_guarded and self.is_in_transaction:
             with connection.transaction():
-                yield self._reused_cursor(connection)
+                yield self._session_cursor
         else:
-            yield self._reused_cursor(connection)
-
-    def _reused_cursor(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
-        # Django's cursors write parameters into the statement. The functions of the worker take real parameters.
-        if self._cursor is None or self._cursor.connection is not connection or self._cursor.closed:
-            self._cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-        return self._cursor
+            yield self._session_cursor
 
     def close(self) -> None:
         """Leave the connection open: it belongs to the test."""

@@ -10,6 +10,7 @@ from typing import Any
 from django_graphile_worker import conf, schedule
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.routing import Place
+from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.inspection.limits import change_settings
 from django_graphile_worker.testing.caller_database import CallerDatabase
 from django_graphile_worker.worker.maintenance.cron import Cron
@@ -44,6 +45,11 @@ class CronTicks:
         """Use the connection and the signals of another worker from now on."""
         self._database = database
         self._events = events
+
+    def forget_later(self, now: datetime) -> None:
+        """Forget what was fired at a later time, by a clock or a worker of an earlier test."""
+        with self._database.cursor() as cursor:
+            crontabs.forget_later(cursor, schema=self._database.schema, now=now)
 
     def cursor(self) -> AbstractContextManager[Any]:
         return self._database.cursor()

@@ -15,6 +15,7 @@ from django_graphile_worker.testing.in_process_worker import InProcessWorker, ru
 from django_graphile_worker.testing.ran_jobs import RanJob
 from django_graphile_worker.testing.timelines import ClockTime, PresentTime, Timeline
 from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS
 
 OnError = Literal["raise", "record"]
 
@@ -121,7 +122,7 @@ class Drain:
 
 
 def _explained(ran: RanJob) -> BaseException:
-    """Return the error of a job, with a note that names the job."""
+    """Return the error of a job, with a note that names the job, and with a traceback that begins in the task."""
     error = ran.error
     assert error is not None
     note = (
@@ -130,4 +131,7 @@ def _explained(ran: RanJob) -> BaseException:
     )
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
-    return error
+    begins = error.__traceback__
+    while begins is not None and begins.tb_frame.f_code.co_filename.startswith(OWN_FOLDERS):
+        begins = begins.tb_next
+    return error.with_traceback(begins or error.__traceback__)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.crontabs import database_now
 from django_graphile_worker.testing.caller_database import CallerDatabase
@@ -16,6 +18,18 @@ from django_graphile_worker.worker.reporting.events import WorkerEvents
 MOMENT = timedelta(microseconds=1)
 
 
+# Seconds after which the clock of a database is read again.
+MEASURED_FOR = 60.0
+# By database: its time, and when it was read. Not time.monotonic(), which libraries that freeze the time replace, and
+# a clock that goes on while the machine sleeps, where there is one.
+_measured: dict[Any, tuple[datetime, float]] = {}
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _seconds() -> float:
+    return time.clock_gettime(_CLOCK)
+
+
 class PresentTime:
     """The present: that of the database or of this process, whichever is later.
 
@@ -23,33 +37,24 @@ class PresentTime:
     by the clock of this process, has to run, too.
     """
 
-    def __init__(self) -> None:
-        self._database_time: datetime | None = None
-        self._measured_at = 0.0
-
     def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
-        """Read the clock of the database."""
-        self._measured_at = _seconds()
-        with database.cursor() as cursor:
-            self._database_time = database_now(cursor)
+        """Read the clock of the database, unless it was read a moment ago."""
+        self._key = (database.alias, database.wrapper.settings_dict["NAME"])
+        if self._key not in _measured or _seconds() - _measured[self._key][1] > MEASURED_FOR:
+            # The time before the statement: so the time is a little later than that of the database, never earlier.
+            began = _seconds()
+            with database.cursor() as cursor:
+                _measured[self._key] = (database_now(cursor), began)
 
     def now(self) -> datetime:
-        here = datetime.now(UTC)
-        if self._database_time is None:
-            return here
-        # A little later than the database's clock, by the time that the measurement took: never earlier.
-        return max(here, self._database_time + timedelta(seconds=_seconds() - self._measured_at))
+        database_time, measured_at = _measured[self._key]
+        return max(datetime.now(UTC), database_time + timedelta(seconds=_seconds() - measured_at))
 
     def move_on(self, seconds_until_next: float | None) -> bool:
         return False
 
     def end(self) -> None:
         """Do nothing: time passes by itself."""
-
-
-def _seconds() -> float:
-    # Not time.monotonic(), which libraries that freeze the time replace.
-    return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class StandingTime:
@@ -89,13 +94,18 @@ class ClockTime:
         clock = self._clock
         clock.shown = clock.caught_up.get(self._key, clock.start)
         if self._has_cron and (items := items_of(self._place)):
-            self._ticks = clock.crontabs.get(self._key)
-            if self._ticks is None:
-                self._ticks = clock.crontabs[self._key] = CronTicks(
-                    items, place=self._place, now=lambda: clock.shown
-                )
-            self._ticks.use(database, events)
+            self._ticks = self._ticks_of(items, database, events)
             self._ticks.fire()
+
+    def _ticks_of(self, items: Sequence[CronItem], database: CallerDatabase, events: WorkerEvents) -> CronTicks:
+        clock = self._clock
+        known: CronTicks | None = clock.crontabs.get(self._key)
+        ticks = known or CronTicks(items, place=self._place, now=lambda: clock.shown)
+        ticks.use(database, events)
+        if known is None:
+            clock.crontabs[self._key] = ticks
+            ticks.forget_later(clock.start)
+        return ticks
 
     def now(self) -> datetime:
         return self._clock.shown
