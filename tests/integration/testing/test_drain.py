@@ -366,7 +366,9 @@ class TestFailures(TestCase):
 
         with own_tasks(endless):
             add_job("endless")
-            with pytest.raises(GraphileWorkerError, match=r"expected at most 7 jobs, got more; the last were of endless"):
+            with pytest.raises(
+                GraphileWorkerError, match=r"expected at most 7 jobs, got more; the last were of endless"
+            ):
                 run_jobs(limit=7)
             (waiting,) = jobs()
         assert (waiting.attempts, waiting.locked_at) == (0, None)

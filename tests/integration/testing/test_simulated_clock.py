@@ -82,9 +82,13 @@ class TestClock(TestCase):
 
     def test_backwards__is_refused(self) -> None:
         with clock(START) as now:
-            with pytest.raises(InvalidJobError, match=r"expected a duration of zero or more, got -1 day.* not move back"):
+            with pytest.raises(
+                InvalidJobError, match=r"expected a duration of zero or more, got -1 day.* not move back"
+            ):
                 now.advance(days=-1)
-            with pytest.raises(InvalidJobError, match=r"expected a time that is not before 2030-01-01T12:30:15.*clock\(at\)"):
+            with pytest.raises(
+                InvalidJobError, match=r"expected a time that is not before 2030-01-01T12:30:15.*clock\(at\)"
+            ):
                 now.move_to(START - timedelta(seconds=1))
             assert now() == START
 
