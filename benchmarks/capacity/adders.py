@@ -1,5 +1,8 @@
 """Many clients that add a job in a transaction each, with and without NOTIFY, and how long a commit holds its lock.
 
+The function of SQL notifies in the transaction that adds the job, as ``add_job()`` does in ``atomic()``. Outside of
+transactions, ``add_job()`` calls a procedure that notifies after its commit, and for many clients at once.
+
 A transaction that notifies takes a lock before its commit is flushed, and keeps it until it has ended: such commits
 follow one another. The lock is sampled: the share of the time in which it is held, divided by the commits a second, is
 the time that each commit holds it.
@@ -23,7 +26,14 @@ from benchmarks.results import Metric, Table
 from benchmarks.session import Candidate, Figures, Session
 
 CLIENTS = (1, 4, 16, 64)
-SCRIPT = f"select {SCHEMA}.add_job('noop', '{{\"id\": 1}}'::json);\n"
+SCRIPTS = {
+    "NOTIFY": f"select {SCHEMA}.add_job('noop', '{{\"id\": 1}}'::json);\n",
+    "NOTIFY after the commit": (
+        f"call {SCHEMA}._private_insert_job_and_notify_v1('noop', '{{\"id\": 1}}'::json, null, null);\n"
+    ),
+    "the same, silent": f"select {SCHEMA}._private_insert_job_v1('noop', '{{\"id\": 1}}'::json, true), now();\n",
+    "silent": f"select {SCHEMA}.add_job('noop', '{{\"id\": 1}}'::json);\n",
+}
 # The lock of NOTIFY is on the database with the number 0, in the catalogue 1262, pg_database.
 HELD = b"select count(*) from pg_locks where locktype = 'object' and classid = 1262 and objid = 0 and granted"
 METRICS = [
@@ -49,26 +59,22 @@ def measure_adders(session: Session, database: Database) -> Table | None:
         return None
     seconds = session.amount(5, 2)
 
-    def candidate(clients: int, notify: bool) -> Candidate:
-        return lambda: _added(program, database, clients, seconds, notify=notify)
+    def candidate(clients: int, kind: str) -> Candidate:
+        return lambda: _added(program, database, clients, seconds, kind)
 
-    candidates = {
-        f"{clients} client(s), {'NOTIFY' if notify else 'silent'}": candidate(clients, notify)
-        for clients in CLIENTS
-        for notify in (True, False)
-    }
+    candidates = {f"{clients} client(s), {kind}": candidate(clients, kind) for clients in CLIENTS for kind in SCRIPTS}
     rows = session.interleave("clients that add", candidates)
     title = "One add_job in each transaction, beside one session that listens"
     return session.add(Table("adders", title, METRICS, list(rows.values())))
 
 
-def _added(program: str, database: Database, clients: int, seconds: int, *, notify: bool) -> Figures:
+def _added(program: str, database: Database, clients: int, seconds: int, kind: str) -> Figures:
     database.empty()
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
-        script.write(SCRIPT)
+        script.write(SCRIPTS[kind])
         script.flush()
         options = ["--no-vacuum", f"--client={clients}", "--jobs=2", f"--time={seconds}", f"--file={script.name}"]
-        environment = os.environ | ({} if notify else {"PGOPTIONS": f"-c {SCHEMA}.notify=off"})
+        environment = os.environ | ({"PGOPTIONS": f"-c {SCHEMA}.notify=off"} if kind == "silent" else {})
         process = subprocess.Popen(
             [program, *options, database.url],
             env=environment,

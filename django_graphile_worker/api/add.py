@@ -7,14 +7,14 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, Never, overload
 
 from django.db import connections, transaction
 
 from django_graphile_worker import registry, simulation
 from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.connection import QueueConnection, is_autocommit, open_place
+from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.simulated import after_adding, refuse_unknown_task, stamped
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
@@ -24,8 +24,8 @@ from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.add_job import add_job as add_one
-from django_graphile_worker.sql.add_jobs import Batch, Entry
-from django_graphile_worker.sql.overlap import overlapping
+from django_graphile_worker.sql.add_jobs import Batch, Call, Entry
+from django_graphile_worker.sql.overlap import is_outside_transactions, overlapping
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 
@@ -34,7 +34,7 @@ SENT_SPECS = 1_000
 # How many specs of a stream are taken at first, and the limits of the specs that are taken and added together: large
 # enough to be fast, small enough for the memory of the process.
 FIRST_SPECS = 200
-STREAMED_SPECS, STREAMED_CHARACTERS = 5_000, 4 * 1024 * 1024
+STREAMED_SPECS, STREAMED_CHARACTERS = 20_000, 4 * 1024 * 1024
 # The limits of each statement of a list: PostgreSQL takes a value of up to a gigabyte.
 LISTED_SPECS, LISTED_CHARACTERS = 1_000_000, 128 * 1024 * 1024
 
@@ -75,7 +75,8 @@ def add_job(
     spec, payload = _entry(spec, place)
     with open_place(place) as queue:
         cursor, alias, schema, notify = queue
-        job = add_one(cursor, spec, payload, schema=schema, notify=notify, alone=is_autocommit(connections[alias]))
+        alone = is_outside_transactions(connections[alias])
+        job = add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
         if simulation.now is not None:
             (job,) = stamped(queue, [job])
     if simulation.is_immediate or place.settings.immediate:
@@ -116,43 +117,54 @@ def add_jobs(
 
 
 def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
-    entries = _entries(specs, place)
-    batches = list(
-        sql_add_jobs.batches(
-            entries, most_entries=LISTED_SPECS, most_unkeyed=SENT_SPECS, most_characters=LISTED_CHARACTERS
-        )
+    # The code of an iterable may use the same connection, so it runs before the first statement.
+    entries = _entries(list(specs), place)
+    batches = sql_add_jobs.batches(
+        entries, most_entries=LISTED_SPECS, most_unkeyed=SENT_SPECS, most_characters=LISTED_CHARACTERS
     )
-    if not batches:
+    first = list(islice(batches, 2))
+    if not first:
         return []
     with open_place(place) as queue:
-        if len(batches) == 1:
-            return stamped(queue, _add_batch(queue, batches[0]))
+        if len(first) == 1:
+            return stamped(queue, _add_batch(queue, first[0]))
         with transaction.atomic(using=queue.alias):
-            return stamped(queue, _add_batches(queue, batches))
+            return stamped(queue, _add_batches(queue, chain(first, batches)))
 
 
 def _add_batch(queue: QueueConnection, batch: Batch) -> list[Job]:
     if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
         return sql_add_jobs.add_one_by_one(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
-    sql_add_jobs.send_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+    queue.cursor.execute(*sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify))
     return sql_add_jobs.jobs_of_batch(queue.cursor.fetchall(), batch, schema=queue.schema)
 
 
-def _add_batches(queue: QueueConnection, batches: list[Batch]) -> list[Job]:
-    """Add the batches; the jobs of a batch are made while the server adds the next batch."""
+def _add_batches(queue: QueueConnection, batches: Iterator[Batch]) -> list[Job]:
+    """Add the batches. While the server adds one, jobs before it are made and specs after it are encoded."""
     jobs: list[Job] = []
     make_jobs: Callable[[], list[Job]] = list
-    for batch in batches:
-        if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+    batch, call = _next_call(queue, batches)
+    while batch is not None:
+        if call is None:
             jobs += make_jobs()
             jobs += _add_batch(queue, batch)
-            make_jobs = list
+            make_jobs, (batch, call) = list, _next_call(queue, batches)
             continue
         with overlapping(connections[queue.alias]):
-            sql_add_jobs.send_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
+            queue.cursor.execute(*call)
             jobs += make_jobs()
+            following, call = _next_call(queue, batches)
         make_jobs = partial(sql_add_jobs.jobs_of_batch, queue.cursor.fetchall(), batch, schema=queue.schema)
+        batch = following
     return jobs + make_jobs()
+
+
+def _next_call(queue: QueueConnection, batches: Iterator[Batch]) -> tuple[Batch | None, Call | None]:
+    """Return the next batch, and the statement that adds it; None if its jobs are added one by one."""
+    batch = next(batches, None)
+    if batch is None or batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+        return batch, None
+    return batch, sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify)
 
 
 def _stream(specs: Iterable[JobSpec], place: Place) -> int:
@@ -164,13 +176,35 @@ def _stream(specs: Iterable[JobSpec], place: Place) -> int:
     count, ahead = 0, FIRST_SPECS
     waiting = iter(specs)
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
-        while taken := list(islice(waiting, min(ahead, STREAMED_SPECS))):
+        while taken := _take(waiting, min(ahead, STREAMED_SPECS)):
             with overlapping(connections[queue.alias]):
                 size = _send_entries(queue, _entries(taken, place, first=count))
             count += len(taken)
             # The next specs fit into memory, too, if they are of the size of these.
-            ahead = min(4 * ahead, max(1, STREAMED_CHARACTERS * len(taken) // size))
+            ahead = min(4 * ahead, -(-STREAMED_CHARACTERS * len(taken) // size))
     return count
+
+
+def _take(waiting: Iterator[JobSpec], most: int) -> list[JobSpec]:
+    """Take specs, no more than fit into memory: after many small payloads there may be large ones."""
+    taken: list[JobSpec] = []
+    room = STREAMED_CHARACTERS
+    for spec in islice(waiting, most):
+        taken.append(spec)
+        room -= _text_length(getattr(spec, "payload", None))
+        if room <= 0:
+            break
+    return taken
+
+
+def _text_length(value: Any, levels: int = 3) -> int:
+    """Return about how many characters a payload has, without encoding it: the texts in its first levels."""
+    if isinstance(value, str):
+        return len(value)
+    if not levels or not isinstance(value, dict | list | tuple):
+        return 0
+    items = value.values() if isinstance(value, dict) else value
+    return sum(_text_length(item, levels - 1) for item in items if type(item) is not int)
 
 
 def _send_entries(queue: QueueConnection, entries: Iterator[Entry]) -> int:
@@ -183,7 +217,8 @@ def _send_entries(queue: QueueConnection, entries: Iterator[Entry]) -> int:
         if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
             sql_add_jobs.add_one_by_one(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
         else:
-            sql_add_jobs.send_batch(queue.cursor, batch, schema=queue.schema, notify=queue.notify, returning=False)
+            call = sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify, returning=False)
+            queue.cursor.execute(*call)
     return size
 
 

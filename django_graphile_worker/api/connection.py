@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from django.db import Error
 
@@ -14,9 +14,6 @@ from django_graphile_worker.routing import Place, place_of, queue_connection
 from django_graphile_worker.sql import row_security
 from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.errors import not_permitted, translated
-
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class QueueConnection(NamedTuple):
@@ -59,12 +56,3 @@ def open_place(place: Place) -> Iterator[QueueConnection]:
         if ours is None:
             raise
         raise ours from error
-
-
-def is_autocommit(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether a statement on this open connection would be a transaction of its own.
-
-    The driver is asked, too: ``testing`` runs jobs inside the transaction of a test, and lets Django's part of the
-    connection look as it does in a worker.
-    """
-    return bool(connection.get_autocommit() and connection.connection.autocommit)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from json.encoder import encode_basestring as quoted
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.sql.add_job import WIDTH, Added, add_job, added_columns, added_job
 from django_graphile_worker.sql.function_calls import call_statements
-from django_graphile_worker.sql.insert_jobs import insert_jobs, inserted_jobs
+from django_graphile_worker.sql.insert_jobs import insert_jobs_call, inserted_jobs
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # A spec, and its payload as JSON text.
 Entry = tuple[JobSpec, str]
+# A statement, and its parameters.
+Call = tuple[str, tuple[Any, ...]]
 
 
 class Batch(Frozen):
@@ -77,15 +79,13 @@ ADD_JOBS = call_statements("add_jobs", added_columns(_NOW_ONCE), "add_jobs", fir
 ADD_JOBS_BLINDLY = call_statements("add_jobs", "job.id", "add_jobs", first=_SPECS, rest=", %s::boolean")
 
 
-def send_batch(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True, returning: bool = True) -> None:
-    """Add a batch; ``jobs_of_batch`` reads the jobs that it returns."""
+def batch_call(batch: Batch, *, schema: str, notify: bool = True, returning: bool = True) -> Call:
+    """Return the statement that adds a batch, and its parameters; ``jobs_of_batch`` reads the rows that it returns."""
     if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
-        raise ValueError("send_batch: expected jobs that one statement can add, got unsafe_dedupe.")
+        raise ValueError("batch_call: expected jobs that one statement can add, got unsafe_dedupe.")
     if batch.mode is None:
-        insert_jobs(cursor, batch.specs, batch.payloads, schema=schema, notify=notify, returning=returning)
-    else:
-        text = (ADD_JOBS if returning else ADD_JOBS_BLINDLY)[notify]
-        cursor.execute(statement(text, schema), _parameters(batch))
+        return insert_jobs_call(batch.specs, batch.payloads, schema=schema, notify=notify, returning=returning)
+    return statement((ADD_JOBS if returning else ADD_JOBS_BLINDLY)[notify], schema), _parameters(batch)
 
 
 def jobs_of_batch(rows: Sequence[Row], batch: Batch, *, schema: str) -> list[Job]:

@@ -30,7 +30,8 @@ from :SCHEMA._private_claim_jobs_v3(
     %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(floor_priorities)s::int[], %(floor_run_ats)s::float8[], %(floor_ids)s::bigint[],
-    %(floor_queued_run_ats)s::float8[], %(due_until)s::float8, %(walk)s::json)"""
+    %(floor_queued_run_ats)s::float8[], %(floor_ends)s::float8[], %(floor_queued_ends)s::float8[],
+    %(walk)s::json)"""
 
 # How many steps a claim may walk over held queues and forbidden flags: they take some milliseconds.
 MAX_STEPS = 300
@@ -144,14 +145,15 @@ def claim_jobs(
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
     floors: Sequence[Floor] = (),
-    due_until: float | None = None,
+    ends: Sequence[Floor] = (),
     walk: Any = None,
 ) -> Claimed:
     """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``max_per_queue`` jobs each.
 
     The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``floors``, in the order of
-    their priorities, spare a claim the entries of what earlier claims took. With ``due_until`` the claim looks on the
-    priorities of the floors only, and at jobs that are due until this time. ``walk`` is what the last claim returned.
+    their priorities, spare a claim the entries of what earlier claims took. With ``ends``, one for each floor, the
+    claim looks on the priorities of the floors only, and at jobs that are due until then. ``walk`` is what the last
+    claim returned.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
@@ -166,7 +168,7 @@ def claim_jobs(
             "max_steps": max_steps,
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
             "now": now,
-            **_floors(floors, due_until),
+            **_floors(floors, ends),
             "walk": None if walk is None else json.dumps(walk),
         },
     )
@@ -181,12 +183,19 @@ def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
     return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 
-def _floors(floors: Sequence[Floor], due_until: float | None) -> dict[str, Any]:
-    names = ("floor_priorities", "floor_run_ats", "floor_ids", "floor_queued_run_ats")
-    if not floors:
-        return {**dict.fromkeys(names), "due_until": due_until}
-    columns = ("{" + ",".join(map(str, column)) + "}" for column in zip(*floors, strict=True))
-    return {**dict(zip(names, columns, strict=True)), "due_until": due_until}
+def _floors(floors: Sequence[Floor], ends: Sequence[Floor]) -> dict[str, str | None]:
+    return {
+        "floor_priorities": _array([floor.priority for floor in floors]),
+        "floor_run_ats": _array([floor.run_at for floor in floors]),
+        "floor_ids": _array([floor.id for floor in floors]),
+        "floor_queued_run_ats": _array([floor.queued_run_at for floor in floors]),
+        "floor_ends": _array([end.run_at for end in ends]),
+        "floor_queued_ends": _array([end.queued_run_at for end in ends]),
+    }
+
+
+def _array(numbers: Sequence[float]) -> str | None:
+    return "{" + ",".join(map(str, numbers)) + "}" if numbers else None
 
 
 def _in_order(rows: list[tuple[Any, ...]], token: str) -> list[Claim]:

@@ -123,21 +123,20 @@ class Inserted(NamedTuple):
     now: datetime
 
 
-def insert_jobs(
-    cursor: Cursor,
+def insert_jobs_call(
     specs: Sequence[JobSpec],
     payloads: Sequence[str],
     *,
     schema: str,
     notify: bool = True,
     returning: bool = True,
-) -> None:
-    """Add jobs without a key by one statement, whose row ``inserted_jobs`` reads."""
-    cursor.execute(statement(INSERT_JOBS, schema), (*_columns(specs, payloads), not notify, returning))
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the statement that adds jobs without a key, and its parameters. ``inserted_jobs`` reads its row."""
+    return statement(INSERT_JOBS, schema), (*_columns(specs, payloads), not notify, returning)
 
 
 def inserted_jobs(row: tuple[Any, ...], specs: Sequence[JobSpec], payloads: Sequence[str], *, schema: str) -> list[Job]:
-    """Return the jobs that the statement of ``insert_jobs`` added, in the order of their specs."""
+    """Return the jobs that the statement of ``insert_jobs_call`` added, in the order of their specs."""
     ids, run_ats, now = Inserted._make(row)
     if len(ids or ()) != len(specs):
         raise _not_inserted(schema)

@@ -131,7 +131,7 @@ class Runner:
         self._claim_until_empty(should_stop)
 
     def _claim_until_empty(self, should_stop: Question) -> None:
-        fetcher, failures = self.parts.fetcher, 0
+        fetcher, claimer, failures = self.parts.fetcher, self.parts.claimer, 0
         while not should_stop() and failures < ATTEMPTS_TO_CLAIM:
             was_quiet = self._is_quiet
             delay = fetcher.attempt()
@@ -140,7 +140,10 @@ class Runner:
                 self._wait(delay, should_stop)
             elif fetcher.last_claim_was_empty:
                 if was_quiet:
-                    break
+                    if claimer.reads_whole_backlog:
+                        break
+                    # Under a held snapshot, a job may have come in before the place at which claims begin.
+                    claimer.read_whole_backlog()
                 self._wait_until_quiet_or_woken(should_stop)
         if failures and fetcher.trouble:
             raise fetcher.trouble

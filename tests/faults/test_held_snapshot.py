@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -164,8 +165,25 @@ def test_job_before_the_floor__is_found_by_a_claim_of_its_slice(jobs_under_a_sna
         (_, second) = [row[0] for row in cursor.fetchall()]
         assert queue.claim(cursor, 10, floors=[floor]).claims == []
         start = claims.Floor(0, floor.run_at - 20, 0, floor.run_at - 20)
-        found = queue.claim(cursor, 10, floors=[start], due_until=floor.run_at - 5)
+        end = claims.Floor(0, floor.run_at - 5, 0, floor.run_at - 5)
+        found = queue.claim(cursor, 10, floors=[start], ends=[end])
     assert [claim.id for claim in found.claims] == [second]
+
+
+def test_slice__does_not_change_the_order_of_a_queue(jobs_under_a_snapshot: JobsOfOneTask) -> None:
+    queue = jobs_under_a_snapshot
+    with queue.connection.cursor() as cursor:
+        for number, priority, age in ((1, 5, 50), (2, 0, 1)):
+            cursor.execute(
+                f"select \"{queue.schema}\".add_job('a_task', queue_name := 'q', priority := %s,"
+                " payload := %s, run_at := now() - make_interval(secs => %s))".encode(),
+                [priority, str(number), age],
+            )
+        looked_at = time.time()
+        starts = [claims.Floor(priority, looked_at - 60, 0, looked_at - 60) for priority in (0, 5)]
+        ends = [claims.Floor(priority, looked_at - 40, 0, looked_at - 40) for priority in (0, 5)]
+        found = queue.claim(cursor, 1, floors=starts, ends=ends)
+    assert [claim.payload_text for claim in found.claims] == ["2"]
 
 
 def test_tables_of_the_queue__are_vacuumed_by_the_settings_of_the_server(

@@ -38,7 +38,7 @@
 --   levels                 the priorities on which it looked
 --   queued_floors          for each of these, the time of the first job in a queue that was there before the claim,
 --                          null if there was none
---   looked_at              the time up to which jobs were due
+--   looked_at              the time up to which jobs were due, by the clock of the server if another is ahead of it
 --   pages                  how many pages of the table it read before it came to the first job on each priority; null
 --                          if the server does not count them (track_counts)
 --
@@ -51,14 +51,15 @@
 --   max_steps              how far a walk may go in this claim; 0 for no walk
 --   floor_*                priorities in order, and for each the place, of jobs without a queue and of jobs in queues,
 --                          before which this claim does not look
---   due_until              look on the priorities of the floors only, and at jobs that are due until this time
+--   floor_*ends            if given, look on the priorities of the floors only, and on each at jobs without a queue,
+--                          and jobs in queues, that are due until these times
 --   walk                   the place of the last claim's summary
 create function :SCHEMA._private_claim_jobs_v3(
     holder text, known_tasks int[], known_ranges int4multirange,
     max_jobs int, max_queues int, stretch int, free_slots int, max_bytes bigint, max_steps int,
     forbidden_flags text[], claimed_at timestamptz,
     floor_priorities int[], floor_run_ats float8[], floor_ids bigint[], floor_queued_run_ats float8[],
-    due_until float8, walk json
+    floor_ends float8[], floor_queued_ends float8[], walk json
 ) returns table (
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
     job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
@@ -72,9 +73,8 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cach
 as $$
 declare
     this_moment constant timestamptz := coalesce(claimed_at, now());
-    -- Jobs are due until then.
-    due_at constant timestamptz := case when due_until is null then this_moment
-        else least(this_moment, to_timestamp(due_until)) end;
+    -- Jobs are due until then: on each priority of a slice, until its end.
+    due_at timestamptz := this_moment; queued_due_at timestamptz := this_moment;
     has_few_tasks constant boolean := cardinality(known_tasks) <= 8;
     -- Kinds of walks in the order in which they are made on a priority.
     flagged_walk constant int := 1; queue_walk constant int := 2; queued_walk constant int := 3;
@@ -135,7 +135,7 @@ begin
         pages_before := pg_stat_get_xact_blocks_fetched(':SCHEMA._private_jobs'::regclass);
         ceiling := case when next_floor <= floors then floor_priorities[next_floor] else 32768 end;
         level_run_at := null;
-        if due_until is null then
+        if floor_ends is null then
             select j.priority, j.run_at into level, level_run_at from only :SCHEMA._private_jobs as j
             where j.is_available and j.priority > level and j.priority < ceiling
             order by j.priority, j.run_at limit 1;
@@ -171,6 +171,8 @@ begin
             passed_run_at := to_timestamp(floor_run_ats[next_floor]);
             passed_id := floor_ids[next_floor];
             queued_from := to_timestamp(floor_queued_run_ats[next_floor]);
+            due_at := least(this_moment, to_timestamp(floor_ends[next_floor]));
+            queued_due_at := least(this_moment, to_timestamp(floor_queued_ends[next_floor]));
             next_floor := next_floor + 1;
         elsif level is null then
             pages := pages + pg_stat_get_xact_blocks_fetched(':SCHEMA._private_jobs'::regclass) - pages_before;
@@ -202,7 +204,7 @@ begin
                     select j.run_at from only :SCHEMA._private_jobs as j
                     where j.is_available and j.job_queue_id is not null
                         and j.task_id = task.id and j.priority = level
-                        and j.run_at >= queued_from and j.run_at <= due_at
+                        and j.run_at >= queued_from and j.run_at <= queued_due_at
                     order by j.run_at, j.id limit 1
                 ) end as queued_run_at
                 from unnest(known_tasks) as task(id)
@@ -213,7 +215,8 @@ begin
             seen := most_seen;
             claimable := 0;
             first_queued := null;
-            if not (has_floor and queued_from = '-infinity') then
+            -- The index has no ids: from a place among jobs with the same due time it would read all of them again.
+            if not (has_floor and (queued_from = '-infinity' or passed_id > 0)) then
                 select count(*),
                     count(*) filter (where entry.is_allowed and entry.job_queue_id is null)
                         + count(distinct entry.job_queue_id) filter (where entry.is_allowed and queue.is_available),
@@ -233,7 +236,8 @@ begin
                         select j.task_id, j.job_queue_id, j.flags, j.run_at, known_ranges @> j.task_id as is_known
                         from only :SCHEMA._private_jobs as j
                         where j.is_available and j.priority = level
-                            and j.run_at >= least(passed_run_at, queued_from) and j.run_at <= due_at
+                            and j.run_at >= least(passed_run_at, queued_from)
+                            and j.run_at <= greatest(due_at, queued_due_at)
                         order by j.priority, j.run_at
                         limit most_seen
                     ) as first
@@ -358,7 +362,7 @@ begin
             if queued_is_cut and queued_looks < 4 and queues_left > 0 then
                 select found.queue_ids, found.run_ats, found.ids, found.end_run_at, found.end_id, found.is_cut
                 into picked_queues, picked_run_ats, picked_ids, queued_end_run_at, queued_end_id, queued_is_cut
-                from :SCHEMA._private_look_at_queued_v2(queued_tasks, level, due_at, forbidden_flags,
+                from :SCHEMA._private_look_at_queued_v2(queued_tasks, level, queued_due_at, forbidden_flags,
                     queued_end_run_at, queued_end_id, 100 + least(remaining, queues_left, 200) * 2) as found;
                 queued_looks := case when picked_queues = '{}' then 4 else queued_looks + 1 end;
             end if;
@@ -384,7 +388,7 @@ begin
                             found.end_task, found.end_period, found.end_queue, found.is_cut
                         into picked_queues, picked_run_ats, picked_ids,
                             walk_task, walk_period, walk_queue, walk_is_cut
-                        from :SCHEMA._private_walk_queues_v2(queued_tasks, level, due_at, forbidden_flags,
+                        from :SCHEMA._private_walk_queues_v2(queued_tasks, level, queued_due_at, forbidden_flags,
                             walk_task, walk_period, walk_queue,
                             case when forbidden_flags is null then steps_left else steps_left / 4 + 1 end) as found;
                         has_finds := has_finds or picked_queues <> '{}';
@@ -409,7 +413,7 @@ begin
                         end if;
                         select found.queue_ids, found.run_ats, found.ids, found.end_run_at, found.end_id, found.is_cut
                         into picked_queues, picked_run_ats, picked_ids, walk_run_at, walk_id, walk_is_cut
-                        from :SCHEMA._private_look_at_queued_v2(queued_tasks, level, due_at, forbidden_flags,
+                        from :SCHEMA._private_look_at_queued_v2(queued_tasks, level, queued_due_at, forbidden_flags,
                             queued_end_run_at, queued_end_id, steps_left * 3) as found;
                         has_finds := has_finds or picked_queues <> '{}';
                         if walk_is_cut then
@@ -545,7 +549,8 @@ begin
                             or coalesce(cardinality(held_queues), 0) < least(cardinality(chosen_queues), queues_left);
                         if held_queues is not null then
                             per_queue := least(stretch, greatest(1, ceil(2.0 * remaining / cardinality(held_queues))));
-                            -- The first jobs of each queue: from one priority of one of its tasks to the next.
+                            -- The first jobs of each queue: from one priority of one of its tasks to the next. A job
+                            -- of a slice must not start before a due job behind the slice that comes first.
                             with recursive stair (queue_id, place, task_id, priority) as (
                                 select held.id, held.place, -2147483648, 0::smallint
                                 from unnest(held_queues) with ordinality as held(id, place)
@@ -573,7 +578,7 @@ begin
                                         select j.ctid as tid, j.run_at, j.id, j.flags from only :SCHEMA._private_jobs as j
                                         where j.is_available and j.job_queue_id is not null
                                             and j.task_id = stair.task_id and j.job_queue_id = stair.queue_id
-                                            and j.priority = stair.priority and j.run_at <= due_at
+                                            and j.priority = stair.priority and j.run_at <= this_moment
                                         order by j.run_at, j.id
                                         limit per_queue + case when forbidden_flags is null then 0 else 50 end
                                     ) as entry
@@ -585,7 +590,7 @@ begin
                                         and j.id = picked_ids[array_position(picked_queues, stair.queue_id)]
                                         and case when j.is_available and j.job_queue_id = stair.queue_id
                                             and j.task_id = stair.task_id and j.priority = stair.priority
-                                            then j.run_at <= due_at end
+                                            then j.run_at <= this_moment end
                                 ) as job
                             ), ranked as (
                                 -- Each job in its turn, whether it has a queue or not.
@@ -663,7 +668,7 @@ begin
                             then pg_column_size(j.payload) else 1000000000 end as size
                         from only :SCHEMA._private_jobs as j
                         where j.ctid = any (line_tids) and case
-                            when j.is_available and j.run_at <= due_at then j.job_queue_id is not null end
+                            when j.is_available and j.run_at <= this_moment then j.job_queue_id is not null end
                         for update skip locked
                     ) as locked;
                     select array_agg(line.tid order by line.tid) into sorted_tids from unnest(line_tids) as line(tid);
@@ -753,7 +758,7 @@ begin
     end loop;
 
     has_more := has_more or is_heavy or remaining < 1 or walk_is_cut;
-    if not has_more and due_until is null then
+    if not has_more and floor_ends is null then
         -- Everything due was seen: when does the next job fall due? Of a crowd of unknown tasks only the
         -- first jobs are looked at, and then the worker looks again when they fall due.
         select min(coalesce(first.run_at, crowd.run_at, known.run_at)) into next_run_at
@@ -816,7 +821,7 @@ begin
             when has_more and (walk_is_cut or not has_walked) and not has_passed_walks then walk end,
         'levels', floor_levels,
         'queued_floors', queued_floors,
-        'looked_at', date_part('epoch', due_at),
+        'looked_at', date_part('epoch', least(this_moment, now())),
         'pages', greatest(pages, 0));
     return next;
 end

@@ -46,6 +46,10 @@ class Claimer:
         """Whether claims begin at the start of the backlog, which is cheap unless a snapshot is held for long."""
         return self._looks.are_whole
 
+    def read_whole_backlog(self) -> None:
+        """Have the next claim begin at the start of the backlog, whatever that costs."""
+        self._looks.be_whole()
+
     def claim(self, **limits: int) -> claims.Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``; continue a claim that has not read everything."""
         if self._held.is_search_due:
@@ -86,7 +90,7 @@ class Claimer:
                 forbidden_flags=self._forbidden_flags(),
                 now=self._now(),
                 floors=look.floors,
-                due_until=look.due_until,
+                ends=look.ends,
                 max_steps=max_steps,
                 walk=self._walk.place,
                 **limits,

@@ -47,14 +47,14 @@ class Look(Frozen):
     """The part of the backlog that a claim reads."""
 
     floors: tuple[Floor, ...] = ()
-    # The end of the slice, or None: up to now.
-    due_until: float | None = None
+    # The end of the slice on each priority; empty: up to now.
+    ends: tuple[Floor, ...] = ()
     # Whether the claim resumes behind the last claimed job.
     is_resumed: bool = False
 
     @property
     def is_slice(self) -> bool:
-        return self.due_until is not None
+        return bool(self.ends)
 
     @property
     def may_walk(self) -> bool:
@@ -82,12 +82,17 @@ class Looks:
         """Whether claims read the backlog from its start."""
         return self._slices is None
 
+    def be_whole(self) -> None:
+        """Have the next claim read the backlog from its start."""
+        self._slices = None
+        self._slow_claims = 0
+        self._last = None
+
     def choose(self, now: float) -> Look:
         """Return what the claim that begins now should read."""
         if self._slices is not None and now >= self._next_slice_at:
             start, end = self._slices.next(self._top())
-            floors = tuple(Floor(priority, start, 0, start) for priority in sorted(self._seen))
-            return Look(floors=floors, due_until=end)
+            return self._slice(start, end)
         if self._last is not None and now - self._looked_at <= WHOLE_LOOK_INTERVAL:
             return Look(floors=self._floors(resume_after=self._last), is_resumed=True)
         return WHOLE if self._slices is None else Look(floors=self._floors())
@@ -114,6 +119,16 @@ class Looks:
         """Return the seconds until the next look at a slice; None if claims read the whole backlog."""
         return None if self._slices is None else max(self._next_slice_at - now, 0.0)
 
+    def _slice(self, start: float, end: float) -> Look:
+        """Return a look at a period, on each priority up to its floor: the jobs behind it have not had their turn."""
+        floors = [self._seen[priority] for priority in sorted(self._seen)]
+        return Look(
+            floors=tuple(Floor(floor.priority, start, 0, start) for floor in floors),
+            ends=tuple(
+                Floor(floor.priority, min(end, floor.run_at), 0, min(end, floor.queued_run_at)) for floor in floors
+            ),
+        )
+
     def _floors(self, resume_after: Claim | None = None) -> tuple[Floor, ...]:
         floors = dict(self._seen) if self._slices is not None else {}
         if resume_after is not None:
@@ -125,28 +140,31 @@ class Looks:
 
     def _note_seen(self, claimed: Claimed) -> None:
         limit = claimed.looked_at - self._overlap
-        if any(floor.run_at > claimed.looked_at for floor in self._seen.values()):
+        if self._top() > claimed.looked_at:
             # The clock was set back: what was seen before says nothing of the jobs that are added now.
             self._seen.clear()
             self._slices = None
         for number, (priority, first_queued) in enumerate(zip(claimed.levels, claimed.queued_floors, strict=True), 1):
             earlier = self._seen.pop(priority, None)
             is_last = claimed.has_more and number == len(claimed.levels)
-            run_at = self._end_of(claimed, priority, earlier) if is_last else limit
+            end = self._end_of(claimed, priority, earlier) if is_last else (limit, 0)
             queued_run_at = limit if first_queued is None else min(float(first_queued), limit)
-            self._seen[priority] = Floor(priority, min(run_at, limit), 0, queued_run_at)
+            self._seen[priority] = Floor(priority, *min(end, (limit, 0)), queued_run_at)
         if not claimed.has_more:
             # The usual priority, on which other workers run jobs, too.
             self._seen.setdefault(0, Floor(0, limit, 0, limit))
         while len(self._seen) > MOST_FLOORS:
             del self._seen[next(iter(self._seen))]
 
-    def _end_of(self, claimed: Claimed, priority: int, earlier: Floor | None) -> float:
-        """Return up to where a claim that left jobs on this priority has seen all jobs without a queue."""
+    def _end_of(self, claimed: Claimed, priority: int, earlier: Floor | None) -> tuple[float, int]:
+        """Return up to where a claim that left jobs on this priority has seen all jobs without a queue.
+
+        With the id: thousands of jobs that were added by one transaction have the same due time.
+        """
         last = _last_unqueued(claimed.claims)
         if last is not None and last.priority == priority:
-            return last.run_at_epoch
-        return -math.inf if earlier is None else earlier.run_at
+            return last.run_at_epoch, last.id
+        return (-math.inf, 0) if earlier is None else (earlier.run_at, earlier.id)
 
     def _adapt_overlap(self, pages: int) -> None:
         if pages > PAGES_OF_OVERLAP:
@@ -155,7 +173,7 @@ class Looks:
             self._overlap = min(self._overlap * 1.5, LONGEST_OVERLAP)
 
     def _top(self) -> float:
-        return max((floor.run_at for floor in self._seen.values()), default=-math.inf)
+        return max((max(floor.run_at, floor.queued_run_at) for floor in self._seen.values()), default=-math.inf)
 
     def _note_slice(self, claimed: Claimed, seconds: float, now: float, max_jobs: int) -> None:
         slices = self._slices

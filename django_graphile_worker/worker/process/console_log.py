@@ -58,6 +58,7 @@ def set_up_logging(*, verbosity: int, is_colored: bool) -> None:
     success_lines.console = handler
     # logging flushes its handlers at the end, too, but not those of an earlier configuration.
     atexit.register(handler.writer.close)
+    fork_guard.call_around("log", handler.writer.hold, handler.writer.release)
     fork_guard.call_in_child("log", handler.writer.forget)
 
 

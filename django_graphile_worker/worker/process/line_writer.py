@@ -23,6 +23,8 @@ PAUSE = 0.01
 LONGEST_QUEUE = 5_000
 # Lines that are written together.
 LARGEST_BATCH = 1_000
+# Seconds that a fork waits for the writer. A pipe may be full.
+HOLD_TIMEOUT = 1.0
 
 
 class LineWriter(Generic[Line]):
@@ -41,6 +43,8 @@ class LineWriter(Generic[Line]):
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._is_closed = False
+        # Whether the current thread holds the writer.
+        self._holding = threading.local()
 
     def put(self, line: Line) -> None:
         """Put a line into the queue. Called for every job, so it does as little as possible."""
@@ -80,6 +84,19 @@ class LineWriter(Generic[Line]):
         """Write what is in the queue, and every later line at once: the process ends, and its threads with it."""
         self._is_closed = self._wants_call = True
         self.flush()
+
+    def hold(self) -> None:
+        """Let no other thread write until ``release()``. Called before a fork.
+
+        A forked process has a copy of the stream. If a thread of its parent were writing, the copy would be locked for
+        ever, and would have the lines in its buffer.
+        """
+        self._holding.is_held = self._writing.acquire(timeout=HOLD_TIMEOUT)
+
+    def release(self) -> None:
+        """Let other threads write again. Called after a fork, by the thread that called ``hold()``."""
+        if self._holding.is_held:
+            self._writing.release()
 
     def forget(self) -> None:
         """Drop what is in the queue, and write every later line at once.

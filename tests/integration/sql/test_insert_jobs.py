@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,6 +35,12 @@ ROW = """
     order by jobs.id"""
 # The statement for batches with keys, which calls the public function.
 PUBLIC = call_statements("add_jobs", "job.id", "add_jobs", first=sql_add_jobs._SPECS, rest=", %s::boolean")[True]
+
+# The locks of the clients that notify, in the order in which a client tries them.
+NOTIFYING = [
+    f"select pg_advisory_xact_lock({number}, '{{schema}}'::regnamespace::oid::int)"
+    for number in (1735877230, 1735877231)
+]
 
 FIRST, LAST = (datetime(year, 1, 1, tzinfo=UTC).replace(tzinfo=None) for year in (3, 9998))
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=6)
@@ -194,6 +201,32 @@ class TestNotifications:
         worker.query("select 1")
         return [json.loads(notify.payload)["count"] for notify in worker.connection.notifies(timeout=0)]
 
+    def test_are_left_to_the_client_that_notifies_after_the_commit(
+        self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql]
+    ) -> None:
+        with committing_worker().connection.transaction() as other:
+            for lock in NOTIFYING:
+                other.connection.execute(lock.replace("{schema}", worker.schema).encode())
+            add_job("a")
+            assert self.counts(worker) == []
+        add_job("a")
+        assert self.counts(worker) == [1]
+
+    def test_of_a_client_that_waited_wake_all_workers_of_the_original(
+        self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql]
+    ) -> None:
+        holder, waiting = committing_worker(), committing_worker()
+        with ThreadPoolExecutor(1) as thread:
+            with holder.connection.transaction():
+                holder.query(NOTIFYING[0])
+                call = "call {schema}._private_insert_job_and_notify_v1('a', '{}', null, null)"
+                answer = thread.submit(waiting.query, call)
+                while not worker.value("select count(*) from pg_locks where locktype = 'advisory' and not granted"):
+                    assert not answer.done()
+                assert len(worker.jobs()) == 1
+            answer.result()
+        assert self.counts(worker) == [64]
+
     def test_tell_how_many_jobs_are_due(self, worker: WorkerSql) -> None:
         later = timedelta(minutes=1)
         add_job("a")
@@ -262,6 +295,18 @@ class TestAJobThatIsAddedAlone:
     def test_is_the_job_that_is_returned(self) -> None:
         job = add_job("send_email", {"n": 1})
         assert job == as_job(stored(job))
+
+    @pytest.mark.parametrize("kind", ["statement", "transaction", "pipeline"])
+    def test_may_be_in_a_transaction_that_django_does_not_know(self, kind: str) -> None:
+        execute("begin" if kind == "statement" else "select 1")
+        try:
+            # The driver's own contexts; both commit at their end.
+            with nullcontext() if kind == "statement" else getattr(connection.connection, kind)():
+                connection.cursor().execute("select 1")
+                add_job("a")
+        finally:
+            execute("rollback")
+        assert execute("select count(*) from {schema}._private_jobs") == [(0 if kind == "statement" else 1,)]
 
     def test_is_undone_with_the_transaction_around_it(self) -> None:
         with transaction.atomic():

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from django.utils.functional import lazy
 from psycopg.pq import PipelineStatus
 
 from django_graphile_worker import JobSpec, PayloadError, add_jobs, models
@@ -86,6 +87,21 @@ def test_code_of_the_project__runs_while_no_statement_runs() -> None:
 
 
 @pytest.mark.usefixtures("pieces")
+def test_code_of_the_project_in_a_payload__uses_the_connection_as_usual() -> None:
+    add_jobs([JobSpec("a", {"n": "first"})])
+
+    def text() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute(f"update {models.Job._meta.db_table} set priority = 1")
+            return f"{cursor.rowcount} rows, {len(list(models.Job.objects.iterator(chunk_size=1)))} rows"
+
+    specs = (JobSpec("a", {"n": lazy(text, str)()}) for _ in range(4))
+    assert add_jobs(specs, returning=False) == 4
+    # The first two are sent when the third is encoded.
+    assert list[object](numbers()) == ["first", *["1 rows, 1 rows"] * 3, "3 rows, 3 rows"]
+
+
+@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("place", [0, 3, 7, 12])
 @pytest.mark.parametrize("returning", [True, False])
 def test_a_mistake_anywhere__adds_nothing_and_names_its_place(place: int, returning: bool) -> None:
@@ -113,3 +129,18 @@ def test_a_stream__takes_fewer_specs_at_a_time_when_they_are_large(monkeypatch: 
     assert add_jobs(specs(), returning=False) == 40
     assert max(waiting) < 16
     assert max(waiting[30:]) == 0
+
+
+@pytest.mark.parametrize("wrapped", [str, lambda text: {"a": [text]}], ids=["text", "nested"])
+def test_a_stream__takes_few_large_specs_after_many_small_ones(monkeypatch: pytest.MonkeyPatch, wrapped: Any) -> None:
+    monkeypatch.setattr(add, "STREAMED_CHARACTERS", 10_000)
+    waiting: list[int] = []
+
+    def specs() -> Iterator[JobSpec]:
+        for number in range(1_000):
+            waiting.append(number - models.Job.objects.count() if number > 800 else 0)
+            yield JobSpec("a", wrapped("x" * (1 if number < 800 else 5_000)))
+
+    assert add_jobs(specs(), returning=False) == 1_000
+    # Up to 200 small ones may wait with them.
+    assert max(waiting[805:]) < 5

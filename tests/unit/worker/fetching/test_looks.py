@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.claims import Claim, Claimed, Floor
 from django_graphile_worker.worker.fetching import looks
 from django_graphile_worker.worker.fetching.looks import WHOLE, Look, Looks
 
@@ -95,7 +95,7 @@ def test_slow_claims__set_a_floor_behind_what_was_seen(stage: Stage) -> None:
     stage.slows_down()
     look = stage.claims_from_floors()
     ((priority, run_at, job_id, queued_run_at),) = look.floors
-    assert (priority, job_id, look.due_until) == (0, 0, None)
+    assert (priority, job_id, look.ends) == (0, 0, ())
     assert run_at == queued_run_at == pytest.approx(SERVER - looks.LONGEST_OVERLAP, abs=0.5)
 
 
@@ -142,13 +142,35 @@ def test_slices__are_looked_at_in_between_and_take_a_fifth_of_the_time(stage: St
     assert stage.looks.until_next(stage.now) is not None
 
 
+def test_slices__end_at_the_floor_of_each_priority(stage: Stage) -> None:
+    """Behind it are jobs of the backlog that have not had their turn."""
+    backlog = claim(SERVER - 3600, job_id=7)
+    stage.slows_down(backlog, has_more=True, levels=[-5, 0], queued_floors=[None, SERVER - 1800])
+    periods: list[tuple[Floor, ...]] = []
+    while len(periods) < 20:
+        look = stage.claims(backlog, has_more=True, levels=[-5, 0], queued_floors=[None, SERVER - 1800])
+        if look.is_slice:
+            periods.append(look.ends)
+        stage.now += 0.05
+    assert max(urgent.run_at for urgent, _ in periods) > SERVER - 10
+    assert max(usual.run_at for _, usual in periods) == SERVER - 3600
+    assert max(usual.queued_run_at for _, usual in periods) == SERVER - 1800
+
+
+def test_floor__is_a_place_among_jobs_with_the_same_due_time(stage: Stage) -> None:
+    stage.slows_down(claim(SERVER - 100, job_id=77), has_more=True)
+    stage.now += looks.WHOLE_LOOK_INTERVAL
+    (floor,) = stage.claims_from_floors().floors
+    assert (floor.run_at, floor.id) == (SERVER - 100, 77)
+
+
 def test_slices__begin_with_the_oldest_jobs(stage: Stage) -> None:
     stage.slows_down()
-    periods: list[tuple[float, float | None]] = []
+    periods: list[tuple[float, float]] = []
     while len(periods) < 4:
         look = stage.claims()
         if look.is_slice:
-            periods.append((look.floors[0].run_at, look.due_until))
+            periods.append((look.floors[0].run_at, look.ends[0].run_at))
         stage.now += 0.1
     assert -float("inf") in [start for start, _ in periods]
 

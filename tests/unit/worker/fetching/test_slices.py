@@ -88,3 +88,26 @@ def test_slice_of_one_moment__is_not_divided_for_ever() -> None:
         start, end = slices.next(FLOOR)
         slices.note(SLICE_PAGES * 9 if start < FLOOR - 5 <= end else 0, FLOOR, is_filled=False)
     assert len(slices) < 60
+
+
+def test_slice_that_stays_full__does_not_keep_the_others_from_being_read() -> None:
+    slices = adapted()
+    full = slices.next(FLOOR)
+    periods = []
+    for _ in range(8 * len(slices)):
+        periods.append(slices.next(FLOOR))
+        slices.note(1, FLOOR, is_filled=periods[-1] == full)
+    assert periods.count(full) >= len(periods) // 2
+    assert min(start for start, _ in periods) == -math.inf
+    assert len(set(periods)) > len(slices) / 2
+
+
+def test_slices__begin_at_no_time_that_the_server_does_not_know() -> None:
+    """Jobs that are due at -infinity cannot be divided."""
+    slices = Slices()
+    starts = set()
+    for _ in range(2000):
+        start, _ = slices.next(FLOOR)
+        starts.add(start)
+        slices.note(SLICE_PAGES * 9 if start == -math.inf else 0, FLOOR, is_filled=False)
+    assert min(starts - {-math.inf}) > -210_866_803_200

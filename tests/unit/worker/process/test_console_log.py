@@ -304,3 +304,41 @@ def test_forked_process__writes_no_line_of_its_parent() -> None:
         timeout=60,
     )
     assert [line.split()[-1] for line in process.stderr.splitlines()] == ["first", "child", "second"]
+
+
+# A thread writes slowly to a stream, as to a terminal, while another forks.
+FORKING = """
+import io, logging, os, signal, threading
+from django_graphile_worker.worker import fork_guard
+from django_graphile_worker.worker.process import console_log
+
+class Slow(io.RawIOBase):
+    def writable(self):
+        return True
+
+    def write(self, data):
+        if os.getpid() == parent:
+            is_writing.set()
+            threading.Event().wait(0.2)
+        return os.write(2, data)
+
+parent, is_writing = os.getpid(), threading.Event()
+fork_guard.watch()
+console_log.set_up_logging(verbosity=1, is_colored=False)
+stream = console_log._package.handlers[0].stream = io.TextIOWrapper(io.BufferedWriter(Slow()), line_buffering=True)
+logging.getLogger("django_graphile_worker.worker").info("parent")
+is_writing.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    print("child", file=stream, flush=True)
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_forked_process__can_write_to_the_stream_that_its_parent_is_writing_to() -> None:
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (process.returncode, [line.split()[-1] for line in process.stderr.splitlines()]) == (0, ["parent", "child"])
