@@ -1,27 +1,38 @@
-"""What Django's functions for the present time do while the clock of a test is open.
-
-The body of ``moved_now()`` runs in place of the body of ``django.utils.timezone.now()``, with the global names of that
-module, so it imports what it needs.
-"""
+"""What Django's functions for the present time do while the clock of a test is open."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
+from django.utils import timezone
+
+from django_graphile_worker import simulation
+
+
+def as_django_has_it(moment: datetime) -> datetime:
+    """Return an aware time as ``timezone.now()`` returns it: naive without ``USE_TZ``."""
+    return moment if settings.USE_TZ else timezone.make_naive(moment, timezone.get_default_timezone())
+
+
+def shown() -> datetime:
+    """Return the time of the open clock."""
+    assert simulation.now is not None
+    return simulation.now()
+
 
 def moved_now() -> datetime:
-    # Late import: this code runs with the global names of another module.
-    from django_graphile_worker.testing.simulated_clock import current
+    """Return the time of the clock, in place of the present time of this process.
 
-    assert current is not None
-    return current()
+    This code runs in place of that of ``django.utils.timezone.now()``.
+    """
+    # Late import: it runs with the global names of another module.
+    from django_graphile_worker.testing.clock_functions import as_django_has_it, shown
+
+    return as_django_has_it(shown())
 
 
 def moved_as_postgresql(expression: Any, compiler: Any, connection: Any, **context: Any) -> tuple[str, list[Any]]:
     """Return the time of the clock as SQL, in place of the present time of the database."""
-    # Late import: the module above imports this one.
-    from django_graphile_worker.testing.simulated_clock import current
-
-    assert current is not None
-    return "%s::timestamptz", [current.shown.isoformat()]
+    return "%s::timestamptz", [shown().isoformat()]

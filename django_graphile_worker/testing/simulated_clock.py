@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from types import FunctionType
 from typing import Any, cast
 
-from django.conf import settings
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, InvalidTypeError
-from django_graphile_worker.testing.clock_functions import moved_as_postgresql, moved_now
+from django_graphile_worker.testing.clock_functions import as_django_has_it, moved_as_postgresql, moved_now
 
 # The open clock.
 current: Clock | None = None
@@ -35,7 +34,7 @@ class Clock:
 
     def __call__(self) -> datetime:
         """Return the time, aware if ``USE_TZ`` is on."""
-        return _as_django_has_it(self.shown)
+        return as_django_has_it(self.shown)
 
     def advance(self, delta: timedelta | None = None, /, **units: float) -> datetime:
         """Move the clock forward by a timedelta, or by its arguments: ``advance(days=3)``; return the new time."""
@@ -105,7 +104,3 @@ def _aware(moment: datetime) -> datetime:
     if timezone.is_naive(moment):
         moment = timezone.make_aware(moment, timezone.get_default_timezone())
     return moment.astimezone(UTC)
-
-
-def _as_django_has_it(moment: datetime) -> datetime:
-    return moment if settings.USE_TZ else timezone.make_naive(moment, timezone.get_default_timezone())

@@ -154,7 +154,7 @@ class TestWhatRuns(TestCase):
         assert len(jobs()) == 60
 
     def test_the_database_that_is_named(self) -> None:
-        with pytest.raises(GraphileWorkerError, match="expected an alias of settings.DATABASES"):
+        with pytest.raises(GraphileWorkerError, match=r"expected an alias of settings\.DATABASES"):
             run_jobs(using="nowhere")
 
 
@@ -366,9 +366,7 @@ class TestFailures(TestCase):
 
         with own_tasks(endless):
             add_job("endless")
-            with pytest.raises(
-                GraphileWorkerError, match=r"expected at most 7 jobs, got more; the last were of endless"
-            ):
+            with pytest.raises(GraphileWorkerError, match=r"at most 7 jobs, got more; the last were of endless"):
                 run_jobs(limit=7)
             (waiting,) = jobs()
         assert (waiting.attempts, waiting.locked_at) == (0, None)
@@ -396,7 +394,7 @@ class TestFailures(TestCase):
 
 class TestWithoutDatabase(SimpleTestCase):
     def test_the_guard_speaks(self) -> None:
-        with pytest.raises(Exception, match="Database (queries|access)"):
+        with pytest.raises(Exception, match=r"Database (queries|access)"):
             run_jobs()
 
 

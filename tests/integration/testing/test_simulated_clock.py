@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -82,13 +83,9 @@ class TestClock(TestCase):
 
     def test_backwards__is_refused(self) -> None:
         with clock(START) as now:
-            with pytest.raises(
-                InvalidJobError, match=r"expected a duration of zero or more, got -1 day.* not move back"
-            ):
+            with pytest.raises(InvalidJobError, match=r"a duration of zero or more, got -1 day.* not move back"):
                 now.advance(days=-1)
-            with pytest.raises(
-                InvalidJobError, match=r"expected a time that is not before 2030-01-01T12:30:15.*clock\(at\)"
-            ):
+            with pytest.raises(InvalidJobError, match=r"a time that is not before 2030-01-01T12:30:15.*clock\(at\)"):
                 now.move_to(START - timedelta(seconds=1))
             assert now() == START
 
@@ -96,7 +93,7 @@ class TestClock(TestCase):
         with clock(START) as now:
             for arguments in ((), (3,), ("3 days",)):
                 with pytest.raises(InvalidTypeError, match="expected a timedelta, or days="):
-                    now.advance(*arguments)  # type: ignore[arg-type]
+                    now.advance(*arguments)
             with pytest.raises(InvalidTypeError, match="got both"):
                 now.advance(timedelta(1), days=1)
             with pytest.raises(InvalidTypeError, match="expected a datetime, got '2030'"):
@@ -170,7 +167,7 @@ class ClockedJobs:
             began = time.thread_time()
             ran = run_jobs(on_error="record")
             assert time.thread_time() - began < 1
-        waits = [(after - before).total_seconds() for before, after in zip(tried, tried[1:], strict=False)]
+        waits = [(after - before).total_seconds() for before, after in pairwise(tried)]
         assert waits[:3] == pytest.approx([2.718, 7.389, 20.086], abs=0.001)
         assert waits[-1] == pytest.approx(22026.466, abs=0.001)
         assert len(ran) == 21
