@@ -83,6 +83,10 @@ class Settings(Frozen):
     notify: bool = _setting(True, setting_types.boolean)
     immediate: bool = _setting(False, setting_types.boolean)
     max_payload_size: int = _setting(16 * 1_048_576, setting_types.whole_number(2))
+    # What remains of jobs: results and history.
+    keep_results: float | None = _setting(None, setting_types.optional_duration(1))
+    history: float | None = _setting(None, setting_types.optional_duration(60))
+    history_payloads: bool = _setting(False, setting_types.boolean)
     # Errors, logs, statistics and the admin.
     max_error_length: int = _setting(65_536, setting_types.whole_number(200))
     redact_errors: bool = _setting(True, setting_types.boolean)

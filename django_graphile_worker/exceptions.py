@@ -96,6 +96,10 @@ class WorkerDiedError(GraphileWorkerError):
     """The workers of a job died too often while it ran; sent with ``job_permanently_failed``, never raised."""
 
 
+class FailedByOperatorError(GraphileWorkerError):
+    """An operator failed a job permanently; named in the result of the job, never raised."""
+
+
 class LeftoverStateError(GraphileWorkerError):
     """A task returned and left a transaction open, or a database session changed."""
 
@@ -118,6 +122,10 @@ class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class ResultError(PermanentFailure, TypeError):
+    """The result of a task that keeps its results cannot be stored as JSON; another attempt would repeat the work."""
 
 
 class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, it names an outcome

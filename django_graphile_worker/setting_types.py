@@ -68,6 +68,19 @@ def duration(smallest: float = 0.0) -> Convert:
     return convert
 
 
+def optional_duration(smallest: float = 0.0) -> Convert:
+    """Return a converter like ``duration()`` that also takes None."""
+    convert_duration = duration(smallest)
+
+    def convert(value: Any) -> float | None:
+        try:
+            return None if value is None else convert_duration(value)
+        except ExpectationError as expected:
+            raise ExpectationError(f"None, or {expected}") from None
+
+    return convert
+
+
 def strings(value: Any) -> tuple[str, ...]:
     is_sequence = isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes)
     if not is_sequence or not all(isinstance(item, str) and item for item in value):

@@ -69,7 +69,7 @@ def add_job(
     place = place_of(using, installation)
     spec, payload = entry_of(spec, place)
     with open_place(place) as queue:
-        cursor, alias, schema, notify = queue
+        cursor, alias, schema, notify, _ = queue
         alone = is_outside_transactions(connections[alias])
         job = add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
         if simulation.now is not None:

@@ -56,7 +56,7 @@ def remove_job(job_key: str, *, using: str | None = None, installation: str | No
     if key is None:
         raise InvalidTypeError("job_key: expected a string, got None.")
     with open_queue(using, installation) as queue:
-        job = sql_jobs.remove_job(queue.cursor, key, schema=queue.schema, notify=queue.notify)
+        job = sql_jobs.remove_job(queue.cursor, key, schema=queue.schema, notify=queue.notify, keeping=queue.keeping)
         found = next(iter(queue.found([job] if job else [])), None)
         return None if found is None else RemovedJob(**vars(found))
 
@@ -67,7 +67,7 @@ def complete_jobs(job_ids: Iterable[int], *, using: str | None = None, installat
     if not ids:
         return []
     with open_queue(using, installation) as queue:
-        return queue.found(sql_jobs.complete_jobs(queue.cursor, ids, schema=queue.schema))
+        return queue.found(sql_jobs.complete_jobs(queue.cursor, ids, schema=queue.schema, keeping=queue.keeping))
 
 
 def permanently_fail_jobs(
@@ -85,7 +85,8 @@ def permanently_fail_jobs(
     if not ids:
         return []
     with open_queue(using, installation) as queue:
-        return queue.found(sql_jobs.permanently_fail_jobs(queue.cursor, ids, message, schema=queue.schema))
+        failed = sql_jobs.permanently_fail_jobs(queue.cursor, ids, message, schema=queue.schema, keeping=queue.keeping)
+        return queue.found(failed)
 
 
 def reschedule_jobs(

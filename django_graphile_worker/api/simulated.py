@@ -11,7 +11,7 @@ from django_graphile_worker.api.connection import QueueConnection
 from django_graphile_worker.exceptions import UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql import jobs as sql_jobs
+from django_graphile_worker.sql import simulation as sql_simulation
 
 
 def stamped(queue: QueueConnection, jobs: Sequence[Job]) -> list[Job]:
@@ -21,7 +21,7 @@ def stamped(queue: QueueConnection, jobs: Sequence[Job]) -> list[Job]:
     """
     if simulation.now is None:
         return list(jobs)
-    times = sql_jobs.stamp(queue.cursor, [job.id for job in jobs], simulation.now(), schema=queue.schema)
+    times = sql_simulation.stamp(queue.cursor, [job.id for job in jobs], simulation.now(), schema=queue.schema)
     return [
         dataclasses.replace(job, created_at=times[job.id][0], updated_at=times[job.id][1]) if job.id in times else job
         for job in jobs

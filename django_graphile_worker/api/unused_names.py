@@ -98,7 +98,7 @@ class NamesDeletion:
 
     def _act_under_lock(self, act: Callable[[], T]) -> T:
         """Hold the lock in a transaction of its own, or until the end of the caller's transaction if there is one."""
-        cursor, alias, schema, _ = self._queue
+        cursor, alias, schema, *_ = self._queue
         is_outermost = is_outside_transactions(connections[alias])
         with transaction.atomic(using=alias):
             if is_outermost:

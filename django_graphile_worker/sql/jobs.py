@@ -10,7 +10,13 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.function_calls import MOMENT, call_statements, call_statements_with, moment
+from django_graphile_worker.sql.function_calls import MOMENT, call_statements_with, moment, recorded_call_statements
+from django_graphile_worker.sql.result_keeping import (
+    FAILED_BY_OPERATOR,
+    NOTHING_KEPT,
+    REMOVED_BY_OPERATOR,
+    ResultKeeping,
+)
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
@@ -76,73 +82,50 @@ def get_job(cursor: Cursor, id_or_key: int | str, *, schema: str) -> Job | None:
     return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
 
 
-ALL_JOBS = f"/* gw:all_jobs */ select {JOB_COLUMNS} from :SCHEMA._private_jobs as job order by job.id"
+REMOVE_JOB = recorded_call_statements("remove_job", JOB_COLUMNS, "remove_job", first="%(key)s::text")
 
 
-def all_jobs(cursor: Cursor, *, schema: str) -> list[Job]:
-    """Return all jobs in the order of their ids, for tests: a queue may have millions."""
-    cursor.execute(statement(ALL_JOBS, schema))
-    return jobs_from(cursor, cursor.fetchall(), schema=schema)
-
-
-# Reads all jobs: for tests, in which there are few.
-FIRST_DUE = """/* gw:first_due */
-    select date_part('epoch', min(job.run_at)) from only :SCHEMA._private_jobs as job where job.is_available"""
-
-
-def first_due(cursor: Cursor, *, schema: str) -> float | None:
-    """Return when the first available job is due, in seconds since the epoch; None if no job is available."""
-    cursor.execute(statement(FIRST_DUE, schema), {})
-    (epoch,) = cursor.fetchone()
-    return None if epoch is None else float(epoch)
-
-
-# A job that replaced a waiting job keeps the time at which that job was added.
-STAMP = """/* gw:stamp */
-    update only :SCHEMA._private_jobs as job
-    set created_at = case when job.revision = 0 then %(now)s::timestamptz else job.created_at end,
-        updated_at = %(now)s::timestamptz
-    where job.id = any(%(ids)s::bigint[])
-    returning job.id, job.created_at, job.updated_at"""
-
-
-def stamp(
-    cursor: Cursor, job_ids: Sequence[int], now: datetime, *, schema: str
-) -> dict[int, tuple[datetime, datetime]]:
-    """Give added jobs the time of a test's clock; return the times at which each was added and changed."""
-    cursor.execute(statement(STAMP, schema), {"ids": list(job_ids), "now": now})
-    return {job_id: (created_at, updated_at) for job_id, created_at, updated_at in cursor.fetchall()}
-
-
-REMOVE_JOB = call_statements("remove_job", JOB_COLUMNS, "remove_job", first="%s::text")
-
-
-def remove_job(cursor: Cursor, job_key: str, *, schema: str, notify: bool = True) -> Job | None:
+def remove_job(
+    cursor: Cursor, job_key: str, *, schema: str, notify: bool = True, keeping: ResultKeeping = NOTHING_KEPT
+) -> Job | None:
     """Remove the job with this key and return it; a running job loses its key and is not tried again."""
-    cursor.execute(statement(REMOVE_JOB[notify], schema), [job_key])
+    parameters = {"key": job_key, "outcome": REMOVED_BY_OPERATOR, **keeping.parameters()}
+    cursor.execute(statement(REMOVE_JOB[notify], schema), parameters)
     return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
 
 
-COMPLETE_JOBS = f"/* gw:complete_jobs */ select {JOB_COLUMNS} from :SCHEMA.complete_jobs(%s::bigint[]) as job"
+COMPLETE_JOBS = recorded_call_statements("complete_jobs", JOB_COLUMNS, "complete_jobs", first="%(ids)s::bigint[]")
 
 
-def complete_jobs(cursor: Cursor, job_ids: Sequence[int], *, schema: str) -> list[Job]:
+def complete_jobs(
+    cursor: Cursor, job_ids: Sequence[int], *, schema: str, keeping: ResultKeeping = NOTHING_KEPT
+) -> list[Job]:
     """Delete jobs that are not running, as if they had succeeded, and return them."""
-    cursor.execute(statement(COMPLETE_JOBS, schema), [list(job_ids)])
+    parameters = {"ids": list(job_ids), "outcome": REMOVED_BY_OPERATOR, **keeping.parameters()}
+    cursor.execute(statement(COMPLETE_JOBS[True], schema), parameters)
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
 
 
-PERMANENTLY_FAIL_JOBS = (
-    f"/* gw:permanently_fail_jobs */ select {JOB_COLUMNS} "
-    "from :SCHEMA.permanently_fail_jobs(%s::bigint[], %s::text) as job"
+PERMANENTLY_FAIL_JOBS = recorded_call_statements(
+    "permanently_fail_jobs",
+    JOB_COLUMNS,
+    "permanently_fail_jobs",
+    first="%(ids)s::bigint[]",
+    rest=", %(error)s::text",
 )
 
 
 def permanently_fail_jobs(
-    cursor: Cursor, job_ids: Sequence[int], error_message: str | None, *, schema: str
+    cursor: Cursor,
+    job_ids: Sequence[int],
+    error_message: str | None,
+    *,
+    schema: str,
+    keeping: ResultKeeping = NOTHING_KEPT,
 ) -> list[Job]:
     """Use up the attempts of jobs that are not running, and return these jobs."""
-    cursor.execute(statement(PERMANENTLY_FAIL_JOBS, schema), [list(job_ids), error_message])
+    parameters = {"ids": list(job_ids), "error": error_message, "outcome": FAILED_BY_OPERATOR, **keeping.parameters()}
+    cursor.execute(statement(PERMANENTLY_FAIL_JOBS[True], schema), parameters)
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
 
 

@@ -9,7 +9,7 @@ from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql import jobs as sql_jobs
+from django_graphile_worker.sql import simulation as sql_simulation
 from django_graphile_worker.testing.expectations import Expectation, hint_for, identifier_of, overview, shown
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def jobs(task: Any = None, *, using: str | None = None, installation: str | None
     """Return the jobs in the queue, of a task or of all tasks, in the order in which they were added."""
     identifier = None if task is None else identifier_of(task)
     with open_queue(using, installation) as queue:
-        found = sql_jobs.all_jobs(queue.cursor, schema=queue.schema)
+        found = sql_simulation.all_jobs(queue.cursor, schema=queue.schema)
     return [job for job in found if identifier is None or job.task_identifier == identifier]
 
 

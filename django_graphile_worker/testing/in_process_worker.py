@@ -16,7 +16,7 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql import claims
-from django_graphile_worker.sql import jobs as sql_jobs
+from django_graphile_worker.sql import simulation as sql_simulation
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.testing.caller_database import CallerDatabase
@@ -29,7 +29,7 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.identity import new_worker_id
-from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
@@ -139,7 +139,7 @@ class InProcessWorker:
             job_of=self._job_of,
         )
         self._released = _Released(self.events)
-        statements = ReleaseStatements(self.database, now=now, notify=place.settings.notify)
+        statements = ReleaseStatements(self.database, now=now, settings=place.settings)
         self._releaser = Releaser(statements=statements, events=self._released)
 
     @contextmanager
@@ -172,7 +172,7 @@ class InProcessWorker:
     def _nothing_due(self) -> Claimed | None:
         """Return an empty claim if no job is due that any worker could claim."""
         with self.database.cursor() as cursor:
-            first = sql_jobs.first_due(cursor, schema=self.database.schema)
+            first = sql_simulation.first_due(cursor, schema=self.database.schema)
         if first is None:
             return Claimed(claims=[], seconds_until_next=None, has_more=False)
         seconds = first - self._now().timestamp()
@@ -214,7 +214,7 @@ class InProcessWorker:
         return RanJob(
             job=job,
             outcome=outcome_name(outcome, retry_in),
-            result=outcome.result if isinstance(outcome, Succeeded | CompletedAtomically) else None,
+            result=None if isinstance(outcome, Failed | Interrupted) else outcome.result,
             error=self._executor.error if isinstance(outcome, Failed) else None,
             retry_in=retry_in,
         )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
+    from django_graphile_worker.sql.result_keeping import ResultKeeping
     from django_graphile_worker.worker.database.connection import Database
 
 
@@ -104,6 +105,12 @@ class RecoveryCallbacks:
 
     def now(self) -> datetime | None:
         return self._parts.now()
+
+    def result_keeping(self) -> ResultKeeping:
+        # Late import: only recovery needs it, and not before the first job.
+        from django_graphile_worker.sql.result_keeping import keeping
+
+        return keeping(self._parts.settings, self._parts.tasks.values())
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.maintenance.cron import Cron
     from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
     from django_graphile_worker.worker.maintenance.recovery import Recovery
+    from django_graphile_worker.worker.maintenance.retention import Retention
     from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
     from django_graphile_worker.worker.maintenance.unserved_tasks import UnservedTasks
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
@@ -70,6 +71,7 @@ class Parts:
     fetcher: Fetcher
     schema_version: SchemaVersion
     recovery: Recovery
+    retention: Retention
     unserved_tasks: UnservedTasks
     # None without a crontab.
     cron: Cron | None
@@ -91,6 +93,13 @@ class Parts:
         self.worker_id = new_worker_id()
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
+
+    @property
+    def keeps_anything(self) -> bool:
+        """Whether this worker keeps results, or a history."""
+        settings = self.settings
+        keeps = (task.result_seconds(settings.keep_results) for task in self.tasks.values())
+        return settings.history is not None or any(seconds is not None for seconds in keeps)
 
     def may_claim(self) -> bool:
         return bool(self.tasks) and not self.is_stopping and self.heartbeat.holds_lease
@@ -132,7 +141,7 @@ class Parts:
 
     def outer_services(self) -> list[Service | Fetcher]:
         """Return the services that bring in work, for this worker or for others. A shutdown stops them first."""
-        services = (self.recovery, self.cron, self.unserved_tasks, self.fetcher)
+        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.fetcher)
         return [service for service in services if service is not None]
 
     def troubles(self) -> list[BaseException | None]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # 20 seconds, and longer if the database answers slowly.
 ATTEMPTS_TO_CLAIM = 9
 
+# Seconds that a draining worker takes at its end to delete what has expired.
+LOOK_AT_THE_END = 1.0
+
 Question = Callable[[], bool]
 
 
@@ -128,7 +131,12 @@ class Runner:
         # In a project that only drains, no other worker recovers the jobs of a worker that died.
         parts.recovery.skips_watching = True
         parts.recovery.attempt()
+        if self.settings.history is not None:
+            # One step: it makes the partitions of the history before the first job is recorded.
+            parts.retention.attempt()
         self._claim_until_empty(should_stop)
+        if parts.keeps_anything:
+            parts.retention.finish_look(LOOK_AT_THE_END)
 
     def _claim_until_empty(self, should_stop: Question) -> None:
         fetcher, claimer, failures = self.parts.fetcher, self.parts.claimer, 0

@@ -24,6 +24,7 @@ from django_graphile_worker.worker.job_clock import job_clock
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
+from django_graphile_worker.worker.maintenance.retention import STATEMENT_DEADLINE, Retention
 from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
 from django_graphile_worker.worker.part_callbacks import (
@@ -77,6 +78,7 @@ def build_parts(
     parts.fetcher = _build_fetcher(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)
     parts.recovery = _build_recovery(parts)
+    parts.retention = _build_retention(parts)
     parts.statistics = _build_statistics(parts)
     parts.cron = _build_cron(parts) if parts.cron_items else None
     parts.unserved_tasks = UnservedTasks(
@@ -122,7 +124,7 @@ def _build_execution(parts: Parts) -> None:
 
 
 def _build_releaser(parts: Parts) -> Releaser:
-    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.now, notify=parts.settings.notify)
+    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.now, settings=parts.settings)
     return Releaser(statements=statements, events=ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble)
 
 
@@ -202,6 +204,16 @@ def _build_recovery(parts: Parts) -> Recovery:
         statistics_retention=settings.statistics_retention,
         notify=settings.notify,
         on_trouble=parts.events.database_trouble,
+    )
+
+
+def _build_retention(parts: Parts) -> Retention:
+    return Retention(
+        database=_database(parts, "retention", deadline=STATEMENT_DEADLINE),
+        history=parts.settings.history,
+        is_used=parts.keeps_anything,
+        now=parts.now,
+        on_refused=parts.events.database_trouble,
     )
 
 

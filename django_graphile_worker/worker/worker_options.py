@@ -29,6 +29,9 @@ class OnceOptions(TypedDict, total=False):
     middleware: Sequence[str]
     leftover_state: Literal["warn", "fail"]
     notify: bool
+    keep_results: float | timedelta | None
+    history: float | timedelta | None
+    history_payloads: bool
     max_error_length: int
     redact_errors: bool
     log_success: bool

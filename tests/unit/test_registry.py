@@ -176,7 +176,9 @@ def test_options_are_checked_when_the_decorator_is_written(
     assert str(refused.value) == message
 
 
-OPTIONS = "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron"
+OPTIONS = (
+    "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron, keep_result"
+)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,12 @@ def summary(error: BaseException) -> str:
     return cut(f"{name}: {message}" if message else name, _MAX_SUMMARY_LENGTH)
 
 
+def class_path(error: BaseException) -> str:
+    """Return the dotted path from which the class of the exception can be imported."""
+    kind = type(error)
+    return storable_text(f"{kind.__module__}.{kind.__qualname__}")
+
+
 def redacted(text: str, limit: int) -> str:
     """Return the text without secrets. It is cut again, as a placeholder may be longer than the secret."""
     return cut_middle(redact_text(text), limit)

@@ -27,6 +27,7 @@ from django_graphile_worker.worker.outcomes import (
     Failed,
     Interrupted,
     Outcome,
+    Recorded,
     Succeeded,
 )
 
@@ -50,6 +51,7 @@ class Executor:
         self._settings = settings
         self._about = {"database": using, "installation": installation}
         self._tasks = tasks
+        self._has_history = settings.history is not None
         self._aborts = Aborts()
         self._event_loop = EventLoop()
         self._invoker = TaskInvoker(
@@ -148,7 +150,12 @@ class Executor:
         log_success = self._settings.log_success
         if signals.job_succeeded.is_heard(log_success=log_success) and not self._is_logged_directly(run, duration):
             self._send(signals.job_succeeded, run, duration=duration, log_success=log_success)
-        return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration, result)
+        if run.is_atomic:
+            return CompletedAtomically(run.claim, duration, result)
+        if self._has_history or run.value_text is not None:
+            assert run.task is not None
+            return Recorded(run.claim, duration, result, run.started, run.task, run.value_text)
+        return Succeeded(run.claim, duration, result)
 
     def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
         """Write the line of a success without a signal, if nothing but the worker's own log would receive it.

@@ -67,6 +67,8 @@ class TaskInvoker:
         assert task is not None
         binding = self._bindings[task] = bind(task.function)
         invoke = self._choose(task, binding)
+        if task.result_seconds(self._settings.keep_results) is not None:
+            invoke = self._with_kept_result(invoke)
         self._invokes[task] = self._atomically(invoke) if task.atomic else invoke
         return self._invokes[task]
 
@@ -116,12 +118,23 @@ class TaskInvoker:
 
         return invoke
 
+    def _with_kept_result(self, invoke: Invoke) -> Invoke:
+        # Late import: only tasks that keep their results need it.
+        from django_graphile_worker.worker.execution.kept_results import encode_result
+
+        def invoke_and_encode(run: JobRun) -> Any:
+            result = invoke(run)
+            run.value_text = encode_result(run.identifier, result, max_size=self._settings.max_payload_size)
+            return result
+
+        return invoke_and_encode
+
     def _atomically(self, invoke: Invoke) -> Invoke:
         # Late import: only atomic tasks need it.
         from django_graphile_worker.worker.execution.atomic import run_atomically
 
         def invoke_atomically(run: JobRun) -> Any:
-            return run_atomically(run, invoke_in_this_process, using=self._using, schema=self._settings.schema)
+            return run_atomically(run, invoke_in_this_process, using=self._using, settings=self._settings)
 
         def invoke_in_this_process(run: JobRun) -> Any:
             # A process that the task forked shares the connection: it must end before it completes the job or rolls

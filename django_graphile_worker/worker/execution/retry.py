@@ -34,6 +34,8 @@ def failed(
         delay=delay,
         permanent=is_permanent,
         payload_text=remaining_payload(run, error),
+        task=run.task,
+        exception_class=error_text.class_path(error),
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from django_graphile_worker.sql import recovery
+    from django_graphile_worker.sql.result_keeping import ResultKeeping
 
     class RecoveryEvents(Protocol):
         """What the recovery needs from its own worker, and reports to it."""
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
         def now(self) -> datetime | None:
             """Return the time that decides when jobs are due; None for the database's clock."""
+
+        def result_keeping(self) -> ResultKeeping:
+            """Return which tasks keep their results, and whether there is a history."""
 
         def before_recovery(self, database: Database) -> None:
             """Run the other regular checks, on this connection."""
@@ -162,7 +166,9 @@ class Recovery(Service):
         with self._database.cursor() as cursor:
             removed = recovery.remove_dead_workers(cursor, dead, schema=schema)
             worker_ids = list(dict.fromkeys([*removed, *unregistered]))
-            recovered = recovery.recover_claims(cursor, worker_ids, schema=schema, now=self._events.now())
+            recovered = recovery.recover_claims(
+                cursor, worker_ids, schema=schema, now=self._events.now(), keeping=self._events.result_keeping()
+            )
         if recovered.dead_worker_ids:
             self._events.jobs_recovered(recovered)
         if self._notify and (recovered.job_ids or recovered.queue_ids):
@@ -193,7 +199,9 @@ class Recovery(Service):
         from django_graphile_worker.sql import recovery, statistics
 
         with self._database.cursor() as cursor:
-            unlocked = recovery.release_stale_locks(cursor, schema=self._database.schema, now=self._events.now())
+            unlocked = recovery.release_stale_locks(
+                cursor, schema=self._database.schema, now=self._events.now(), keeping=self._events.result_keeping()
+            )
             recovery.forget_ended(cursor, schema=self._database.schema)
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
         if unlocked.jobs or unlocked.queues:

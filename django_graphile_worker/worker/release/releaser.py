@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import psycopg
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import CompletedAtomically, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import CompletedAtomically, Interrupted, Outcome, Recorded, Succeeded
 from django_graphile_worker.worker.release.batches import BATCH, CONNECTION_TROUBLE, BatchLimiter, ReleaseBatcher
 from django_graphile_worker.worker.release.pending import PendingReleases, RejectedReleases
 from django_graphile_worker.worker.release.statements import ReleaseStatements
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Seconds until a row that a transaction of the site is changing is tried again.
 BUSY_ROW_DELAY = 0.05
 _ONLY_SUCCEEDED = frozenset({Succeeded})
+_ONLY_RECORDED = frozenset({Recorded})
 
 
 class Releaser(Service):
@@ -126,6 +127,9 @@ class Releaser(Service):
         arrived = [take() for _ in range(min(len(self._inbox), BATCH))]
         if _ONLY_SUCCEEDED.issuperset(map(type, arrived)):
             self._pending.succeeded += cast("list[Succeeded]", arrived)
+            return
+        if _ONLY_RECORDED.issuperset(map(type, arrived)):
+            self._pending.recorded += cast("list[Recorded]", arrived)
             return
         for item in arrived:
             if isinstance(item, CompletedAtomically):

@@ -1,0 +1,109 @@
+"""What a worker records of the attempts that it ends: the results that tasks keep, and the history.
+
+Loaded by the first attempt of which something is recorded. A worker without results and history never loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from time import monotonic
+
+from django_graphile_worker import payloads, redaction
+from django_graphile_worker.conf import Settings
+from django_graphile_worker.sql.recorded_releases import Attempt, CompletedJobs, KeptResult, ReturnedJob
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Recorded
+
+# A longer payload is left out of the history, in characters.
+LONGEST_HISTORY_PAYLOAD = 65_536
+# How many characters of results one statement takes, unless a single result is longer.
+MOST_CHARACTERS = 8 * 1_048_576
+
+_token = attrgetter("claim.token")
+
+
+class Recording:
+    """Builds the records of attempts, as the statements take them."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._has_history = settings.history is not None
+
+    def completed(self, outcomes: Sequence[Recorded]) -> CompletedJobs:
+        """Return what is recorded of jobs that succeeded."""
+        # In groups of one claim statement, as the jobs are found in the database.
+        ordered = sorted(outcomes, key=_token)
+        has_results = any(outcome.value_text is not None for outcome in ordered)
+        return CompletedJobs(
+            claims=[outcome.claim for outcome in ordered],
+            durations=[int(outcome.duration * 1e6) for outcome in ordered],
+            identifiers={outcome.claim.task_id: outcome.task.identifier for outcome in ordered},
+            has_history=self._has_history,
+            results=self._results(ordered) if has_results else None,
+            history_payloads=self._history_payloads(ordered),
+        )
+
+    def _results(self, outcomes: Iterable[Recorded]) -> list[KeptResult | None]:
+        now, default = self._clock(), self._settings.keep_results
+        found: list[KeptResult | None] = []
+        for outcome in outcomes:
+            keep = outcome.task.result_seconds(default)
+            if outcome.value_text is None or keep is None:
+                found.append(None)
+                continue
+            ago = _microseconds(now - outcome.started - outcome.duration)
+            found.append(KeptResult(ago, keep, outcome.value_text, outcome.task.keeps_payload))
+        return found
+
+    def failed(self, outcome: Failed) -> Attempt:
+        """Return what is recorded of an attempt that failed."""
+        task, default = outcome.task, self._settings.keep_results
+        return Attempt(
+            ago=_microseconds(self._clock() - outcome.ended),
+            duration=_microseconds(outcome.duration),
+            exception_class=outcome.exception_class,
+            keep=default if task is None else task.result_seconds(default),
+            keeps_payload=task is not None and task.keeps_payload,
+            has_history=self._has_history,
+            history_payload=self._history_payload(outcome.claim.payload_text),
+        )
+
+    def returned(self, outcome: Interrupted) -> ReturnedJob:
+        """Return what is recorded of a job that is returned."""
+        return ReturnedJob(
+            claim=outcome.claim,
+            payload_text=outcome.payload_text,
+            has_begun=outcome.has_begun,
+            duration=_microseconds(outcome.duration),
+            history_payload=self._history_payload(outcome.claim.payload_text),
+        )
+
+    def _history_payloads(self, outcomes: Iterable[Recorded]) -> list[str | None] | None:
+        if not self._settings.history_payloads:
+            return None
+        return [self._history_payload(outcome.claim.payload_text) for outcome in outcomes]
+
+    def _history_payload(self, text: str) -> str | None:
+        """Return the payload without secrets, if the history has payloads."""
+        if not self._has_history or not self._settings.history_payloads or len(text) > LONGEST_HISTORY_PAYLOAD:
+            return None
+        value = redaction.redact(payloads.decode_leniently(text))
+        try:
+            return payloads.encode(value, max_size=4 * LONGEST_HISTORY_PAYLOAD)
+        except ValueError:
+            return None
+
+
+def in_one_statement(outcomes: Sequence[Recorded]) -> int:
+    """Return how many of the outcomes, from the first on, one statement takes, so that it does not grow too large."""
+    characters = 0
+    for count, outcome in enumerate(outcomes):
+        characters += len(outcome.value_text or "")
+        if characters > MOST_CHARACTERS:
+            return max(count, 1)
+    return len(outcomes)
+
+
+def _microseconds(seconds: float) -> int:
+    return max(int(seconds * 1e6), 0)
