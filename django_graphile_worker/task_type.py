@@ -43,6 +43,15 @@ if TYPE_CHECKING:
     # Types to which an annotation can convert a JSON object; add_job() takes their instances, and dicts.
     Model = TypeVar("Model", bound=_Dataclass | _PydanticModel | _MsgspecStruct)
 
+    class RunReports(Protocol):
+        """What a worker tells about the runs of a Django task."""
+
+        def forget(self, job_id: int, attempts: int) -> None:
+            """Note that a run ended, and its job did not."""
+
+        def finish(self, job_id: int, attempts: int, installation: str, *, succeeded: bool) -> None:
+            """Note that the database has stored the end of a job."""
+
     class TaskDecorator(Protocol):
         @overload
         def __call__(
@@ -59,6 +68,11 @@ class Task(Generic[P, R, Payload]):
 
     __name__: str
     __qualname__: str
+
+    # The labels that workers run if they are not told others; empty for all. Only Django tasks have labels.
+    default_labels: tuple[str, ...] = ()
+    # Reports runs to the framework of Django Tasks; None for all other tasks.
+    events: RunReports | None = None
 
     if not TYPE_CHECKING:
         # Only type checkers support the default of Payload: at run time, Python 3.11 would require all three arguments.

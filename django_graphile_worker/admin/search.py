@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin.search_criteria import add_term
+from django_graphile_worker.admin.search_criteria import add_term, limited_to_labels
 from django_graphile_worker.sql.inspection.criteria import Criteria
 
 LONGEST_QUERY = 2_000
@@ -82,7 +82,8 @@ def parse_search(
             query = replace(query, mistakes=mistakes, unparsed=unparsed)
         else:
             query = replace(query, terms=(*query.terms, term), criteria=criteria)
-    return query
+    labels = [term.value for term in query.terms if term.name == "label"]
+    return replace(query, criteria=limited_to_labels(query.criteria, labels, known_tasks))
 
 
 def _exceeded_limits(text: str, number: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ from django_graphile_worker.crontab.time_phrases import parse_time_phrase
 from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import is_secret, redact_text
 from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.task_labels import SEPARATOR, label_of
 
 LARGEST_ID = 2**63 - 1
 
@@ -50,6 +51,20 @@ def _texts(field: str) -> Callable[[Criteria, str], Criteria]:
         return replace(criteria, **changes)
 
     return parse
+
+
+def _label(criteria: Criteria, value: str) -> Criteria:
+    """Leave the criteria as they are: ``limited_to_labels`` applies all labels to the tasks of the whole search."""
+    return criteria
+
+
+def limited_to_labels(criteria: Criteria, labels: Sequence[str], known_tasks: Sequence[str]) -> Criteria:
+    """Return the criteria with only those tasks that have one of the labels."""
+    if not labels:
+        return criteria
+    tasks = tuple(task for task in criteria.tasks or known_tasks if label_of(task) in labels)
+    # If no task has such a label, a name that no job has: without a condition, every job would match.
+    return replace(criteria, tasks=tasks or (f"{SEPARATOR}{labels[0]}",))
 
 
 def _exception(criteria: Criteria, value: str) -> Criteria:
@@ -122,6 +137,7 @@ PARSERS: dict[str, Callable[[Criteria, str], Criteria]] = {
     "id": _id,
     "key": _texts("keys"),
     "task": _texts("tasks"),
+    "label": _label,
     "queue": _texts("queues"),
     "flag": _texts("flags"),
     "priority": _priority,

@@ -31,11 +31,15 @@ class ReleaserCallbacks:
         parts = self._parts
         parts.statistics_buffer.add(outcomes, parts.directory.identifier_of)
         parts.events.jobs_released(outcomes)
+        if parts.task_reports is not None:
+            parts.task_reports.released(outcomes)
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
         self._parts.held.forget([outcome.claim for outcome in outcomes])
 
     def claim_lost(self, outcome: Outcome) -> None:
+        if self._parts.task_reports is not None:
+            self._parts.task_reports.claim_lost(outcome)
         self._parts.events.claim_lost(outcome)
 
     def retry_scheduled(self, seconds: float) -> None:
@@ -68,7 +72,7 @@ class HeartbeatCallbacks:
             "installation": parts.place.installation,
             "schema": settings.schema,
             "concurrency": settings.concurrency,
-            "tasks": sorted(parts.tasks),
+            "tasks": sorted(parts.directory.tasks),
             "is_listening": parts.listener is not None and parts.listener.is_healthy,
             "is_stopping": parts.is_stopping,
             "running": [
@@ -116,9 +120,13 @@ class RecoveryCallbacks:
         self._parts.schema_version.check(database)
 
     def jobs_recovered(self, recovered: Recovered) -> None:
+        if self._parts.task_reports is not None:
+            self._parts.task_reports.exhausted(recovered.exhausted)
         self._parts.events.jobs_recovered(recovered)
 
     def stale_locks_released(self, unlocked: Unlocked) -> None:
+        if self._parts.task_reports is not None:
+            self._parts.task_reports.exhausted(unlocked.exhausted)
         self._parts.events.stale_locks_released(unlocked)
 
     def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:

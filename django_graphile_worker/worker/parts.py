@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.reporting.signal_sender import SignalSender
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
     from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
+    from django_graphile_worker.worker.task_reports import TaskReports
 
 
 class Parts:
@@ -58,6 +59,8 @@ class Parts:
     claim_database: Database
     now: JobClock
     directory: TaskDirectory
+    # None in a project without Django tasks.
+    task_reports: TaskReports | None
     forbidden_flags: ForbiddenFlags
     held: HeldClaims
     claimer: Claimer
@@ -102,7 +105,7 @@ class Parts:
         return settings.history is not None or any(seconds is not None for seconds in keeps)
 
     def may_claim(self) -> bool:
-        return bool(self.tasks) and not self.is_stopping and self.heartbeat.holds_lease
+        return self.directory.may_have_tasks and not self.is_stopping and self.heartbeat.holds_lease
 
     def may_begin(self, claim: Claim) -> bool:
         """Return True if this worker certainly still holds the claim.

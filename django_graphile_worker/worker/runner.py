@@ -21,7 +21,7 @@ from django_graphile_worker.worker.fetching.installation_check import check_inst
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
-from django_graphile_worker.worker.task_selection import selected_tasks
+from django_graphile_worker.worker.task_selection import selected_tasks, task_finder
 from django_graphile_worker.worker.wiring import build_parts
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Runner:
         self.parts = build_parts(
             place,
             tasks=selected_tasks(registry, place.settings),
+            find_task=task_finder(place.settings),
             cron_items=cron_items,
             version=version,
             sender=type(self),
@@ -222,5 +223,5 @@ class Runner:
         self.parts.events.send(
             signals.worker_started,
             concurrency=self.settings.concurrency,
-            tasks=tuple(sorted(self.parts.tasks)),
+            tasks=tuple(sorted(self.parts.directory.tasks)),
         )

@@ -46,7 +46,10 @@ from django_graphile_worker.worker.reporting.statistics_recorder import Statisti
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
+    from django_graphile_worker.worker.task_reports import TaskReports
+    from django_graphile_worker.worker.task_selection import FindTask
 
 # A listener that has received no notification for this many heartbeat intervals connects again: notifications do not
 # arrive on its connection.
@@ -60,6 +63,7 @@ def build_parts(
     place: Place,
     *,
     tasks: Mapping[str, Task[Any, Any]],
+    find_task: FindTask | None = None,
     cron_items: Sequence[CronItem] = (),
     version: str = "",
     sender: type[Any],
@@ -72,7 +76,8 @@ def build_parts(
     """
     parts = Parts(place, tasks=tasks, cron_items=cron_items, version=version)
     _build_reporting(parts, sender)
-    _build_execution(parts)
+    _build_execution(parts, _new_tasks(find_task))
+    parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
@@ -103,12 +108,21 @@ def _build_reporting(parts: Parts, sender: type[Any]) -> None:
     )
 
 
-def _build_execution(parts: Parts) -> None:
+def _new_tasks(find_task: FindTask | None) -> NewTasks | None:
+    if find_task is None:
+        return None
+    # Late import: only projects with Django tasks need it.
+    from django_graphile_worker.worker.fetching.new_tasks import NewTasks
+
+    return NewTasks(find_task)
+
+
+def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
     """Build the parts that a job passes through: what a claim needs, the executor, the releaser and the slot pool."""
     settings, place = parts.settings, parts.place
     parts.now = job_clock(use_local_time=settings.use_local_time)
     parts.claim_database = _database(parts, "fetcher")
-    parts.directory = TaskDirectory(parts.claim_database, parts.tasks)
+    parts.directory = TaskDirectory(parts.claim_database, parts.tasks, new_tasks=new_tasks)
     parts.forbidden_flags = ForbiddenFlags(settings)
     parts.held = HeldClaims(
         parts.claim_database,
@@ -121,6 +135,18 @@ def _build_execution(parts: Parts) -> None:
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
+
+
+def _build_task_reports(parts: Parts) -> TaskReports:
+    # Late import: only projects with Django tasks need it.
+    from django_graphile_worker.worker.task_reports import TaskReports
+
+    return TaskReports(
+        installation=parts.place.installation,
+        task_of=parts.directory.task_of,
+        tasks=lambda: parts.directory.tasks,
+        call=parts.signal_sender.call,
+    )
 
 
 def _build_releaser(parts: Parts) -> Releaser:

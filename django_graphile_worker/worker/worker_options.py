@@ -25,6 +25,7 @@ class OnceOptions(TypedDict, total=False):
     use_local_time: bool
     tasks: Sequence[str]
     exclude_tasks: Sequence[str]
+    queue_labels: Sequence[str]
     forbidden_flags: Sequence[str] | Callable[[], Iterable[str]] | str
     middleware: Sequence[str]
     leftover_state: Literal["warn", "fail"]

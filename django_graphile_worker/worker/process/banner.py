@@ -45,8 +45,8 @@ def _tasks(runner: Runner) -> str:
         return "none: write functions with @task in an app's tasks.py"
     empty = [glob for glob in runner.settings.tasks if not any(fnmatchcase(name, glob) for name in there)]
     unmatched = f"nothing matches {', '.join(map(repr, empty))}" if empty else ""
-    if runner.parts.tasks:
-        return _listed(sorted(runner.parts.tasks)) + (f"; {unmatched}" if unmatched else "")
+    if runner.parts.directory.tasks:
+        return _listed(sorted(runner.parts.directory.tasks)) + (f"; {unmatched}" if unmatched else "")
     excluded = ", ".join(map(repr, runner.settings.exclude_tasks))
     return f"none: {unmatched or f'all are excluded by {excluded}'}. There are: {_listed(there)}"
 
