@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from itertools import count
 from time import monotonic
 from typing import Any
 
-from django_graphile_worker.exceptions import GraphileWorkerError, LeftoverStateError
+from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.registry import tasks as registered_tasks
@@ -22,11 +22,11 @@ from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.testing.caller_database import CallerDatabase
 from django_graphile_worker.testing.job_connections import JobConnections
 from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
+from django_graphile_worker.testing.recording_executor import RecordingExecutor
 from django_graphile_worker.worker.django_connections import lifecycle
-from django_graphile_worker.worker.execution.executor import Executor
-from django_graphile_worker.worker.execution.invoker import Invoke, TaskInvoker
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
+from django_graphile_worker.worker.fetching.new_tasks import NewTasks
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome
@@ -34,73 +34,30 @@ from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
 from django_graphile_worker.worker.reporting.signal_sender import SignalSender
+from django_graphile_worker.worker.task_reports import TaskReports
+from django_graphile_worker.worker.task_selection import task_finder
 
 # The job that runs in this context for a test; also in the coroutines and threads that it passes its context to.
 running_job: ContextVar[str | None] = ContextVar("graphile_worker_running_job", default=None)
 
 
-class _CheckedInvoker:
-    """The invoker of an executor, with a look for transactions that the task left open."""
-
-    def __init__(self, invoker: TaskInvoker, roll_back_leftovers: Callable[[], None]) -> None:
-        self._invoker = invoker
-        self._roll_back_leftovers = roll_back_leftovers
-        self.load_middleware = invoker.load_middleware
-
-    def of(self, task: Task[Any, Any] | None) -> Invoke:
-        invoke = self._invoker.of(task)
-
-        def checked(run: JobRun) -> Any:
-            try:
-                result = invoke(run)
-            except BaseException:
-                # The error of the task says more than that of its leftovers.
-                with suppress(LeftoverStateError):
-                    self._roll_back_leftovers()
-                raise
-            self._roll_back_leftovers()
-            return result
-
-        return checked
-
-
-class RecordingExecutor(Executor):
-    """An executor that keeps the exception of the last job, and looks for transactions that the job left open."""
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.error: BaseException | None = None
-        self._connections = JobConnections()
-        self._invoker: Any = _CheckedInvoker(self._invoker, lambda: self._connections.roll_back_leftovers())
-
-    def run(self, claim: Claim) -> Outcome:
-        self.error = None
-        with JobConnections() as self._connections:
-            return super().run(claim)
-
-    def _failed(self, run: JobRun, error: BaseException, leftovers: Sequence[str]) -> Failed:
-        self.error = error
-        return super()._failed(run, error, leftovers)
-
-    def _failed_by_worker(self, run: JobRun, error: BaseException) -> Failed:
-        self.error = error
-        return super()._failed_by_worker(run, error)
-
-
 class _Released:
     """The ``ReleaseEvents`` of the in-process worker: passes the signals on, and keeps the time of the next attempt."""
 
-    def __init__(self, events: WorkerEvents) -> None:
+    def __init__(self, events: WorkerEvents, task_reports: TaskReports) -> None:
         self._events = events
+        self._task_reports = task_reports
         self.retry_in: float | None = None
 
     def released(self, outcomes: Sequence[Outcome]) -> None:
         self._events.jobs_released(outcomes)
+        self._task_reports.released(outcomes)
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
         """Ignore it: nothing is claimed ahead."""
 
     def claim_lost(self, outcome: Outcome) -> None:
+        self._task_reports.claim_lost(outcome)
         self._events.claim_lost(outcome)
 
     def retry_scheduled(self, seconds: float) -> None:
@@ -113,6 +70,16 @@ class _Released:
         """Ignore it: the next claim finds them."""
 
 
+def _new_tasks(place: Place) -> NewTasks | None:
+    """Return what finds Django tasks by their names, of all labels, or None in a project without them."""
+    if task_finder(place.settings) is None:
+        return None
+    # Late import: a project without Django Tasks cannot load the backend.
+    from django_graphile_worker.backend.runnable import find_runnable
+
+    return NewTasks(find_runnable)
+
+
 class InProcessWorker:
     """The parts of a worker that a job passes through, wired for one thread."""
 
@@ -122,7 +89,9 @@ class InProcessWorker:
         self._worker_id = new_worker_id()
         self._claim_numbers = count(1)
         self._may_be_empty = False
-        self._directory = TaskDirectory(self.database, {task.identifier: task for task in registered_tasks})
+        self._directory = TaskDirectory(
+            self.database, {task.identifier: task for task in registered_tasks}, new_tasks=_new_tasks(place)
+        )
         self._forbidden_flags = ForbiddenFlags(place.settings)
         self._executor = RecordingExecutor(
             settings=place.settings,
@@ -138,9 +107,17 @@ class InProcessWorker:
             installation=place.installation,
             job_of=self._job_of,
         )
-        self._released = _Released(self.events)
+        self._released = _Released(self.events, self._task_reports(place))
         statements = ReleaseStatements(self.database, now=now, settings=place.settings)
         self._releaser = Releaser(statements=statements, events=self._released)
+
+    def _task_reports(self, place: Place) -> TaskReports:
+        return TaskReports(
+            installation=place.installation,
+            task_of=self._directory.task_of,
+            tasks=lambda: self._directory.tasks,
+            call=self._signal_sender.call,
+        )
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -165,6 +142,8 @@ class InProcessWorker:
         if self._may_be_empty and (nothing := self._nothing_due()) is not None:
             return nothing
         claimed = self._claim()
+        if not claimed.claims and self._directory.find_new_tasks():
+            claimed = self._claim()
         # Mostly a test has one job. Then a shorter statement than another claim finds that it was the last.
         self._may_be_empty = bool(claimed.claims)
         return claimed

@@ -72,7 +72,11 @@ def test_wheel__has_no_extra_that_no_code_uses(metadata: Message) -> None:
     extras = metadata.get_all("Provides-Extra", [])
     assert sorted(extras) == ["msgspec", "pydantic", "tasks"]
     sources = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    used = {"msgspec": '"msgspec" in sys.modules', "pydantic": '"pydantic" in sys.modules', "tasks": "from django_tasks"}
+    used = {
+        "msgspec": '"msgspec" in sys.modules',
+        "pydantic": '"pydantic" in sys.modules',
+        "tasks": "from django_tasks",
+    }
     assert all(used[extra] in sources for extra in extras)
 
 
