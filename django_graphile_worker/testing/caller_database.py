@@ -7,10 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from django.db.transaction import TransactionManagementError
 
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.testing.session_cursor import SessionCursor
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.django_connections.transaction_status import (
+    IN_FAILED_TRANSACTION,
+    transaction_status,
+)
 
 
 class CallerDatabase(Database):
@@ -26,13 +31,16 @@ class CallerDatabase(Database):
         self.prepared = set()
         self._prepares = place.settings.prepared_statements
         self._session_cursor: SessionCursor | None = None
-        # Whether an error of the next statements must leave the transaction of the test usable.
-        self.is_guarded = False
 
     def begin(self) -> None:
         """Open the connection; raise the error of a test that may not use the database, or whose transaction failed."""
         with self.wrapper.cursor():
             self.wrapper.validate_no_broken_transaction()
+        if transaction_status(self.wrapper) == IN_FAILED_TRANSACTION:
+            raise TransactionManagementError(
+                "run_jobs(): expected a transaction that can be used, got one in which a statement has failed. Put the "
+                "statement that may fail into an atomic() block of its own."
+            )
 
     @property
     def is_in_transaction(self) -> bool:
@@ -57,11 +65,7 @@ class CallerDatabase(Database):
         connection = self.connection()
         if self._session_cursor is None or self._session_cursor.connection is not connection:
             self._session_cursor = SessionCursor(connection, prepares=self._prepares)
-        if self.is_guarded and self.is_in_transaction:
-            with connection.transaction():
-                yield self._session_cursor
-        else:
-            yield self._session_cursor
+        yield self._session_cursor
 
     def close(self) -> None:
         """Leave the connection open: it belongs to the test."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ class CronTicks:
     def __init__(self, items: Sequence[CronItem], *, place: Place, now: Callable[[], datetime]) -> None:
         self._items = items
         self._next: dict[str, datetime] = {}
+        self._settings: dict[str, str] | None = None
         self._cron = Cron(
             items=items,
             database=self,
@@ -64,9 +65,9 @@ class CronTicks:
 
     def fire(self) -> None:
         """Fire what is due at the time of the clock, and what was missed before."""
-        with self._settings_kept():
-            while self._cron.step() == 0:
-                pass
+        self._keep_settings()
+        while self._cron.step() == 0:
+            pass
 
     def _next_of(self, item: CronItem, after: datetime, until: datetime) -> datetime | None:
         known = self._next.get(item.name)
@@ -77,19 +78,18 @@ class CronTicks:
             self._next[item.name] = known
         return known if known <= until else None
 
-    @contextmanager
-    def _settings_kept(self) -> Iterator[None]:
-        """Restore a setting that the statements of cron change until the end of the transaction, which is the test's.
+    def _keep_settings(self) -> None:
+        """Note a setting that the statements of cron change until the end of the transaction, which is the test's.
 
         In autocommit mode it ends with each statement.
         """
-        if not self._database.is_in_transaction:
-            yield
-            return
-        with self._database.cursor() as cursor:
-            before = change_settings(cursor, {"lock_timeout": "0"})
-        try:
-            yield
-        finally:
+        if self._settings is None and self._database.is_in_transaction:
             with self._database.cursor() as cursor:
-                change_settings(cursor, before)
+                self._settings = change_settings(cursor, {"lock_timeout": "0"})
+
+    def restore_settings(self) -> None:
+        """Restore what firing has changed in the transaction of the test."""
+        settings, self._settings = self._settings, None
+        if settings is not None:
+            with self._database.cursor() as cursor:
+                change_settings(cursor, settings)

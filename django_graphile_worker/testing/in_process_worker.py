@@ -139,7 +139,8 @@ class InProcessWorker:
 
     def claim(self) -> Claimed:
         """Claim the job that a worker would start next, if one is due."""
-        if self._may_be_empty and (nothing := self._nothing_due()) is not None:
+        may_be_empty, self._may_be_empty = self._may_be_empty, False
+        if may_be_empty and (nothing := self._nothing_due()) is not None:
             return nothing
         claimed = self._claim()
         if not claimed.claims and self._directory.find_new_tasks():
@@ -204,15 +205,10 @@ class InProcessWorker:
 
     def _release(self, claim: Claim, outcome: Outcome) -> None:
         self._released.retry_in = None
-        # The text of an error may be one that the database does not accept; then another text is stored.
-        self.database.is_guarded = isinstance(outcome, Failed)
-        try:
-            self._releaser.put(outcome)
-            if claim.queue_id is not None:
-                self._releaser.put(HeldQueue(claim.queue_id, claim.token))
-            self._releaser.step()
-        finally:
-            self.database.is_guarded = False
+        self._releaser.put(outcome)
+        if claim.queue_id is not None:
+            self._releaser.put(HeldQueue(claim.queue_id, claim.token))
+        self._releaser.step()
         self._send_signals()
         if self._releaser.pending_count:
             raise GraphileWorkerError(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.crontabs import database_now
 from django_graphile_worker.testing.caller_database import CallerDatabase
@@ -16,6 +17,8 @@ from django_graphile_worker.testing.simulated_clock import Clock
 from django_graphile_worker.worker.reporting.events import WorkerEvents
 
 MOMENT = timedelta(microseconds=1)
+# How often in a row time may pass by less than a second, until a job is found that runs.
+MOST_MOMENTS = 1_000
 
 
 # Seconds after which the clock of a database is read again.
@@ -88,6 +91,7 @@ class ClockTime:
         self._key: Any = (place.using, place.installation)
         self._has_cron = cron
         self._ticks: CronTicks | None = None
+        self._moments = 0
 
     def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
         """Go back to the time up to which jobs have been run, and fire what the crontab has for it."""
@@ -119,15 +123,27 @@ class ClockTime:
         if not times:
             self._clock.shown = target
             return False
+        self._refuse_to_creep(min(times) - shown)
         self._clock.shown = min(times)
         if tick == self._clock.shown and self._ticks is not None:
             self._ticks.fire()
         return True
 
+    def _refuse_to_creep(self, step: timedelta) -> None:
+        """Raise if time passes in moments only, because a job is due that cannot be claimed."""
+        self._moments = self._moments + 1 if step < timedelta(seconds=1) else 0
+        if self._moments > MOST_MOMENTS:
+            raise GraphileWorkerError(
+                f"run_jobs(): expected the jobs that are due at {self._clock.shown.isoformat()} to be free, got a job "
+                "that another transaction has locked. Let the other transaction end first."
+            )
+
     def end(self) -> None:
         """Show the time of the test again, and remember how far jobs have been run."""
         self._clock.caught_up[self._key] = self._clock.shown
         self._clock.shown = self._clock.target
+        if self._ticks is not None:
+            self._ticks.restore_settings()
 
 
 Timeline = PresentTime | StandingTime | ClockTime

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
-from django.db import connection
-from django.test import SimpleTestCase, TestCase, override_settings
+from django.db import DataError, connection, connections, transaction
+from django.db.transaction import TransactionManagementError
+from django.test import SimpleTestCase, TestCase, TransactionTestCase, override_settings
 from django.utils import timezone
 
 from django_graphile_worker import (
@@ -25,11 +26,13 @@ from django_graphile_worker import (
     add_job,
     add_jobs,
     get_job,
+    models,
     remove_job,
+    run_once,
     signals,
 )
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError, PayloadError
-from django_graphile_worker.testing import arun_jobs, jobs, run_jobs
+from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs
 from tests.support.factories import make_job
 from tests.support.stepped_worker import own_tasks
 
@@ -384,12 +387,55 @@ class TestFailures(TestCase):
                 with pytest.raises(GraphileWorkerError, match=rf"expected a call by a test, got .*\({name} #"):
                     run_jobs()
 
+    def test_transaction_that_has_failed__is_named(self) -> None:
+        with own_tasks(Log()):
+            add_job("log")
+            with pytest.raises(TransactionManagementError, match="got one in which a statement has failed"):
+                with transaction.atomic():
+                    with pytest.raises(DataError), connection.cursor() as cursor:
+                        cursor.execute("select 1 / 0")
+                    run_jobs()
+            with transaction.atomic():
+                transaction.set_rollback(True)
+                with pytest.raises(TransactionManagementError, match="An error occurred in the current transaction"):
+                    run_jobs()
+            assert len(run_jobs()) == 1
+
     def test_bad_arguments__are_refused(self) -> None:
         with pytest.raises(InvalidTypeError, match="expected 'raise' or 'record', got 'ignore'"):
             run_jobs(on_error="ignore")  # type: ignore[arg-type]
         for limit in (0, True, 1.5):
             with pytest.raises(InvalidTypeError, match="limit: expected a number of jobs"):
                 run_jobs(limit=limit)  # type: ignore[arg-type]
+
+
+class TestBesideWorkers(TransactionTestCase):
+    def test_run_jobs_in_a_job_of_a_worker__is_refused(self) -> None:
+        def runs(payload: Any) -> None:
+            run_jobs()
+
+        with own_tasks(runs):
+            add_job("runs")
+            assert run_once() == 0
+            assert "expected a call by a test, got a call inside a job (a worker)" in str(jobs()[0].last_error)
+
+    def test_job_that_another_transaction_has_locked__is_left_to_it(self) -> None:
+        other = connections.create_connection("default")
+        try:
+            with own_tasks(log := Log()), clock() as now:
+                job = add_job("log", "locked", queue_name="a queue")
+                add_job("log", "free")
+                with other.cursor() as cursor:
+                    other.set_autocommit(False)
+                    cursor.execute(f"select from {models.Job._meta.db_table} where id = %s for update", [job.id])
+                    now.advance(days=1)
+                    with pytest.raises(GraphileWorkerError, match="got a job that another transaction has locked"):
+                        run_jobs()
+                    other.rollback()
+                run_jobs()
+            assert log == ["free", "locked"]
+        finally:
+            other.close()
 
 
 class TestWithoutDatabase(SimpleTestCase):

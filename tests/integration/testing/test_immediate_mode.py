@@ -68,6 +68,14 @@ class ImmediateTests:
         assert log == ["kept"]
         assert not {"savepoint_commit", "savepoint_rollback"} & vars(connection).keys()
 
+    def test_transaction_that_is_rolled_back__does_not_run_other_jobs_either(self) -> None:
+        with own_tasks(log := Log()):
+            add_job("log", "before")
+            with immediate(), pytest.raises(ValueError), transaction.atomic():
+                add_job("log", "undone")
+                raise ValueError
+        assert log == []
+
     def test_jobs_that_jobs_add__run_after_them(self) -> None:
         order: list[str] = []
 
@@ -158,6 +166,24 @@ class TestInTransaction(ImmediateTests, TestCase):
                 add_job("log", 1)
             transaction.on_commit(lambda: add_job("log", 2))
         assert log == [1, 2]
+
+
+class TestSeveralDatabases(TestCase):
+    databases = {"default", "other"}
+
+    def test_job_of_another_queue__runs_after_the_job_that_added_it(self) -> None:
+        order: list[str] = []
+
+        def parent(payload: Any) -> None:
+            add_job("child", using="other")
+            order.append("parent")
+
+        def child(payload: Any) -> None:
+            order.append("child")
+
+        with own_tasks(parent, child), immediate():
+            add_job("parent")
+        assert order == ["parent", "child"]
 
 
 class TestInAutocommitMode(ImmediateTests, TransactionTestCase):
