@@ -30,6 +30,7 @@ NAMES = (
     "api",
     "claims",
     "crontab",
+    "testing",
     "admin",
 )
 GROUPS = {"worker": ("drain", "queues", "backlog", "latency", "start", "idle", "counting")}

@@ -89,6 +89,7 @@ class Settings(Frozen):
     crontab_file: Path | None = _setting(None, setting_types.path)
     # What adding a job does.
     notify: bool = _setting(True, setting_types.boolean)
+    immediate: bool = _setting(False, setting_types.boolean)
     max_payload_size: int = _setting(16 * 1_048_576, setting_types.whole_number(2))
     # What remains of jobs: results and history.
     keep_results: float | None = _setting(None, setting_types.optional_duration(1))

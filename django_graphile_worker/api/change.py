@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django_graphile_worker import simulation
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.times import aware
@@ -104,7 +105,7 @@ def reschedule_jobs(
     """
     ids = _valid_ids(job_ids)
     changes = sql_jobs.Changes(
-        run_at=aware(valid_run_at(run_at)),
+        run_at=simulation.moved(aware(valid_run_at(run_at))),
         priority=valid_priority(priority),
         attempts=None if attempts is None else whole_number("attempts", attempts, 0, LARGEST_MAX_ATTEMPTS),
         max_attempts=valid_max_attempts(max_attempts),
