@@ -153,20 +153,6 @@ def are_installations_named() -> bool:
     return configured().are_named
 
 
-def task_backends() -> dict[str, str]:
-    """Return the backends of Django Tasks that the project has chosen, by alias, without those of the framework.
-
-    A project that does not use Django Tasks has none: Django's default is a backend of the framework.
-    """
-    backends = getattr(django_settings, "TASKS", None)
-    found = backends.items() if isinstance(backends, Mapping) else ()
-    paths = {alias: str(entry.get("BACKEND", "")) for alias, entry in found if isinstance(entry, Mapping)}
-    return {alias: path for alias, path in paths.items() if path and not path.startswith(_FRAMEWORKS)}
-
-
-_FRAMEWORKS = ("django.tasks.", "django_tasks.")
-
-
 def schema_of_models() -> str:
     """Return the schema in the table names of the models.
 

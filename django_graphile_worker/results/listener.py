@@ -183,8 +183,14 @@ class ResultListener:
 
     def _rest(self, seconds: float) -> None:
         """Wait for a notification, for a new wait, or for the time of the next look."""
+        # A notification may have arrived together with the last answer: the socket has nothing to read then.
+        self._receive()
         if seconds > 0:
-            self._wakeup.wait(seconds, unless=lambda: self._has_news)
+            self._wakeup.wait(seconds, unless=lambda: self._has_news or bool(self._announced))
+            self._receive()
+
+    def _receive(self) -> None:
+        """Note the notifications that have arrived."""
         if self._connection is None:
             return
         link = self._connection.pgconn

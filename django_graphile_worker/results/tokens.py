@@ -6,8 +6,7 @@ from datetime import timedelta
 
 from django.core import signing
 
-from django_graphile_worker.jobs import Job
-from django_graphile_worker.results.job_ids import job_id_of
+from django_graphile_worker.results.job_ids import JobOrId, job_and_place
 from django_graphile_worker.routing import Place, place_of
 
 SALT = "django_graphile_worker.progress"
@@ -15,10 +14,10 @@ SALT = "django_graphile_worker.progress"
 LONGEST_AGE = timedelta(days=7)
 
 
-def progress_token(job_or_id: Job | int, *, using: str | None = None, installation: str | None = None) -> str:
+def progress_token(job_or_id: JobOrId, *, using: str | None = None, installation: str | None = None) -> str:
     """Return the text that gives its holder the right to see the progress of this job, for a week."""
-    place = place_of(using, installation)
-    return signing.dumps([job_id_of(job_or_id), place.using, place.installation], salt=SALT)
+    job_id, place = job_and_place(job_or_id, using, installation)
+    return signing.dumps([job_id, place.using, place.installation], salt=SALT)
 
 
 def read_token(token: str) -> tuple[int, Place]:

@@ -8,20 +8,19 @@ from datetime import timedelta
 from asgiref.sync import sync_to_async
 
 from django_graphile_worker.exceptions import ResultTimeoutError, UnknownResultError, to_delay
-from django_graphile_worker.jobs import Job
 from django_graphile_worker.results.committed import refuse_uncommitted
-from django_graphile_worker.results.job_ids import job_id_of
+from django_graphile_worker.results.job_ids import JobOrId, job_and_place
 from django_graphile_worker.results.listeners import listener_of
 from django_graphile_worker.results.values import Result, result_from
 from django_graphile_worker.results.waits import Wait
-from django_graphile_worker.routing import Place, place_of
+from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.result_rows import ResultRow
 
 Timeout = timedelta | float | None
 
 
 def wait_for_result(
-    job_or_id: Job | int,
+    job_or_id: JobOrId,
     *,
     timeout: Timeout = None,
     using: str | None = None,
@@ -32,7 +31,7 @@ def wait_for_result(
     ``timeout`` is a number of seconds or a timedelta; None waits for as long as it takes. The task must keep its
     results: ``@task(keep_result=...)``.
     """
-    job_id, seconds, place = job_id_of(job_or_id), _seconds(timeout), place_of(using, installation)
+    seconds, (job_id, place) = _seconds(timeout), job_and_place(job_or_id, using, installation)
     refuse_uncommitted(place, job_id)
     wait = listener_of(place).add(_wait(place, job_id))
     try:
@@ -44,14 +43,14 @@ def wait_for_result(
 
 
 async def await_for_result(
-    job_or_id: Job | int,
+    job_or_id: JobOrId,
     *,
     timeout: Timeout = None,  # noqa: ASYNC109 - the same arguments as wait_for_result()
     using: str | None = None,
     installation: str | None = None,
 ) -> Result:
     """Asynchronous variant of ``wait_for_result()``."""
-    job_id, seconds, place = job_id_of(job_or_id), _seconds(timeout), place_of(using, installation)
+    seconds, (job_id, place) = _seconds(timeout), job_and_place(job_or_id, using, installation)
     await sync_to_async(refuse_uncommitted, thread_sensitive=True)(place, job_id)
     wait = listener_of(place).add(_wait(place, job_id))
     try:

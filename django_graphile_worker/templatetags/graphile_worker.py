@@ -8,8 +8,8 @@ from django import template
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import NoReverseMatch, reverse
 
-from django_graphile_worker.jobs import Job
 from django_graphile_worker.results import progress_token, result
+from django_graphile_worker.results.job_ids import JobOrId
 from django_graphile_worker.views import progress_context
 
 register = template.Library()
@@ -18,7 +18,7 @@ register = template.Library()
 @register.inclusion_tag("graphile_worker/job_progress.html", takes_context=True)
 def job_progress(
     context: template.Context,
-    job_or_id: Job | int,
+    job_or_id: JobOrId,
     *,
     finished_url: str = "",
     using: str | None = None,

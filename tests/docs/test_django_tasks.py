@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +30,12 @@ def blocks() -> list[str]:
     return found if django.VERSION >= (6, 0) else [each.replace("django.tasks", "django_tasks") for each in found]
 
 
+def setting_of(block: str) -> Any:
+    namespace: dict[str, Any] = {"timedelta": timedelta}
+    exec(block, namespace)
+    return namespace["TASKS"]
+
+
 @pytest.fixture
 def guide(settings: Any) -> Iterator[ModuleType]:
     """A module with the code of the page, in a project with its first settings."""
@@ -37,8 +44,7 @@ def guide(settings: Any) -> Iterator[ModuleType]:
         registry._tasks.clear()
         for block in blocks():
             if "TASKS = {" in block:
-                exec("from datetime import timedelta\nINSTALLED_APPS = []\n" + block, told := {})
-                settings.TASKS = settings.TASKS if hasattr(module, "task") else told["TASKS"]
+                settings.TASKS = settings.TASKS if hasattr(module, "task") else setting_of(block)
             else:
                 exec(block, vars(module))
         yield module
@@ -72,8 +78,7 @@ def test_settings_of_the_page__have_no_mistake(settings: Any) -> None:
     found = 0
     for block in blocks():
         if "TASKS = {" in block:
-            exec("from datetime import timedelta\nINSTALLED_APPS = []\n" + block, told := {})
-            settings.TASKS = told["TASKS"]
+            settings.TASKS = setting_of(block)
             assert task_backends["default"].check() == []
             found += 1
     assert found == 3

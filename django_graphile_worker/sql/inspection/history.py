@@ -27,7 +27,7 @@ from django_graphile_worker.sql.schema import statement
 
 # How many rows are read for a page, if there are conditions beside the index.
 MOST_EXAMINED = 5_000
-# How many attempts with a key or a word a search looks at, beginning with the latest day.
+# How many attempts with a word a search looks at, beginning with the latest day.
 MOST_UNORDERED = 2_000
 # How many days such a search reads, if the caller does not say how long the history is.
 DAYS = 400

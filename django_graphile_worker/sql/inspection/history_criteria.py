@@ -41,8 +41,7 @@ _INDEXED, _OPEN = (
     " and history.ended_at < %(open_since)s::timestamptz",
     "history.ended_at >= %(open_since)s::timestamptz",
 )
-# An index of keys or of words does not have its rows in the order of time. So each day is read by itself, the latest
-# first.
+# An index of words does not have its rows in the order of time. So each day is read by itself, the latest first.
 _OF_DAY = """ and history.ended_at >= %(last_day)s::timestamptz - day.number::float8 * interval '1 day'
     and history.ended_at < %(last_day)s::timestamptz - day.number::float8 * interval '1 day' + interval '1 day'"""
 
@@ -60,7 +59,7 @@ class Ranges:
         if criteria.ids:
             return [self._unordered("history.job_id = any (%(ids)s::bigint[])")]
         if criteria.keys:
-            return [self._day_by_day("history.job_key = any (%(keys)s::text[])")]
+            return [self._each("keys", "job_key")]
         if criteria.anywhere:
             return self._anywhere(criteria)
         if criteria.payload:
@@ -77,7 +76,7 @@ class Ranges:
         words = " or ".join(f"({_has_words('history', f'word_{number}')})" for number in range(len(criteria.anywhere)))
         return [
             self._unordered("history.job_id = any (%(numbers)s::bigint[])"),
-            self._day_by_day("history.job_key = any (%(anywhere)s::text[])"),
+            self._each("anywhere", "job_key"),
             self._each("anywhere", "queue_name"),
             self._each("anywhere", "task_identifier", _INDEXED),
             self._day_by_day(f"({words}) {_INDEXED}"),
@@ -152,7 +151,7 @@ _NAMES = {"keys": "job_key", "tasks": "task_identifier", "queues": "queue_name",
 
 
 def parameters_of(criteria: HistoryCriteria, *, days: int) -> dict[str, Any]:
-    """Return the parameters of ranges and conditions; ``days`` is how far back a search for keys or words reads."""
+    """Return the parameters of ranges and conditions; ``days`` is how far back a search for words reads."""
     since, until = criteria.ended_at
     now = datetime.now(UTC)
     last = min(until or now, now)

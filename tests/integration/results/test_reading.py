@@ -139,7 +139,7 @@ def test_naive_times__are_those_of_a_project_without_time_zones(settings: Any, c
 
 @pytest.mark.parametrize("wrong", ["7", None, True, 7.0])
 def test_wrong_type__is_refused_before_sql(wrong: Any, django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(0), pytest.raises(InvalidTypeError, match=r"^job_or_id: expected a Job, or the id"):
+    with django_assert_num_queries(0), pytest.raises(InvalidTypeError, match=r"^job_or_id: expected a Job, the id"):
         result(wrong)
 
 

@@ -25,7 +25,9 @@ from django_graphile_worker import (
     await_for_result,
     wait_for_result,
 )
-from django_graphile_worker.results import waits
+from django_graphile_worker.results import listeners, waits
+from django_graphile_worker.sql import result_rows
+from django_graphile_worker.worker.database.connection import Database
 from tests.support.factories import make_failed_job, make_job
 from tests.support.results import end_job
 from tests.support.rows import in_quotes, query
@@ -105,6 +107,27 @@ def test_wait__finds_the_end_of_a_job_that_is_deleted_without_a_result(
     raw_connection().execute(f"delete from {in_quotes(worker_schema)}._private_jobs".encode())
     with pytest.raises(UnknownResultError, match=r"nothing of it is kept: declare its task with @task\(keep_result="):
         wait.result(DEADLINE)
+
+
+def test_notification_that_arrives_with_an_answer__is_not_missed(
+    only_notifications: None,
+    waiting: Any,
+    raw_connection: Connect,
+    worker_schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is read from the socket with the answer, so nothing is left there that would end the rest of the thread."""
+    job, worker, read = add_job("task"), raw_connection(), result_rows.read
+
+    def read_and_end(cursor: Any, job_ids: Any, **arguments: Any) -> Any:
+        rows = read(cursor, job_ids, **arguments)
+        monkeypatch.setattr(result_rows, "read", read)
+        end_job(worker, job.id, worker_schema, value=1)
+        cursor.execute("select 1")
+        return rows
+
+    monkeypatch.setattr(result_rows, "read", read_and_end)
+    assert waiting(job, timeout=DEADLINE).result(DEADLINE).value == 1
 
 
 def test_many_waits__share_one_connection_and_one_row_for_each_job(
@@ -199,6 +222,36 @@ def test_without_notifications__it_polls(
     end_job(raw_connection(), job.id, worker_schema, value=2, notifies=False)
     assert wait.result(DEADLINE).value == 2
     assert waiters(worker_schema) == [], "workers need not look for it"
+
+
+def test_pooler__is_recognised_and_polled(
+    monkeypatch: pytest.MonkeyPatch, waiting: Any, raw_connection: Connect, worker_schema: str
+) -> None:
+    """A transaction pooler passes no notifications on, and LISTEN would stay behind in a session of others."""
+    monkeypatch.setattr(Database, "is_direct", False)
+    job = add_job("task")
+    wait = waiting(job, timeout=DEADLINE)
+    end_job(raw_connection(), job.id, worker_schema, value=2)
+    assert wait.result(DEADLINE).value == 2
+    assert waiters(worker_schema) == []
+
+
+def test_forked_process__has_listeners_of_its_own(raw_connection: Connect, worker_schema: str) -> None:
+    job = add_job("task")
+    end_job(raw_connection(), job.id, worker_schema)
+    wait_for_result(job, timeout=DEADLINE)
+    before = dict(listeners._listeners)
+    assert before
+    listeners._start_anew()
+    try:
+        assert listeners._listeners == {}
+        assert wait_for_result(job, timeout=DEADLINE).status is ResultStatus.SUCCEEDED
+        assert listeners._listeners.keys() == before.keys()
+        assert listeners._listeners["default"] is not before["default"]
+    finally:
+        for listener in listeners._of_parents:
+            listener.close()
+        listeners._of_parents.clear()
 
 
 def test_async_wait__leaves_the_event_loop_to_others(raw_connection: Connect, worker_schema: str) -> None:

@@ -132,3 +132,69 @@ def test_payload__of_any_kind_can_be_stored(cursor: Any, worker_schema: str) -> 
     for number, payload in enumerate(["x" * 3_000_000, "word " * 400_000, "\\u0000", ["9" * 5000], "ä \n 🙂"]):
         make_attempt(cursor, worker_schema, 100 + number, payload=payload)
     assert ids(cursor, worker_schema, payload=("ä",)) == [(104, 1)]
+
+
+class HistoryCursor:
+    """A cursor that counts what the search of the history itself reads."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self.buffers = 0
+
+    def execute(self, text: str, parameters: Any = None) -> None:
+        if text.startswith("/* gw:history */"):
+            self._cursor.execute(f"explain (analyze, buffers, format json) {text}", parameters)
+            plan = self._cursor.fetchone()[0][0]["Plan"]
+            self.buffers = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        self._cursor.execute(text, parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
+DAYS, ROWS = 4, 3_000
+FILL = """
+insert into graphile_worker._private_history (ended_at, started_at, added_at, run_at, job_id, attempt, outcome,
+    task_identifier, worker_id, queue_name, job_key, payload)
+select moment, moment, moment, moment, %(day)s * 1000000 + number, 1, case when number %% 50 = 0 then 3 else 1 end,
+    'task_' || number %% 10, 'w', case when number %% 3 = 0 then 'queue_' || number %% 30 end,
+    case when number %% 4 = 0 then 'key_' || number end, json_build_object('order', %(day)s * 1000000 + number)::text
+from (
+    select number, %(beginning)s::timestamptz + number * interval '10 s' as moment
+    from generate_series(1, %(rows)s) as number) as each"""
+
+
+@pytest.fixture
+def month(versioned_connection: Any) -> Any:
+    """A history of some days that are over, with their indexes, and of a part of the current day."""
+    today = minutes_ago(0).replace(hour=0, minute=0, second=0, microsecond=0)
+    for day in range(DAYS):
+        beginning = today - timedelta(days=DAYS - 1 - day)
+        make = "select graphile_worker._private_make_history_partitions_v1(0, %s)"
+        assert versioned_connection.execute(make, [beginning]).fetchone() == (1,)
+        versioned_connection.execute(FILL, {"day": day, "beginning": beginning, "rows": ROWS})
+    while versioned_connection.execute("select graphile_worker._private_index_history_v1()").fetchone() == (True,):
+        pass
+    versioned_connection.execute("vacuum analyze graphile_worker._private_history")
+    return versioned_connection
+
+
+def test_searches__read_a_few_pages_of_a_long_history(month: Any) -> None:
+    """On every version of PostgreSQL. The table has about 400 pages; 5,000 rows of the current day have about 70."""
+    searches: dict[str, tuple[dict[str, Any], int, int]] = {
+        "all": ({}, 10, 60),
+        "id": ({"ids": (1_000_007,)}, 1, 60),
+        "key": ({"keys": ("key_404",)}, 4, 60),
+        "task": ({"tasks": ("task_7",)}, 10, 160),
+        "queue": ({"queues": ("queue_3",)}, 10, 60),
+        "failed": ({"outcomes": (3,)}, 10, 300),
+        "word": ({"payload": ("1000007",)}, 1, 160),
+        "anywhere": ({"anywhere": ("1000007",)}, 1, 200),
+    }
+    for name, (criteria, expected, most) in searches.items():
+        with month.transaction(), month.cursor() as raw:
+            limits.limit_statements(raw, timeout=60.0)
+            cursor = HistoryCursor(raw)
+            page = find(cursor, HistoryCriteria(**criteria), schema="graphile_worker", limit=10, days=DAYS)
+        assert len(page.rows) == expected, (name, page.rows)
+        assert cursor.buffers <= most, (name, cursor.buffers)
