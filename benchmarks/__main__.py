@@ -19,6 +19,7 @@ NAMES = (
     "queues",
     "backlog",
     "held_snapshot",
+    "recording",
     "latency",
     "start",
     "idle",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,7 +26,14 @@ DEFAULT = "default"
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
 # Settings of the whole project and not of one installation; they are set in the installation "default".
 OF_THE_PROJECT = frozenset(
-    {"ADMIN_STATEMENT_TIMEOUT", "DROP_WAITING_JOBS", "MIGRATION_LOCK_TIMEOUT", "PROCESSES", "REDACT"}
+    {
+        "ADMIN_STATEMENT_TIMEOUT",
+        "DROP_WAITING_JOBS",
+        "MIGRATION_LOCK_TIMEOUT",
+        "PROCESSES",
+        "PROGRESS_PERMISSION",
+        "REDACT",
+    }
 )
 
 
@@ -95,6 +102,7 @@ class Settings(Frozen):
     redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, setting_types.patterns)
     statistics_retention: float = _setting(timedelta(days=8), setting_types.duration())
     admin_statement_timeout: float = _setting(5.0, setting_types.duration(0.1))
+    progress_permission: Callable[..., bool] | str | None = _setting(None, setting_types.function)
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)
@@ -143,20 +151,6 @@ def current() -> Settings:
 
 def are_installations_named() -> bool:
     return configured().are_named
-
-
-def task_backends() -> dict[str, str]:
-    """Return the backends of Django Tasks that the project has chosen, by alias, without those of the framework.
-
-    A project that does not use Django Tasks has none: Django's default is a backend of the framework.
-    """
-    backends = getattr(django_settings, "TASKS", None)
-    found = backends.items() if isinstance(backends, Mapping) else ()
-    paths = {alias: str(entry.get("BACKEND", "")) for alias, entry in found if isinstance(entry, Mapping)}
-    return {alias: path for alias, path in paths.items() if path and not path.startswith(_FRAMEWORKS)}
-
-
-_FRAMEWORKS = ("django.tasks.", "django_tasks.")
 
 
 def schema_of_models() -> str:

@@ -106,6 +106,12 @@ def forbidden_flags(value: Any) -> ForbiddenFlags:
         raise ExpectationError("a list of flags, a callable, or the dotted path of a callable") from None
 
 
+def function(value: Any) -> Any:
+    if value is None or callable(value) or (isinstance(value, str) and _is_dotted_path(value)):
+        return value
+    raise ExpectationError("a function, the dotted path of a function, or None")
+
+
 def _is_dotted_path(value: str) -> bool:
     parts = value.split(".")
     return len(parts) > 1 and all(part.isidentifier() for part in parts)

@@ -46,10 +46,13 @@ if TYPE_CHECKING:
     class RunReports(Protocol):
         """What a worker tells about the runs of a Django task."""
 
+        def is_end_heard(self, *, succeeded: bool) -> bool:
+            """Return whether ``finish()`` has anything to do."""
+
         def forget(self, job_id: int, attempts: int) -> None:
             """Note that a run ended, and its job did not."""
 
-        def finish(self, job_id: int, attempts: int, installation: str, *, succeeded: bool) -> None:
+        def finish(self, job_id: int, attempts: int, payload_text: str, *, succeeded: bool) -> None:
             """Note that the database has stored the end of a job."""
 
     class TaskDecorator(Protocol):

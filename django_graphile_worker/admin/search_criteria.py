@@ -72,11 +72,11 @@ def _exception(criteria: Criteria, value: str) -> Criteria:
 
 
 def _id(criteria: Criteria, value: str) -> Criteria:
-    numbers = tuple(_job_id(each) for each in value.split(","))
+    numbers = tuple(job_id(each) for each in value.split(","))
     return replace(criteria, ids=criteria.ids + numbers)
 
 
-def _job_id(text: str) -> int:
+def job_id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= LARGEST_ID):
         raise ValueError(_("expected the id of a job"))
     return int(text)
@@ -94,13 +94,13 @@ def _priority(criteria: Criteria, value: str) -> Criteria:
 
 def _times(field: str, direction: int) -> Callable[[Criteria, str], Criteria]:
     def parse(criteria: Criteria, value: str) -> Criteria:
-        changes: dict[str, Any] = {field: _time_range(value, direction)}
+        changes: dict[str, Any] = {field: time_range(value, direction)}
         return replace(criteria, **changes)
 
     return parse
 
 
-def _time_range(value: str, direction: int) -> tuple[datetime | None, datetime | None]:
+def time_range(value: str, direction: int) -> tuple[datetime | None, datetime | None]:
     """Return the range of a duration before or after now, of a date or time, or of two of them."""
     try:
         period = parse_time_phrase(value) * direction

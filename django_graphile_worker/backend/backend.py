@@ -109,23 +109,19 @@ class GraphileWorkerBackend(BaseTaskBackend):
 
     def added(self, task: Task[P, R], call: Call, *, job_id: int, added_at: Any) -> TaskResult[P, R]:
         """Return the result of a job that was added, and send ``task_enqueued``."""
-        installation = self.checked_options.place().installation
-        result = enqueued_result(
-            task, call, job_id=job_id, added_at=added_at, alias=self.alias, installation=installation
-        )
+        result = enqueued_result(task, call, job_id=job_id, added_at=added_at, alias=self.alias)
         task_enqueued.send(sender=type(self), task_result=result)
         return result
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:
         """Return the result with this id; raise TaskResultDoesNotExist, for a malformed id without a query."""
-        installation = self.checked_options.place().installation
-        job_id = job_id_of(result_id, installation)
+        job_id = job_id_of(result_id, self.alias)
         if job_id is None:
             raise TaskResultDoesNotExist(
                 f"expected an id that enqueue() of the backend {self.alias!r} returned, got {result_id!r}. "
                 "The id of another backend, or of a job, is none."
             )
-        result = self.result_of_job(job_id, installation)
+        result = self.result_of_job(job_id)
         if result is None:
             raise TaskResultDoesNotExist(
                 f"{result_id}: there is no such task result in the backend {self.alias!r}. It may have expired: see "
@@ -133,17 +129,14 @@ class GraphileWorkerBackend(BaseTaskBackend):
             )
         return result
 
-    def result_of_job(self, job_id: int, installation: str) -> TaskResult[..., Any] | None:
+    def result_of_job(self, job_id: int) -> TaskResult[..., Any] | None:
         """Return the result of a job of this backend, or None."""
-        place = self.checked_options.place()
-        if place.installation != installation:
-            return None
-        with open_place(place) as queue:
+        with open_place(self.checked_options.place()) as queue:
             stored = stored_task(queue.cursor, job_id, schema=queue.schema)
         call = None if stored is None else _call_of(stored, self.alias)
         if stored is None or call is None or call.backend != self.alias:
             return None
-        return stored_result(stored, call, alias=self.alias, installation=installation)
+        return stored_result(stored, call, alias=self.alias)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Return what is wrong with the setting of this backend."""

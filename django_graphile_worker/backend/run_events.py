@@ -25,9 +25,9 @@ from django_graphile_worker.backend.compat import (
     task_finished,
     task_started,
 )
-from django_graphile_worker.backend.result_ids import result_id
-from django_graphile_worker.backend.task_results import running_result, task_of_call
+from django_graphile_worker.backend.task_results import enqueued_result, running_result, task_of_call
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.payloads import decode
 
 logger = logging.getLogger(LOGGER_NAME)
 
@@ -42,11 +42,10 @@ class GraphileTaskContext(TaskContext):  # type: ignore[misc, type-arg]
 class Run:
     """One run of a Django task, from its start until its end is stored."""
 
-    __slots__ = ("backend", "error", "result", "value")
+    __slots__ = ("error", "result", "value")
 
-    def __init__(self, backend: Any, result: TaskResult[..., Any] | None) -> None:
-        self.backend = backend
-        # None if neither the task nor a receiver needs it.
+    def __init__(self, result: TaskResult[..., Any] | None) -> None:
+        # None if neither the task nor a receiver needed it at the start.
         self.result = result
         self.value: Any = None
         self.error: BaseException | None = None
@@ -59,26 +58,39 @@ class Run:
 class RunEvents:
     """The runs of one task in this process."""
 
-    def __init__(self, identifier: str) -> None:
+    def __init__(self, identifier: str, backend: str) -> None:
         self._identifier = identifier
+        # The backend for which the task was declared.
+        self._backend = backend
         self._runs: dict[tuple[int, int], Run] = {}
+
+    def are_heard(self) -> bool:
+        """Return whether any receiver acts on the signals of a run that succeeds; if not, no result has to be made."""
+        return _is_heard(task_started, logging.INFO) or _is_heard(task_finished, logging.INFO)
+
+    def is_end_heard(self, *, succeeded: bool) -> bool:
+        """Return whether any receiver acts on ``task_finished``."""
+        return _is_heard(task_finished, logging.INFO if succeeded else logging.ERROR)
 
     def may_block(self, job: Job) -> bool:
         """Return whether ``begin()`` reads the database, or calls receivers of the project."""
         return job.attempts > 1 or _has_own_receivers(task_started)
 
-    def begin(self, call: Call, helpers: Any, *, takes_context: bool) -> Run:
+    def begin(self, call: Call, helpers: Any) -> Run:
         """Note that a run begins, and send ``task_started``."""
         job: Job = helpers.job
-        backend = task_backends[call.backend]
-        is_heard = _is_heard(task_started, logging.INFO)
-        result = None
-        if takes_context or is_heard or _is_heard(task_finished, logging.INFO):
-            result = self._result(call, job, helpers.installation, backend)
-        run = self._runs[job.id, job.attempts] = Run(backend, result)
-        if is_heard:
+        backend = self._backend_of(call)
+        result = self._result(call, job, backend)
+        run = self._runs[job.id, job.attempts] = Run(result)
+        if _is_heard(task_started, logging.INFO):
             _send(task_started, backend, result)
         return run
+
+    def note_error(self, helpers: Any, error: BaseException) -> None:
+        """Note the error of a run: if the attempt was the last, the log gets its traceback."""
+        if self.is_end_heard(succeeded=False):
+            job: Job = helpers.job
+            self._runs.setdefault((job.id, job.attempts), Run(None)).error = error
 
     def forget(self, job_id: int, attempts: int) -> None:
         """Forget a run whose end is not the end of its job."""
@@ -87,56 +99,53 @@ class RunEvents:
             # The traceback refers to the frame of the run, and that frame to the run.
             run.error = None
 
-    def finish(self, job_id: int, attempts: int, installation: str, *, succeeded: bool) -> None:
+    def finish(self, job_id: int, attempts: int, payload_text: str, *, succeeded: bool) -> None:
         """Send ``task_finished`` for a job whose end is stored."""
         run = self._runs.pop((job_id, attempts), None)
-        if not _is_heard(task_finished, logging.INFO if succeeded else logging.ERROR):
-            return
-        result = _ended(run) if run is not None and (succeeded or run.error is not None) else None
+        error = None if run is None else run.error
+        result = _ended(run) if run is not None and (succeeded or error is not None) else None
         if result is None:
             # No result was made at the start, another worker died with the job, or the failure came from outside the
             # task.
-            result = self._stored_result(job_id, installation)
-        if result is not None:
-            _send(task_finished, task_backends[result.backend], result, error=None if run is None else run.error)
+            backend: Any = self._backend_of(_call_of(payload_text))
+            result = backend.result_of_job(job_id)
+        if result is not None and result.is_finished:
+            _send(task_finished, task_backends[result.backend], result, error=error)
         if run is not None:
             run.error = None
 
-    def _stored_result(self, job_id: int, installation: str) -> TaskResult[..., Any] | None:
-        for alias in task_backends:
-            read = getattr(task_backends[alias], "result_of_job", None)
-            result: TaskResult[..., Any] | None = None if read is None else read(job_id, installation)
-            if result is not None:
-                return result if result.is_finished else None
-        return None
+    def _backend_of(self, call: Call) -> Any:
+        """Return the backend of a call; that of the task, if the project does not have the other any more."""
+        backend = task_backends[call.backend] if call.backend in task_backends.settings else None
+        return backend if hasattr(backend, "result_of_job") else task_backends[self._backend]
 
-    def _result(self, call: Call, job: Job, installation: str, backend: Any) -> TaskResult[..., Any]:
-        earlier = backend.result_of_job(job.id, installation) if job.attempts > 1 else None
+    def _result(self, call: Call, job: Job, backend: Any) -> TaskResult[..., Any]:
+        earlier = backend.result_of_job(job.id) if job.attempts > 1 else None
         if earlier is not None:
             # The stored result already counts the run that begins. Attempts of which nothing is kept count, too.
             ended = earlier.worker_ids[:-1]
             earlier.worker_ids[:] = [""] * (job.attempts - 1 - len(ended)) + ended
         return running_result(
-            earlier or self._first_result(call, job, installation, backend),
+            earlier or self._first_result(call, job, backend.alias),
             worker_id=job.locked_by or "",
             started_at=timezone.now(),
         )
 
-    def _first_result(self, call: Call, job: Job, installation: str, backend: Any) -> TaskResult[..., Any]:
-        return TaskResult(
-            task=task_of_call(self._identifier, call, added_at=job.created_at),
-            id=result_id(job.id, installation),
-            status=TaskResultStatus.READY,
-            enqueued_at=job.created_at,
-            started_at=None,
-            finished_at=None,
-            last_attempted_at=None,
-            args=call.args,
-            kwargs=call.kwargs,
-            backend=backend.alias,
-            errors=[],
-            worker_ids=[],
+    def _first_result(self, call: Call, job: Job, alias: str) -> TaskResult[..., Any]:
+        return enqueued_result(
+            task_of_call(self._identifier, call, added_at=job.created_at),
+            call,
+            job_id=job.id,
+            added_at=job.created_at,
+            alias=alias,
         )
+
+
+def _call_of(payload_text: str) -> Call:
+    try:
+        return Call.from_payload(decode(payload_text))
+    except (ValueError, RecursionError):
+        return Call()
 
 
 def _ended(run: Run) -> TaskResult[..., Any] | None:

@@ -27,7 +27,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
 
     def __init__(self, django_task: GraphileTask[Any, Any], identifier: str) -> None:
         self.django_task = django_task
-        events = self.events = RunEvents(identifier)
+        events = self.events = RunEvents(identifier, django_task.backend)
         make = _async_function if is_async_function(django_task.func) else _function
         super().__init__(
             _named_like(django_task.func, make(django_task, events)),
@@ -66,14 +66,16 @@ def _function(task: GraphileTask[Any, Any], events: RunEvents) -> Callable[..., 
 
     def run(payload: Any, helpers: Any) -> Any:
         call = Call.from_payload(payload)
-        run = events.begin(call, helpers, takes_context=takes_context)
+        run = events.begin(call, helpers) if takes_context or events.are_heard() else None
+        args = [run.context(helpers), *call.args] if run is not None and takes_context else call.args
         try:
-            args = [run.context(helpers), *call.args] if takes_context else call.args
-            run.value = _return_value(function(*args, **call.kwargs))
+            value = _return_value(function(*args, **call.kwargs))
         except BaseException as error:
-            run.error = error
+            events.note_error(helpers, error)
             raise
-        return run.value
+        if run is not None:
+            run.value = value
+        return value
 
     return run
 
@@ -84,17 +86,19 @@ def _async_function(task: GraphileTask[Any, Any], events: RunEvents) -> Callable
 
     async def run(payload: Any, helpers: Any) -> Any:
         call = Call.from_payload(payload)
-        if events.may_block(helpers.job):
-            run = await sync_to_async(events.begin)(call, helpers, takes_context=takes_context)
-        else:
-            run = events.begin(call, helpers, takes_context=takes_context)
+        run = None
+        if takes_context or events.are_heard():
+            may_block = events.may_block(helpers.job)
+            run = await sync_to_async(events.begin)(call, helpers) if may_block else events.begin(call, helpers)
+        args = [run.context(helpers), *call.args] if run is not None and takes_context else call.args
         try:
-            args = [run.context(helpers), *call.args] if takes_context else call.args
-            run.value = _return_value(await function(*args, **call.kwargs))
+            value = _return_value(await function(*args, **call.kwargs))
         except BaseException as error:
-            run.error = error
+            events.note_error(helpers, error)
             raise
-        return run.value
+        if run is not None:
+            run.value = value
+        return value
 
     return run
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django.utils.module_loading import import_string
 
-from django_graphile_worker import conf
+from django_graphile_worker.task_backends import chosen_backends
 
 
 def has_backends() -> bool:
     """Return whether the setting names our backend, or a subclass of it."""
-    return any(map(_is_ours, conf.task_backends().values()))
+    return any(map(_is_ours, chosen_backends().values()))
 
 
 def _is_ours(path: str) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from django.utils.module_loading import import_string
+
 from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.job_options import JobKeyMode
@@ -92,9 +94,25 @@ class GraphileTask(_Task[P, R]):
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path and what is data; functions, which cannot be pickled, come from the task at that path."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return _unpickled, (self.module_path, {name: value for name, value in values.items() if not callable(value)})
+
     def job_key_for(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> str | None:
         """Return the key of a job with these arguments."""
         return self.job_key(*args, **kwargs) if callable(self.job_key) else self.job_key
+
+
+def _unpickled(path: str, values: dict[str, Any]) -> Task[..., Any]:
+    try:
+        found = import_string(path)
+    except ImportError:
+        found = None
+    if not isinstance(found, Task):
+        raise ValueError(f"Expected {path!r} to point to a Task instance.")
+    known = {each.name for each in fields(found)}
+    return replace(found, **{name: value for name, value in values.items() if name in known})
 
 
 def as_graphile_task(task: Task[..., Any]) -> GraphileTask[..., Any]:

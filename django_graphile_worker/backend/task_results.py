@@ -18,16 +18,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def enqueued_result(
-    task: Task[P, R], call: Call, *, job_id: int, added_at: datetime, alias: str, installation: str
-) -> TaskResult[P, R]:
+def enqueued_result(task: Task[P, R], call: Call, *, job_id: int, added_at: datetime, alias: str) -> TaskResult[P, R]:
     """Return the result of a job that was just added."""
     run_after = call.run_after_of(added_at)
     if task.run_after != run_after:
         task = with_values(task, run_after=run_after)
     return TaskResult(
         task=task,
-        id=result_id(job_id, installation),
+        id=result_id(job_id, alias),
         status=TaskResultStatus.READY,
         enqueued_at=added_at,
         started_at=None,
@@ -41,11 +39,11 @@ def enqueued_result(
     )
 
 
-def stored_result(stored: StoredTask, call: Call, *, alias: str, installation: str) -> TaskResult[..., Any]:
+def stored_result(stored: StoredTask, call: Call, *, alias: str) -> TaskResult[..., Any]:
     """Return the result of the rows of a job: the job itself, and what its attempts left."""
     result: TaskResult[..., Any] = TaskResult(
         task=task_of_call(stored.task_identifier, call, added_at=stored.added_at),
-        id=result_id(stored.job_id, installation),
+        id=result_id(stored.job_id, alias),
         status=_status(stored),
         enqueued_at=stored.added_at,
         started_at=stored.first_started_at,

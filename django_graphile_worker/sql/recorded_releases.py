@@ -45,15 +45,15 @@ select id from :SCHEMA._private_return_recorded_v1(
     %(history_payloads)s::text[], %(now)s::timestamptz) as id"""
 
 
-class KeptResult(NamedTuple):
-    """The result of a job that succeeded."""
+class KeptResults(NamedTuple):
+    """The results of jobs that succeeded, as columns; in a row without a result, all but the first are null."""
 
     # Since the end of the job.
-    ago: int
+    agos: Sequence[int]
     # Seconds.
-    keep: float
-    value: str
-    keeps_payload: bool
+    keeps: Sequence[float | None]
+    values: Sequence[str | None]
+    are_payloads_kept: Sequence[bool]
 
 
 class CompletedJobs(Frozen):
@@ -65,7 +65,7 @@ class CompletedJobs(Frozen):
     identifiers: Mapping[int, str]
     has_history: bool
     # None if no result is kept.
-    results: Sequence[KeptResult | None] | None = None
+    results: KeptResults | None = None
     # Payloads without secrets; None if the history has no payloads.
     history_payloads: Sequence[str | None] | None = None
 
@@ -120,14 +120,14 @@ def complete_jobs(
     return set(ids if deleted is None else deleted)
 
 
-def _results(results: Sequence[KeptResult | None] | None) -> dict[str, str | None]:
+def _results(results: KeptResults | None) -> dict[str, str | None]:
     if results is None:
-        return dict.fromkeys(("agos", "keeps", "values", "are_payloads_kept"))
+        return dict.fromkeys(KeptResults._fields)
     return {
-        "agos": nullable_array(0 if each is None else each.ago for each in results),
-        "keeps": nullable_array(None if each is None else each.keep for each in results),
-        "values": nullable_text_array(None if each is None else each.value for each in results),
-        "are_payloads_kept": boolean_array(each is not None and each.keeps_payload for each in results),
+        "agos": int_array(results.agos),
+        "keeps": nullable_array(results.keeps),
+        "values": nullable_text_array(results.values),
+        "are_payloads_kept": boolean_array(results.are_payloads_kept),
     }
 
 

@@ -36,6 +36,8 @@ class ReleaserCallbacks:
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
         self._parts.held.forget([outcome.claim for outcome in outcomes])
+        if self._parts.progress is not None:
+            self._parts.progress.settled([outcome.claim.id for outcome in outcomes])
 
     def claim_lost(self, outcome: Outcome) -> None:
         if self._parts.task_reports is not None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
     from django_graphile_worker.worker.release.releaser import Releaser
     from django_graphile_worker.worker.reporting.events import WorkerEvents
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
     from django_graphile_worker.worker.reporting.signal_sender import SignalSender
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
     from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
@@ -78,6 +79,8 @@ class Parts:
     unserved_tasks: UnservedTasks
     # None without a crontab.
     cron: Cron | None
+    # None until a task reports its progress.
+    progress: ProgressWriter | None = None
 
     def __init__(
         self,
@@ -149,7 +152,15 @@ class Parts:
 
     def troubles(self) -> list[BaseException | None]:
         """Return the error of the last step of each part that uses the database, or None if the step succeeded."""
-        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics, self.cron)
+        parts = (
+            self.fetcher,
+            self.releaser,
+            self.heartbeat,
+            self.recovery,
+            self.statistics,
+            self.cron,
+            self.progress,
+        )
         return [part.trouble for part in parts if part is not None]
 
     def dead(self) -> list[str]:

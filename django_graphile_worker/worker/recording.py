@@ -11,7 +11,7 @@ from time import monotonic
 
 from django_graphile_worker import payloads, redaction
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql.recorded_releases import Attempt, CompletedJobs, KeptResult, ReturnedJob
+from django_graphile_worker.sql.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Recorded
 
 # A longer payload is left out of the history, in characters.
@@ -44,17 +44,15 @@ class Recording:
             history_payloads=self._history_payloads(ordered),
         )
 
-    def _results(self, outcomes: Iterable[Recorded]) -> list[KeptResult | None]:
+    def _results(self, outcomes: Sequence[Recorded]) -> KeptResults:
         now, default = self._clock(), self._settings.keep_results
-        found: list[KeptResult | None] = []
-        for outcome in outcomes:
-            keep = outcome.task.result_seconds(default)
-            if outcome.value_text is None or keep is None:
-                found.append(None)
-                continue
-            ago = _microseconds(now - outcome.started - outcome.duration)
-            found.append(KeptResult(ago, keep, outcome.value_text, outcome.task.keeps_payload))
-        return found
+        seconds = {task: task.result_seconds(default) for task in {outcome.task for outcome in outcomes}}
+        return KeptResults(
+            agos=[max(int((now - each.started - each.duration) * 1e6), 0) for each in outcomes],
+            keeps=[None if each.value_text is None else seconds[each.task] for each in outcomes],
+            values=[each.value_text for each in outcomes],
+            are_payloads_kept=[each.task.keeps_payload for each in outcomes],
+        )
 
     def failed(self, outcome: Failed) -> Attempt:
         """Return what is recorded of an attempt that failed."""

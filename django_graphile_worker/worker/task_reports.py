@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,10 @@ class TaskReports:
     def __init__(
         self,
         *,
-        installation: str,
         task_of: Callable[[int], Task[Any, Any] | None],
         tasks: Callable[[], Mapping[str, Task[Any, Any]]],
         call: Callable[..., None],
     ) -> None:
-        self._installation = installation
         self._task_of = task_of
         self._tasks = tasks
         # Calls a function on a thread on which code of the site may run.
@@ -36,11 +35,12 @@ class TaskReports:
             task = self._task_of(outcome.claim.task_id)
             if task is None or task.events is None:
                 continue
-            has_succeeded = not isinstance(outcome, Failed | Interrupted)
-            if has_succeeded or (isinstance(outcome, Failed) and retry.retry_in(outcome) is None):
-                self._finish(task, outcome.claim.id, outcome.claim.attempts, succeeded=has_succeeded)
+            claim, has_succeeded = outcome.claim, not isinstance(outcome, Failed | Interrupted)
+            has_ended = has_succeeded or (isinstance(outcome, Failed) and retry.retry_in(outcome) is None)
+            if has_ended and task.events.is_end_heard(succeeded=has_succeeded):
+                self._call(task.events.finish, claim.id, claim.attempts, claim.payload_text, succeeded=has_succeeded)
             else:
-                task.events.forget(outcome.claim.id, outcome.claim.attempts)
+                task.events.forget(claim.id, claim.attempts)
 
     def claim_lost(self, outcome: Outcome) -> None:
         """Forget a run whose claim was lost: another worker runs the job, or has run it."""
@@ -52,9 +52,6 @@ class TaskReports:
         """Report jobs that failed for good with their dead workers."""
         for each in jobs:
             task = self._tasks().get(each.job.task_identifier)
-            if task is not None:
-                self._finish(task, each.job.id, each.job.attempts, succeeded=False)
-
-    def _finish(self, task: Task[Any, Any], job_id: int, attempts: int, *, succeeded: bool) -> None:
-        if task.events is not None:
-            self._call(task.events.finish, job_id, attempts, self._installation, succeeded=succeeded)
+            if task is not None and task.events is not None:
+                job = each.job
+                self._call(task.events.finish, job.id, job.attempts, json.dumps(job.payload), succeeded=False)

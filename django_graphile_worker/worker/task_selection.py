@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from django_graphile_worker import conf
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.registry import Registry, Task
+from django_graphile_worker.task_backends import chosen_backends
 from django_graphile_worker.task_labels import label_of
 
 # Returns the task with this identifier, if this worker runs it; raises what the import of its module raises.
@@ -32,7 +32,7 @@ def is_selected(task: Task[Any, Any], settings: Settings) -> bool:
 
 def task_finder(settings: Settings) -> FindTask | None:
     """Return the function that finds Django tasks by name, or None if the project has none of our backends."""
-    if not conf.task_backends():
+    if not chosen_backends():
         return None
     # Late import: a project without Django Tasks never loads the backend.
     from django_graphile_worker.backend.setting import has_backends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
     from django_graphile_worker.worker.task_reports import TaskReports
     from django_graphile_worker.worker.task_selection import FindTask
 
@@ -131,7 +133,11 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         notify=settings.notify,
     )
     parts.executor = Executor(
-        settings=settings, using=place.using, installation=place.installation, tasks=parts.directory.task_of
+        settings=settings,
+        using=place.using,
+        installation=place.installation,
+        tasks=parts.directory.task_of,
+        build_progress=lambda: _build_progress(parts),
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
@@ -142,7 +148,6 @@ def _build_task_reports(parts: Parts) -> TaskReports:
     from django_graphile_worker.worker.task_reports import TaskReports
 
     return TaskReports(
-        installation=parts.place.installation,
         task_of=parts.directory.task_of,
         tasks=lambda: parts.directory.tasks,
         call=parts.signal_sender.call,
@@ -250,6 +255,22 @@ def _build_statistics(parts: Parts) -> StatisticsRecorder:
         interval=parts.settings.heartbeat_interval,
         on_trouble=parts.events.database_trouble,
     )
+
+
+_building_progress = Lock()
+
+
+def _build_progress(parts: Parts) -> ProgressWriter:
+    """Build the writer of progress, once: the first reports of several jobs may come at the same moment."""
+    # Late import: few tasks report their progress.
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
+
+    with _building_progress:
+        if parts.progress is None:
+            parts.progress = ProgressWriter(
+                database=_database(parts, "progress"), now=parts.now, on_trouble=parts.events.database_trouble
+            )
+        return parts.progress
 
 
 def _build_cron(parts: Parts) -> Cron:

@@ -26,6 +26,7 @@ CAPABILITIES = {
     "integration/api/test_add_jobs.py": "add_jobs(), the function of api/add.py for many jobs",
     "integration/api/test_notifications.py": "the setting NOTIFY, for all functions",
     "integration/backend/test_moving.py": "a project that moves between this backend and django-tasks-db",
+    "integration/backend/test_waiting.py": "results of Django tasks in results/, which knows jobs",
     "integration/management/operator/test_reading_cost.py": "what all lists of the operator command read",
     "integration/sql/test_cancellations.py": "removing and replacing claimed jobs: several SQL functions",
     "integration/sql/test_claim_cost.py": "what the claim reads, on each version of PostgreSQL",

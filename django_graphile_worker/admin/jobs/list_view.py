@@ -13,10 +13,12 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import databases, error_summary, formatting
 from django_graphile_worker.admin.jobs.actions import ACTIONS
+from django_graphile_worker.admin.jobs.outcome import shown_progress
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
 from django_graphile_worker.admin.jobs.states import flag_names, state_description, state_name
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search import SearchQuery, SearchTerm, WordMatches, join_terms, parse_search
+from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.inspection import names, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
@@ -51,6 +53,7 @@ class JobRow:
     key: str | None
     flags: list[str]
     error: error_summary.ErrorSummary
+    progress: Progress | None
 
 
 class JobListAdmin(PageAdmin):
@@ -208,6 +211,7 @@ class JobListAdmin(PageAdmin):
             key=row.key,
             flags=flag_names(row.flags_text),
             error=error_summary.summarize(row.error, sees_payloads=sees_payloads),
+            progress=shown_progress(row.progress, sees_payloads=sees_payloads),
         )
 
 

@@ -2,6 +2,16 @@
 -- The partitions of the history, one for each day in UTC. Only the owner of a table can
 -- make and drop its partitions: these functions do it for the roles that run workers.
 
+-- The BRIN index of a partition.
+create function :SCHEMA._private_history_ranges(partition regclass)
+returns regclass language sql stable set search_path = pg_catalog, pg_temp as $$
+    select index.indexrelid::regclass
+    from pg_index as index
+    join pg_class as class on class.oid = index.indexrelid
+    join pg_am as method on method.oid = class.relam
+    where index.indrelid = partition and method.amname = 'brin'
+$$;
+
 -- Makes the missing partitions of the days around a moment; returns how many. Rows of such
 -- a day that are in the default partition already move, unless they are too many: then the
 -- day stays there. Does nothing while another session changes the partitions.
@@ -44,6 +54,10 @@ begin
             using beginning, ending;
         execute format('alter table %s attach partition %s.%I for values from (%L) to (%L)',
             ':SCHEMA._private_history', ':SCHEMA', name, beginning, ending);
+        -- An empty index has a summary of its first pages, which every row on them would
+        -- change, at ten times the cost of the row.
+        perform brin_desummarize_range(ranges.id, 0)
+        from :SCHEMA._private_history_ranges(format('%s.%I', ':SCHEMA', name)::regclass) as ranges(id);
         made := made + 1;
     end loop;
     return made;
@@ -76,9 +90,9 @@ begin
         return true;
     end if;
     select class.relname into name
-    from pg_inherits as partition
-    join pg_class as class on class.oid = partition.inhrelid
-    where partition.inhparent = ':SCHEMA._private_history'::regclass
+    from pg_inherits as child
+    join pg_class as class on class.oid = child.inhrelid
+    where child.inhparent = ':SCHEMA._private_history'::regclass
         and class.relname ~ '^_private_history_[0-9]{8}$' and class.relname < last_day
     order by class.relname limit 1;
     if found then
@@ -100,8 +114,8 @@ $$;
 revoke execute on function :SCHEMA._private_drop_history_v1(timestamptz, int) from public;
 
 -- Does one step of indexing the history, and returns whether there may be another step:
--- a day that has been over for some minutes gets its B-trees, one at a time, and the index
--- of the other days is brought up to date.
+-- a day that has been over for some minutes gets its B-trees, one at a time, and the BRIN
+-- index of the other days is brought up to date.
 create function :SCHEMA._private_index_history_v1(moment timestamptz default null)
 returns boolean
 language plpgsql volatile security definer
@@ -114,12 +128,20 @@ declare
     name text;
     suffix text;
     definition text;
+    partition regclass;
+    ranges regclass;
+    block bigint;
 begin
     select class.relname, wanted.suffix, wanted.definition into name, suffix, definition
-    from pg_inherits as partition
-    join pg_class as class on class.oid = partition.inhrelid
-    cross join (values ('_job_id', '(job_id)'), ('_task', '(task_identifier, ended_at)')) as wanted(suffix, definition)
-    where partition.inhparent = ':SCHEMA._private_history'::regclass
+    from pg_inherits as child
+    join pg_class as class on class.oid = child.inhrelid
+    cross join (values
+        ('_job_id', '(job_id)'),
+        -- The words of payloads. A text could be too long for the type, so only its beginning has entries.
+        ('_payload', 'using gin (to_tsvector(''pg_catalog.simple'', "left"(payload, 20000))) where payload is not null'),
+        -- The last of a day: a search relies on the others if it finds this one.
+        ('_task', '(task_identifier, ended_at)')) as wanted(suffix, definition)
+    where child.inhparent = ':SCHEMA._private_history'::regclass
         and class.relname ~ '^_private_history_[0-9]{8}$' and class.relname < this_day
         and to_regclass(format('%s.%I', ':SCHEMA', class.relname || wanted.suffix)) is null
     order by class.relname, wanted.suffix limit 1;
@@ -127,14 +149,22 @@ begin
         execute format('create index %I on only %s.%I %s', name || suffix, ':SCHEMA', name, definition);
         return true;
     end if;
-    perform brin_summarize_new_values(index.indexrelid)
-    from pg_inherits as partition
-    join pg_class as class on class.oid = partition.inhrelid
-    join pg_index as index on index.indrelid = class.oid
-    join pg_class as kind on kind.oid = index.indexrelid
-    join pg_am as method on method.oid = kind.relam
-    where partition.inhparent = ':SCHEMA._private_history'::regclass and method.amname = 'brin'
-        and class.relname >= this_day;
+    -- Only ranges of pages that are full, from the last one back to one that has a summary:
+    -- a summary of the pages that are written now would slow the writers down.
+    for partition in
+        select class.oid::regclass
+        from pg_inherits as child
+        join pg_class as class on class.oid = child.inhrelid
+        where child.inhparent = ':SCHEMA._private_history'::regclass
+            and class.relname ~ '^_private_history_[0-9]{8}$' and class.relname >= this_day
+    loop
+        ranges := :SCHEMA._private_history_ranges(partition);
+        block := pg_relation_size(partition) / current_setting('block_size')::bigint / 32 * 32 - 32;
+        while block >= 0 loop
+            exit when brin_summarize_range(ranges, block) = 0;
+            block := block - 32;
+        end loop;
+    end loop;
     return false;
 end
 $$;

@@ -96,10 +96,11 @@ set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
     this_moment constant timestamptz := coalesce(ended_at, clock_timestamp());
-    -- The worker of all these claims; null if there are several.
-    only_worker constant text := (
-        select case when min(worker.id) = max(worker.id) then min(worker.id) end
-        from (select :SCHEMA._private_worker_of(each) as id from unnest(holders) as each) as worker);
+    -- The worker of all these claims, whose holders are in order; null if there are several.
+    only_worker constant text := case
+        when split_part(holders[1], '/', 1) = split_part(holders[cardinality(holders)], '/', 1)
+        then :SCHEMA._private_worker_of(holders[1]) end;
+    quoted_worker constant text := to_json(only_worker)::text;
     holder text;
     first int := 1;
     claimed_ids bigint[]; locked_tids tid[]; locked_ids bigint[];
@@ -171,7 +172,7 @@ begin
                 case when gone.attempts < gone.max_attempts then gone.attempts else coalesce((
                     select marker.attempts from :SCHEMA._private_cancellations as marker
                     where marker.job_id = gone.id and marker.locked_by = gone.locked_by), gone.attempts) end as attempt,
-                task.identifier, :SCHEMA._private_worker_of(gone.locked_by) as worker_id,
+                task.identifier, coalesce(only_worker, :SCHEMA._private_worker_of(gone.locked_by)) as worker_id,
                 case when gone.job_queue_id is not null then (
                     select queue.queue_name from only :SCHEMA._private_job_queues as queue
                     where queue.id = gone.job_queue_id) end as queue_name,
@@ -197,7 +198,11 @@ begin
         select array_agg(row(
             told.id, told.identifier, told.queue_name, told.key, 1, told.revision, told.kept_payload, told.created_at,
             told.started_at, told.started_at, told.ended_at, told.value,
-            :SCHEMA._private_attempt(told.worker_id, told.started_at, told.ended_at, null, null),
+            -- As _private_attempt writes it, in two thirds of the time.
+            ('[{"worker_id": ' || coalesce(quoted_worker, to_json(told.worker_id)::text)
+                || ', "started_at": ' || date_part('epoch', told.started_at)
+                || ', "ended_at": ' || date_part('epoch', told.ended_at)
+                || ', "exception_class": null, "traceback": null}]')::jsonb,
             told.ended_at + told.keep * interval '1 second'):::SCHEMA._private_results)
         into stored
         from told
@@ -354,6 +359,28 @@ returns float8 language sql immutable parallel safe as $$
         else keeps[pg_catalog.array_position(identifiers, identifier)] end
 $$;
 
+-- Whether there may be something to record: what these settings keep, a result of an
+-- earlier attempt, or a session that waits. Nothing for a role that was granted its rights
+-- before these tables existed: what it does must not fail because of a record.
+create function :SCHEMA._private_records_anything(keeps float8[], default_keep float8, has_history boolean)
+returns boolean
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+begin
+    if has_history or default_keep is not null
+        or exists (select from unnest(keeps) as keep(seconds) where keep.seconds is not null) then
+        return true;
+    end if;
+    if not has_table_privilege(':SCHEMA._private_results', 'insert')
+        or not has_table_privilege(':SCHEMA._private_waiters', 'select') then
+        return false;
+    end if;
+    return exists (select from only :SCHEMA._private_results) or exists (select from only :SCHEMA._private_waiters);
+end
+$$;
+
 -- Records that jobs were taken from workers that died: "taken" has the jobs as they were
 -- while the workers held them, and the arrays beside it what was found out.
 create function :SCHEMA._private_record_lost_v1(
@@ -368,6 +395,9 @@ as $$
 declare
     stored :SCHEMA._private_results[];
 begin
+    if not :SCHEMA._private_records_anything(keeps, default_keep, has_history) then
+        return;
+    end if;
     with told as materialized (
         select job.id, job.created_at, job.run_at, job.revision, task.identifier, worker.id as worker_id,
             coalesce(job.key, marker.job_key) as key,
@@ -492,11 +522,7 @@ declare
     this_moment constant timestamptz := clock_timestamp();
     stored :SCHEMA._private_results[];
 begin
-    if not has_history and default_keep is null
-        and not exists (select from unnest(keeps) as keep(seconds) where keep.seconds is not null)
-        and not exists (select from only :SCHEMA._private_results)
-        and not exists (select from only :SCHEMA._private_waiters)
-    then
+    if not :SCHEMA._private_records_anything(keeps, default_keep, has_history) then
         return;
     end if;
     with told as materialized (

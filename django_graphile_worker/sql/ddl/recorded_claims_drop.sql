@@ -9,6 +9,7 @@ drop function :SCHEMA._private_recover_recorded_v1(
     text[], int, int, text, text[], float8[], float8, boolean, timestamptz);
 drop function :SCHEMA._private_record_lost_v1(
     :SCHEMA._private_jobs[], boolean[], text[], text, timestamptz, text[], float8[], float8, boolean);
+drop function :SCHEMA._private_records_anything(float8[], float8, boolean);
 drop function :SCHEMA._private_keep_of(text, text[], float8[], float8);
 drop function :SCHEMA._private_return_recorded_v1(bigint[], text[], text[], boolean[], bigint[], text[], timestamptz);
 drop function :SCHEMA._private_fail_recorded_v1(

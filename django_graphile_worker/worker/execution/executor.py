@@ -33,6 +33,7 @@ from django_graphile_worker.worker.outcomes import (
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.django_connections.watched_connection import Leftover
+    from django_graphile_worker.worker.execution.progress_reports import ProgressReports
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -47,6 +48,7 @@ class Executor:
         using: str,
         installation: str = conf.DEFAULT,
         tasks: Callable[[int], Task[Any, Any] | None],
+        build_progress: Callable[[], ProgressReports] | None = None,
     ) -> None:
         self._settings = settings
         self._about = {"database": using, "installation": installation}
@@ -60,6 +62,7 @@ class Executor:
             installation=installation,
             event_loop=self._event_loop,
             aborts=self._aborts,
+            build_progress=build_progress,
         )
         self._running: set[JobRun] = set()
         self._generation = fork_guard.generation
@@ -137,6 +140,8 @@ class Executor:
             if fork_guard.generation != self._generation:
                 fork_guard.end_child(self._generation, error)
             leftovers = lifecycle.end() if this_thread.watched else ()
+            if run.has_progress:
+                self._invoker.finish_progress(run)
             if error is None and not leftovers:
                 return self._succeeded(run, result)
             return self._other_outcome(run, result, error, leftovers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,11 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 
 if TYPE_CHECKING:
+    from django_graphile_worker.progress import Progress
     from django_graphile_worker.worker.execution.middleware import Handler
+    from django_graphile_worker.worker.execution.progress_reports import ProgressReports
+
+logger = logging.getLogger("django_graphile_worker.worker")
 
 Invoke = Callable[[JobRun], Any]
 
@@ -33,13 +38,23 @@ class TaskInvoker:
     """Makes, for each task, the function that runs its jobs."""
 
     def __init__(
-        self, *, settings: conf.Settings, using: str, installation: str, event_loop: EventLoop, aborts: Aborts
+        self,
+        *,
+        settings: conf.Settings,
+        using: str,
+        installation: str,
+        event_loop: EventLoop,
+        aborts: Aborts,
+        build_progress: Callable[[], ProgressReports] | None = None,
     ) -> None:
         self._settings = settings
         self._using = using
         self._installation = installation
         self._event_loop = event_loop
         self._aborts = aborts
+        # Made at the first report: few tasks report their progress.
+        self._build_progress = build_progress or self._direct_reports
+        self._progress: ProgressReports | None = None
         self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
         self._bindings: dict[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
@@ -141,7 +156,11 @@ class TaskInvoker:
             # back the transaction.
             generation, error = fork_guard.generation, None
             try:
-                return invoke(run)
+                result = invoke(run)
+                if run.has_progress:
+                    # Before the row of the job is deleted: the last report is stored only while the claim exists.
+                    self.finish_progress(run)
+                return result
             except BaseException as raised:
                 error = raised
                 raise
@@ -172,7 +191,28 @@ class TaskInvoker:
             using=self._using,
             installation=self._installation,
             build_abort=lambda: self._aborts.of(run),
+            report_progress=lambda progress: self._report_progress(run, progress),
         )
+
+    def _report_progress(self, run: JobRun, progress: Progress) -> None:
+        run.has_progress = True
+        if self._progress is None:
+            self._progress = self._build_progress()
+        self._progress.report(run.claim, progress)
+
+    def finish_progress(self, run: JobRun) -> None:
+        """Have the last report of a run stored. An error here does not change the outcome of the job."""
+        try:
+            if self._progress is not None:
+                self._progress.finish(run.claim)
+        except Exception:
+            logger.exception("The last progress of job %s could not be stored.", run.claim.id)
+
+    def _direct_reports(self) -> ProgressReports:
+        # Late import: only executors without a worker report without a service.
+        from django_graphile_worker.worker.execution.progress_reports import DirectReports
+
+        return DirectReports(using=self._using, schema=self._settings.schema)
 
     def _finish(self, run: JobRun, result: Any) -> Any:
         """Await the awaitables that the task returned, raise the failures in its result, and return the result."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Seconds until the names of the tasks are looked up again: a clean-up may have removed them from the database.
 REVIEW_INTERVAL = 60.0
+# The same in a project with Django tasks: a worker that is never idle finds new tasks only so.
+REVIEW_INTERVAL_OF_DJANGO_TASKS = 5.0
 
 
 class TaskDirectory:
@@ -41,10 +43,11 @@ class TaskDirectory:
         self.ids: list[int] = []
         self.ids_text = b"{}"
         self._reviewed_at = -math.inf
+        self._review_interval = REVIEW_INTERVAL if new_tasks is None else REVIEW_INTERVAL_OF_DJANGO_TASKS
 
     @property
     def is_review_due(self) -> bool:
-        return self._clock() - self._reviewed_at > REVIEW_INTERVAL
+        return self._clock() - self._reviewed_at > self._review_interval
 
     @property
     def may_have_tasks(self) -> bool:

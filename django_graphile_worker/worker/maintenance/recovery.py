@@ -100,6 +100,8 @@ class Recovery(Service):
         self._looks = 0
         # Where the next look for locks of unregistered workers continues.
         self._continue_at: float | None = None
+        # Where the next look for progress that dead workers have left behind continues.
+        self._progress_after = 0
         # Dead workers whose jobs are not all free yet.
         self._unfinished: list[str] = []
         # Set for a draining worker. It has no time to watch the other workers, so it requires a longer silence instead.
@@ -196,7 +198,7 @@ class Recovery(Service):
 
     def _clean_up(self) -> None:
         # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import recovery, statistics
+        from django_graphile_worker.sql import progress, recovery, statistics
 
         with self._database.cursor() as cursor:
             unlocked = recovery.release_stale_locks(
@@ -204,6 +206,9 @@ class Recovery(Service):
             )
             recovery.forget_ended(cursor, schema=self._database.schema)
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
+            self._progress_after = progress.forget_ended(
+                cursor, schema=self._database.schema, after=self._progress_after
+            )
         if unlocked.jobs or unlocked.queues:
             self._events.stale_locks_released(unlocked)
 

@@ -40,6 +40,9 @@ def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
 
 
 def _tasks(runner: Runner) -> str:
+    if runner.parts.task_reports is not None:
+        known = _listed(sorted(runner.parts.directory.tasks))
+        return f"{known or 'none yet'}, and Django tasks, which are imported by the names of their jobs"
     there = sorted(registered_tasks.identifiers())
     if not there:
         return "none: write functions with @task in an app's tasks.py"

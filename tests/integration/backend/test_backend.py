@@ -7,13 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import get_job
 from django_graphile_worker.exceptions import PayloadError
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
+# A worker sees committed jobs only.
+committing = pytest.mark.django_db(transaction=True)
 
 Run = Callable[..., Any]
 
@@ -55,6 +58,7 @@ def test_run_after__may_be_a_timedelta(framework: Any) -> None:
     assert framework.add.get_result(result.id) == result
 
 
+@committing
 def test_priority__larger_numbers_run_sooner(framework: Any, run: Run) -> None:
     for priority in (0, -100, 100, 5):
         framework.add.using(priority=priority).enqueue(priority)
@@ -62,6 +66,7 @@ def test_priority__larger_numbers_run_sooner(framework: Any, run: Run) -> None:
     assert [left for left, _ in framework.calls] == [100, 5, 0, -100]
 
 
+@committing
 def test_result__tells_the_return_value(framework: Any, run: Run) -> None:
     result = framework.add.enqueue(1, 2)
     other = framework.later.enqueue("word")
@@ -97,3 +102,48 @@ def test_arguments_that_json_cannot_hold__are_refused_before_sql(framework: Any,
         framework.add.enqueue(value)
     assert str(refused.value).endswith(place)
     assert not queries.captured_queries
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_database__is_where_the_jobs_of_a_backend_are(framework: Any, settings: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist, task_backends
+
+    here = settings.TASKS["default"]
+    settings.TASKS = {"default": here, "there": {**here, "OPTIONS": {"DATABASE": "other"}}}
+    there = framework.add.using(backend="there")
+    with transaction.atomic(using="other"):
+        lost = there.enqueue(1)
+        transaction.set_rollback(True, using="other")
+    kept = there.enqueue(2)
+    framework.add.enqueue(3)
+    assert task_backends["there"].get_result(kept.id) == kept
+    with pytest.raises(TaskResultDoesNotExist):
+        task_backends["there"].get_result(lost.id)
+    with CaptureQueriesContext(connection) as queries, pytest.raises(TaskResultDoesNotExist):
+        task_backends["default"].get_result(kept.id)
+    assert not queries.captured_queries
+
+
+def test_serial_queue__of_a_label(framework: Any, settings: Any) -> None:
+    options = {"SERIAL_QUEUES": {"accounts": "one by one"}, "MAX_ATTEMPTS": 4}
+    settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
+    job = job_of(framework.add.using(queue_name="accounts").enqueue(1))
+    assert (job.queue_name, job.max_attempts) == ("one by one", 4)
+    assert job_of(framework.add.enqueue(1)).queue_name is None
+    assert job_of(framework.broken.enqueue()).max_attempts == 3
+
+
+def test_asynchronous_calls__do_the_same(framework: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist
+
+    async def use() -> tuple[Any, Any]:
+        result = await framework.add.aenqueue(1, right=2)
+        found = await framework.add.aget_result(result.id)
+        await found.arefresh()
+        with pytest.raises(TaskResultDoesNotExist):
+            # In an event loop, where a query is an error.
+            framework.add.get_result("123")
+        return result, found
+
+    result, found = async_to_sync(use)()
+    assert (result, result.kwargs) == (found, {"right": 2})

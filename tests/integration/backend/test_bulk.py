@@ -13,9 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.models import Job
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
+# A worker sees committed jobs only.
+committing = pytest.mark.django_db(transaction=True)
 
 
+@committing
 def test_enqueue_many__returns_results_in_the_order_of_the_calls(framework: Any, run: Callable[..., Any]) -> None:
     from django_graphile_worker.backend import enqueue_many
 

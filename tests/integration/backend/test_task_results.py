@@ -12,11 +12,14 @@ from django.db import connection
 from django_graphile_worker import remove_job
 from django_graphile_worker.exceptions import FailedByOperatorError
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
+# A worker sees committed jobs only.
+committing = pytest.mark.django_db(transaction=True)
 
 Run = Callable[..., Any]
 
 
+@committing
 @pytest.mark.parametrize("path", ["gone.module.function", "tests.support.django_tasks.renamed"])
 @pytest.mark.parametrize("table", ["_private_results", "_private_tasks"])
 def test_task_that_has_gone__leaves_readable_results(
@@ -61,6 +64,7 @@ def test_removed_job__has_failed_without_an_attempt(framework: Any) -> None:
     assert result.errors[0].exception_class is FailedByOperatorError
 
 
+@committing
 def test_expired_result__does_not_exist(framework: Any, run: Run, worker_schema: str) -> None:
     from django_graphile_worker.backend.compat import TaskResultDoesNotExist
 
@@ -72,6 +76,7 @@ def test_expired_result__does_not_exist(framework: Any, run: Run, worker_schema:
         framework.add.get_result(result.id)
 
 
+@committing
 def test_result_ttl__is_how_long_results_are_kept(framework: Any, run: Run, settings: Any, worker_schema: str) -> None:
     settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": {"RESULT_TTL": timedelta(hours=2)}}}
     framework.add.enqueue(7)

@@ -26,13 +26,17 @@ from django_graphile_worker import (
     RetryLater,
     add_job,
     add_jobs,
+    conf,
     get_job,
     models,
     remove_job,
+    result,
     run_once,
     signals,
 )
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError, PayloadError
+from django_graphile_worker.results import ResultStatus
+from django_graphile_worker.sql.schema import table
 from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs, timelines
 from tests.support.factories import make_job
 from tests.support.stepped_worker import own_tasks
@@ -291,6 +295,25 @@ class TestAsInProduction(TestCase):
         with own_tasks(whispers):
             add_job("whispers")
             assert run_jobs()[0].result == "HELLO"
+
+    def test_results_history_and_progress__are_kept(self) -> None:
+        seen: list[Any] = []
+
+        def exports(payload: Any, helpers: Helpers) -> str:
+            helpers.progress(1, 2, "half")
+            seen.append(result(helpers.job.id).progress)
+            return "done"
+
+        settings = {"HISTORY": timedelta(days=1)}
+        with override_settings(GRAPHILE_WORKER=settings), own_tasks(exports, keep_result=True):
+            job = add_job("exports")
+            run_jobs()
+            kept = result(job.id)
+            assert (kept.status, kept.value) == (ResultStatus.SUCCEEDED, "done")
+            with connection.cursor() as cursor:
+                cursor.execute(f"select count(*) from {table('_private_history', conf.current().schema)}")
+                assert cursor.fetchone() == (1,)
+        assert [(each.done, each.total, each.message) for each in seen] == [(1, 2, "half")]
 
     def test_statements_of_the_worker__are_not_counted(self) -> None:
         def counts(payload: Any) -> int:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import django
 import pytest
+from django.utils.module_loading import import_string
 
+from django_graphile_worker.backend.compat import LOGGER_NAME
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.registry import tasks
 
@@ -30,6 +33,15 @@ def test_task__is_registered_under_its_path_and_label(framework: Any) -> None:
     assert (registered.atomic, registered.defaults.max_attempts) == (True, 4)
     assert f"{__name__}:sample ({__file__}:" in registered.place
     assert made.call(5) == 5
+
+
+@pytest.mark.skipif((6, 0) <= django.VERSION < (6, 1), reason="Django 6.0 refuses additional keywords")
+def test_task_of_the_framework__passes_options_on(framework: Any) -> None:
+    framework_task = import_string(f"{LOGGER_NAME}.task")
+    made = framework_task(max_attempts=4, job_key="k")(sample)
+    assert (made.max_attempts, made.job_key) == (4, "k")
+    with pytest.raises(TypeError, match="max_attemps"):
+        framework_task(max_attemps=4)(sample)
 
 
 @pytest.mark.parametrize(

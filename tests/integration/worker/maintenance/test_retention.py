@@ -59,7 +59,7 @@ def make_results(schema: str, *job_ids: int, expired: bool = True) -> None:
 def test_expired_results__go_in_several_steps(
     build: Build, worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results.prune_results, "__kwdefaults__", results.prune_results.__kwdefaults__ | {"most": 10})
+    monkeypatch.setitem(results.prune_results.__kwdefaults__, "most", 10)  # type: ignore[arg-type]
     make_results(worker_schema, *range(1000, 1035))
     make_results(worker_schema, 1, 2, expired=False)
     assert finish_look(build().retention) == 4
