@@ -301,7 +301,8 @@ class TestAsInProduction(TestCase):
 
         def exports(payload: Any, helpers: Helpers) -> str:
             helpers.progress(1, 2, "half")
-            seen.append(result(helpers.job.id).progress)
+            running = result(helpers.job.id)
+            seen.append(running and running.progress)
             return "done"
 
         settings = {"HISTORY": timedelta(days=1)}
@@ -309,6 +310,7 @@ class TestAsInProduction(TestCase):
             job = add_job("exports")
             run_jobs()
             kept = result(job.id)
+            assert kept is not None
             assert (kept.status, kept.value) == (ResultStatus.SUCCEEDED, "done")
             with connection.cursor() as cursor:
                 cursor.execute(f"select count(*) from {table('_private_history', conf.current().schema)}")
