@@ -58,6 +58,7 @@ TABLES_OF_EVENTS = (
     "_private_results",
     "_private_waiters",
     "_private_history",
+    "_private_progress",
 )
 
 

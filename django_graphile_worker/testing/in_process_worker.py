@@ -107,13 +107,12 @@ class InProcessWorker:
             installation=place.installation,
             job_of=self._job_of,
         )
-        self._released = _Released(self.events, self._task_reports(place))
+        self._released = _Released(self.events, self._task_reports())
         statements = ReleaseStatements(self.database, now=now, settings=place.settings)
         self._releaser = Releaser(statements=statements, events=self._released)
 
-    def _task_reports(self, place: Place) -> TaskReports:
+    def _task_reports(self) -> TaskReports:
         return TaskReports(
-            installation=place.installation,
             task_of=self._directory.task_of,
             tasks=lambda: self._directory.tasks,
             call=self._signal_sender.call,

@@ -22,7 +22,9 @@ class _CheckedInvoker:
     def __init__(self, invoker: TaskInvoker, roll_back_leftovers: Callable[[], None]) -> None:
         self._invoker = invoker
         self._roll_back_leftovers = roll_back_leftovers
-        self.load_middleware = invoker.load_middleware
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._invoker, name)
 
     def of(self, task: Task[Any, Any] | None) -> Invoke:
         invoke = self._invoker.of(task)

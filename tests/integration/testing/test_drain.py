@@ -6,8 +6,9 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -25,14 +26,18 @@ from django_graphile_worker import (
     RetryLater,
     add_job,
     add_jobs,
+    conf,
     get_job,
     models,
     remove_job,
+    result,
     run_once,
     signals,
 )
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError, PayloadError
-from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs
+from django_graphile_worker.results import ResultStatus
+from django_graphile_worker.sql.schema import table
+from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs, timelines
 from tests.support.factories import make_job
 from tests.support.stepped_worker import own_tasks
 
@@ -107,6 +112,26 @@ class TestWhatRuns(TestCase):
             run_jobs()
         assert log == [{}]
 
+    def test_present__is_the_later_of_the_two_clocks(self) -> None:
+        class Ahead(datetime):
+            @classmethod
+            def now(cls, tz: Any = None) -> Any:
+                return datetime.now(tz) + timedelta(days=2)
+
+        class Behind(datetime):
+            @classmethod
+            def now(cls, tz: Any = None) -> Any:
+                return datetime.now(tz) - timedelta(days=2)
+
+        with own_tasks(log := Log()):
+            add_job("log", "tomorrow", run_at=timedelta(days=1))
+            with mock.patch.object(timelines, "datetime", Ahead):
+                run_jobs()
+            add_job("log", "now")
+            with mock.patch.object(timelines, "datetime", Behind):
+                run_jobs()
+        assert log == ["tomorrow", "now"]
+
     def test_jobs_of_unknown_tasks__wait(self) -> None:
         add_job("somebody_elses")
         with own_tasks(log := Log()):
@@ -150,11 +175,12 @@ class TestWhatRuns(TestCase):
     @override_settings(GRAPHILE_WORKER={"FORBIDDEN_FLAGS": ["big"]})
     def test_forbidden_flags__are_respected(self) -> None:
         with own_tasks(log := Log()):
-            add_jobs([JobSpec("log", number, flags=["big"]) for number in range(60)])
+            # So many that a single claim does not look past them.
+            add_jobs([JobSpec("log", number, flags=["big", f"flag {number}"]) for number in range(1_000)])
             add_job("log", "small", flags=["small"])
             run_jobs()
         assert log == ["small"]
-        assert len(jobs()) == 60
+        assert len(jobs()) == 1_000
 
     def test_the_database_that_is_named(self) -> None:
         with pytest.raises(GraphileWorkerError, match=r"expected an alias of settings\.DATABASES"):
@@ -269,6 +295,27 @@ class TestAsInProduction(TestCase):
         with own_tasks(whispers):
             add_job("whispers")
             assert run_jobs()[0].result == "HELLO"
+
+    def test_results_history_and_progress__are_kept(self) -> None:
+        seen: list[Any] = []
+
+        def exports(payload: Any, helpers: Helpers) -> str:
+            helpers.progress(1, 2, "half")
+            running = result(helpers.job.id)
+            seen.append(running and running.progress)
+            return "done"
+
+        settings = {"HISTORY": timedelta(days=1)}
+        with override_settings(GRAPHILE_WORKER=settings), own_tasks(exports, keep_result=True):
+            job = add_job("exports")
+            run_jobs()
+            kept = result(job.id)
+            assert kept is not None
+            assert (kept.status, kept.value) == (ResultStatus.SUCCEEDED, "done")
+            with connection.cursor() as cursor:
+                cursor.execute(f"select count(*) from {table('_private_history', conf.current().schema)}")
+                assert cursor.fetchone() == (1,)
+        assert [(each.done, each.total, each.message) for each in seen] == [(1, 2, "half")]
 
     def test_statements_of_the_worker__are_not_counted(self) -> None:
         def counts(payload: Any) -> int:

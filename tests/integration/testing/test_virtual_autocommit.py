@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import TestCase, TransactionTestCase
 
-from django_graphile_worker import add_job, cleanup
+from django_graphile_worker import add_job, cleanup, signals
 from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.testing import jobs, run_jobs
 from tests.support.stepped_worker import own_tasks
@@ -196,6 +196,21 @@ class TestInTransaction(JobTests, TestCase):
         assert changed <= {"savepoint_state", "queries_log"}, changed
         assert connection.execute_wrappers == wrappers
         assert connection.in_atomic_block
+
+    def test_transaction_that_a_receiver_leaves_open__is_rolled_back(self) -> None:
+        def leaves(**kwargs: Any) -> None:
+            transaction.atomic().__enter__()
+            User.objects.create(username="ann")
+
+        def task(payload: Any) -> None:
+            User.objects.create(username="bob")
+
+        signals.job_succeeded.connect(leaves)
+        try:
+            self.run_job(task)
+        finally:
+            signals.job_succeeded.disconnect(leaves)
+        assert names() == ["bob"]
 
     def test_inside_a_block_of_the_test__the_block_decides(self) -> None:
         def task(payload: Any) -> None:
