@@ -134,7 +134,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
         with open_place(self.checked_options.place()) as queue:
             stored = stored_task(queue.cursor, job_id, schema=queue.schema)
         call = None if stored is None else _call_of(stored, self.alias)
-        if stored is None or call is None or call.backend != self.alias:
+        if stored is None or call is None:
             return None
         return stored_result(stored, call, alias=self.alias)
 

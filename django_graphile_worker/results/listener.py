@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 
 from django_graphile_worker.results.waits import Wait
 from django_graphile_worker.sql import result_rows, waiters
@@ -62,6 +62,7 @@ class ResultListener:
         self._announced: set[tuple[str, int]] = set()
         self._idle_since = clock()
         self._failures = 0
+        self._may_list = True
         self.is_listening = False
 
     # Called by the threads that wait.
@@ -158,9 +159,14 @@ class ResultListener:
 
     def _list(self, unlisted: list[Wait], now: float) -> None:
         listed = [each for each in unlisted if each.is_notified and not each.is_peek]
-        for schema, ids, _ in _by_schema(listed):
-            with self._database.cursor() as cursor:
-                waiters.register(cursor, ids, waiter=self.waiter, seconds=LISTED_FOR, schema=schema)
+        try:
+            for schema, ids, _ in _by_schema(listed):
+                with self._database.cursor() as cursor:
+                    waiters.register(cursor, ids, waiter=self.waiter, seconds=LISTED_FOR, schema=schema)
+        except errors.InsufficientPrivilege:
+            # A role that may only read polls.
+            self._may_list = self.is_listening = False
+            return
         for each in listed:
             each.listed_until = now + LISTED_FOR
 
@@ -211,7 +217,7 @@ class ResultListener:
             return
         self._disconnect()
         connection = self._database.connection()
-        self.is_listening = self._database.is_direct and any(each.is_notified for each in waits)
+        self.is_listening = self._may_list and self._database.is_direct and any(each.is_notified for each in waits)
         if self.is_listening:
             with self._database.cursor() as cursor:
                 cursor.execute(sql.SQL("listen {}").format(sql.Identifier(CHANNEL)))

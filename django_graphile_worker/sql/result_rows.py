@@ -34,7 +34,7 @@ left join :SCHEMA._private_progress as progress on progress.job_id = wanted.job_
 where job.id is not null or result.job_id is not null"""
 
 VERSION = """/* gw:job-version */
-select job.xmin::text, current_setting('transaction_isolation') = 'read committed'
+select job.xmin::text, current_setting('transaction_isolation') = 'read committed'::text
 from :SCHEMA._private_jobs as job where job.id = %(id)s::bigint"""
 
 

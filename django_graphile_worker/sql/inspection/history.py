@@ -104,7 +104,7 @@ def find(
 LAST_INDEXED_DAY = """/* gw:history-indexed */
 select max(substr(class.relname::text, 18, 8)) from pg_class as class
 where class.relnamespace = (select space.oid from pg_namespace as space where space.nspname = :'SCHEMA')
-    and class.relkind = 'i' and class.relname::text ~ '^_private_history_[0-9]{8}_task$'"""
+    and class.relkind = 'i' and class.relname::text ~ '^_private_history_[0-9]{8}_task$'::text"""
 
 
 def _open_since(cursor: Any, *, schema: str) -> Any:

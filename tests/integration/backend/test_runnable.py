@@ -100,6 +100,39 @@ def test_only_a_task_of_our_backend__is_run(framework: Any, run: Run, name: str)
     assert [job.task.identifier for job in Job.objects.all()] == [f"{PATH}.{name}"]
 
 
+def test_task_of_another_backend__is_not_run(
+    framework: Any, run: Run, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django_graphile_worker.backend import task
+    from django_graphile_worker.backend.compat import BaseTaskBackend
+
+    other = f"{BaseTaskBackend.__module__.rpartition('.')[0]}.dummy.DummyBackend"
+    settings.TASKS = {**settings.TASKS, "other": {"BACKEND": other}}
+    foreign = task(backend="other")(framework.plain_function)
+    monkeypatch.setattr(framework, "plain_function", foreign)
+    add_job(foreign.module_path, {"args": [], "kwargs": {}})
+    run()
+    assert framework.calls == []
+    # The same task of our backend is run.
+    monkeypatch.setattr(framework, "plain_function", foreign.using(backend="default"))
+    run()
+    assert framework.calls == ["a function that is no task"]
+
+
+def test_job_that_is_replaced_under_its_key__begins_again(framework: Any, run: Run) -> None:
+    keyed = framework.mail.using(job_key="k")
+    result = keyed.enqueue()
+    run()
+    result.refresh()
+    assert (result.attempts, len(result.errors)) == (1, 1)
+    again = keyed.enqueue("a@example.com")
+    again.refresh()
+    assert (again.id, again.status, again.attempts, again.errors) == (result.id, "READY", 0, [])
+    run()
+    again.refresh()
+    assert (again.status, again.attempts, again.errors) == ("SUCCESSFUL", 1, [])
+
+
 @pytest.mark.parametrize("payload", [[1], {"args": 5}, {"args": [], "kwargs": []}])
 def test_payload_that_is_no_call__fails_at_once(framework: Any, run: Run, payload: Any) -> None:
     job = add_job(f"{PATH}.add", payload)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, connections, transaction
+from psycopg import errors
 
 from django_graphile_worker import (
     InvalidJobError,
@@ -27,6 +28,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.results import listeners, waits
 from django_graphile_worker.sql import result_rows
+from django_graphile_worker.sql import waiters as sql_waiters
 from django_graphile_worker.worker.database.connection import Database
 from tests.support.factories import make_failed_job, make_job
 from tests.support.results import end_job
@@ -234,6 +236,19 @@ def test_pooler__is_recognised_and_polled(
     end_job(raw_connection(), job.id, worker_schema, value=2)
     assert wait.result(DEADLINE).value == 2
     assert waiters(worker_schema) == []
+
+
+def test_role_that_may_only_read__polls(
+    monkeypatch: pytest.MonkeyPatch, waiting: Any, raw_connection: Connect, worker_schema: str
+) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise errors.InsufficientPrivilege("permission denied for table _private_waiters")
+
+    monkeypatch.setattr(sql_waiters, "register", refuse)
+    job = add_job("task")
+    wait = waiting(job, timeout=DEADLINE)
+    end_job(raw_connection(), job.id, worker_schema, value=3)
+    assert wait.result(DEADLINE).value == 3
 
 
 def test_forked_process__has_listeners_of_its_own(raw_connection: Connect, worker_schema: str) -> None:
