@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,7 +53,7 @@ class PastAttemptAdmin(PageAdmin):
         criteria = of_day(query.criteria, day)
         with databases.reading(alias) as (cursor, schema):
             after = request.GET.get("after")
-            page = history.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after, days=_days())
+            page = history.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after)
         next_url = self.url(request, "pastattempt", q=text, day=day, after=page.next_token) if page.next_token else ""
         return {
             "rows": [self._row(request, row) for row in page.rows],
@@ -121,12 +120,6 @@ class PastAttemptAdmin(PageAdmin):
 
     def _search(self, request: HttpRequest, name: str, value: str) -> str:
         return self.url(request, "pastattempt", q=join_terms([SearchTerm(name, value)]))
-
-
-def _days() -> int:
-    """Return how many days the history may have; more if it is off, as it may have been on before."""
-    kept = conf.current().history
-    return history.DAYS if kept is None else math.ceil(kept / 86_400) + 2
 
 
 def _facts(row: PastAttempt) -> Iterator[tuple[str, str]]:

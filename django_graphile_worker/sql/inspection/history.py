@@ -29,8 +29,8 @@ from django_graphile_worker.sql.schema import statement
 MOST_EXAMINED = 5_000
 # How many attempts with a word a search looks at, beginning with the latest day.
 MOST_UNORDERED = 2_000
-# How many days such a search reads, if the caller does not say how long the history is.
-DAYS = 400
+# How many days a search for words reads: each takes the planner some time.
+MOST_DAYS = 100
 # How many characters of an error a list shows; the page of a job shows the whole error.
 LONGEST_ERROR = 500
 MOST_ATTEMPTS = 200
@@ -79,15 +79,15 @@ class HistoryPage:
     is_day_cut_off: bool = False
 
 
-def find(
-    cursor: Any, criteria: HistoryCriteria, *, schema: str, limit: int, after: str | None = None, days: int = DAYS
-) -> HistoryPage:
+def find(cursor: Any, criteria: HistoryCriteria, *, schema: str, limit: int, after: str | None = None) -> HistoryPage:
     """Return the newest attempts that meet the criteria; ``after`` is the token of an earlier page."""
     place = _place(after)
     most = limit + 1 if is_met_by_range(criteria) else MOST_EXAMINED
-    text = _statement(criteria, conditions_of(criteria), has_place=place is not None)
-    open_since = _open_since(cursor, schema=schema) if reads_open_days(criteria) else "infinity"
-    parameters = parameters_of(criteria, days=days) | {"open_since": open_since} | (place or {})
+    indexed_days = _indexed_days(cursor, schema=schema) if reads_open_days(criteria) else []
+    open_since = _open_since(indexed_days) if reads_open_days(criteria) else "infinity"
+    days = _days_of(criteria, indexed_days)
+    text = _statement(criteria, conditions_of(criteria), has_place=place is not None, days=len(days))
+    parameters = parameters_of(criteria, days) | {"open_since": open_since} | (place or {})
     parameters |= {"most": most, "most_unordered": MOST_UNORDERED, "most_open": MOST_EXAMINED, "wanted": limit + 1}
     with _index_scans(cursor):
         cursor.execute(statement(text, schema), parameters)
@@ -101,21 +101,37 @@ def find(
 
 
 # The indexes of a day are made after its end, from the oldest day on, and this one last.
-LAST_INDEXED_DAY = """/* gw:history-indexed */
-select max(substr(class.relname::text, 18, 8)) from pg_class as class
+INDEXED_DAYS = """/* gw:history-indexed */
+select substr(class.relname::text, 18, 8) from pg_class as class
 where class.relnamespace = (select space.oid from pg_namespace as space where space.nspname = :'SCHEMA')
-    and class.relkind = 'i' and class.relname::text ~ '^_private_history_[0-9]{8}_task$'::text"""
+    and class.relkind = 'i' and class.relname::text ~ '^_private_history_[0-9]{8}_task$'::text
+order by class.relname desc"""
 
 
-def _open_since(cursor: Any, *, schema: str) -> Any:
+def _indexed_days(cursor: Any, *, schema: str) -> list[datetime]:
+    """Return the beginnings of the days that have indexes of tasks and words, the latest first."""
+    cursor.execute(statement(INDEXED_DAYS, schema))
+    return [datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC) for (day,) in cursor.fetchall()]
+
+
+def _open_since(indexed_days: list[datetime]) -> Any:
     """Return the time from which on the history has no indexes of tasks and words."""
-    cursor.execute(statement(LAST_INDEXED_DAY, schema))
-    (day,) = cursor.fetchone()
-    return "-infinity" if day is None else datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC) + timedelta(days=1)
+    return indexed_days[0] + timedelta(days=1) if indexed_days else "-infinity"
 
 
-def _statement(criteria: HistoryCriteria, conditions: list[str], *, has_place: bool) -> str:
-    ranges = Ranges(COLUMNS, _bounds(criteria, has_place))
+def _days_of(criteria: HistoryCriteria, indexed_days: list[datetime]) -> list[datetime]:
+    """Return the days that a search for words reads."""
+    if not (criteria.payload or criteria.anywhere):
+        return []
+    since, until = criteria.ended_at
+    one_day = timedelta(days=1)
+    return [
+        day for day in indexed_days if (until is None or day <= until) and (since is None or day + one_day >= since)
+    ][:MOST_DAYS]
+
+
+def _statement(criteria: HistoryCriteria, conditions: list[str], *, has_place: bool, days: int) -> str:
+    ranges = Ranges(COLUMNS, _bounds(criteria, has_place), days)
     union = " union ".join(f"({each})" for each in ranges.of(criteria))
     of_open_days = f"union ({ranges.of_open_days()})" if reads_open_days(criteria) else ""
     token = "concat(candidate.ended_at::text, '~', candidate.job_id, '~', candidate.attempt)"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django_graphile_worker.sql.history import HistoryOutcome
@@ -41,9 +42,9 @@ _INDEXED, _OPEN = (
     " and history.ended_at < %(open_since)s::timestamptz",
     "history.ended_at >= %(open_since)s::timestamptz",
 )
-# An index of words does not have its rows in the order of time. So each day is read by itself, the latest first.
-_OF_DAY = """ and history.ended_at >= %(last_day)s::timestamptz - day.number::float8 * interval '1 day'
-    and history.ended_at < %(last_day)s::timestamptz - day.number::float8 * interval '1 day' + interval '1 day'"""
+# An index of words does not have its rows in the order of time. So each day is read by itself, the latest first. The
+# planner knows the bounds of each day, and so that the index of words finds fewer rows than the index of times.
+_OF_DAY = " and history.ended_at >= %(day_{0})s::timestamptz and history.ended_at < %(day_{0}_end)s::timestamptz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Ranges:
     columns: str
     # Limits the times of all candidates.
     bounds: str
+    # How many days have an index of words.
+    days: int = 0
 
     def of(self, criteria: HistoryCriteria) -> list[str]:
         """Return a statement for each index to read: those of the first criterion that has one."""
@@ -103,8 +106,10 @@ class Ranges:
         return f"select one.* from unnest(%({parameter})s::text[]) as given (name) cross join lateral ({rows}) as one"
 
     def _day_by_day(self, condition: str) -> str:
-        return f"""select one.* from generate_series(0, %(days)s::int) as day (number)
-            cross join lateral ({self._unordered(condition + _OF_DAY)}) as one limit %(most_unordered)s::int"""
+        days = [f"({self._unordered(condition + _OF_DAY.format(number))})" for number in range(self.days)]
+        if not days:
+            return self._unordered("false")
+        return f"select * from ({' union all '.join(days)}) as one limit %(most_unordered)s::int"
 
     def _select(self, condition: str, rest: str) -> str:
         return f"select {self.columns} from :SCHEMA._private_history as history where {condition} {self.bounds} {rest}"
@@ -150,12 +155,9 @@ def is_met_by_range(criteria: HistoryCriteria) -> bool:
 _NAMES = {"keys": "job_key", "tasks": "task_identifier", "queues": "queue_name", "workers": "worker_id"}
 
 
-def parameters_of(criteria: HistoryCriteria, *, days: int) -> dict[str, Any]:
-    """Return the parameters of ranges and conditions; ``days`` is how far back a search for words reads."""
+def parameters_of(criteria: HistoryCriteria, days: Sequence[datetime]) -> dict[str, Any]:
+    """Return the parameters of ranges and conditions; ``days`` are when the days with an index of words begin."""
     since, until = criteria.ended_at
-    now = datetime.now(UTC)
-    last = min(until or now, now)
-    first = max(since or last - timedelta(days=days), last - timedelta(days=days))
     return {
         "ids": list(criteria.ids),
         "keys": list(criteria.keys),
@@ -167,9 +169,8 @@ def parameters_of(criteria: HistoryCriteria, *, days: int) -> dict[str, Any]:
         "anywhere": list(criteria.anywhere),
         **{f"word_{number}": word for number, word in enumerate(criteria.anywhere)},
         "numbers": [int(word) for word in criteria.anywhere if _is_id(word)],
-        # Days begin at midnight UTC, as the partitions do. The clock of the database may be ahead.
-        "last_day": last.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1),
-        "days": max((last - first).days + 2, 1),
+        **{f"day_{number}": day for number, day in enumerate(days)},
+        **{f"day_{number}_end": day + timedelta(days=1) for number, day in enumerate(days)},
         "since": since,
         "until": until,
         "oldest": since or "-infinity",
