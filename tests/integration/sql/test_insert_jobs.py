@@ -229,7 +229,7 @@ class TestNotifications:
     def test_of_a_client_that_cannot_get_the_lock_wake_all_workers_of_the_original(
         self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql], limit: str | None
     ) -> None:
-        """Any role can take the lock for ever. The time limit of the session must not end in an error after the commit."""
+        """Any role can take the lock for ever, and the session may have a time limit."""
         with limited(limit, "3s"), committing_worker().connection.transaction() as other:
             other.connection.execute(NOTIFYING[0].replace("{schema}", worker.schema).encode())
             job = add_job("a")
