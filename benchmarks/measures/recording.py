@@ -16,7 +16,7 @@ RECORDS = {
     "history": {"HISTORY": "2592000"},
     "results and history": {"KEEP_RESULTS": "86400", "HISTORY": "2592000"},
 }
-# The partitions of the history, which a worker makes when it starts.
+# The partitions of the history.
 DAYS = "select inhrelid::regclass::text from pg_inherits where inhrelid::regclass::text ~ '_private_history_[0-9]{8}$'"
 CPU = Metric("cpu", "µs of CPU, worker and server", 1)
 
@@ -45,5 +45,7 @@ def _drain(place: Stage, count: int, processes: int, variables: dict[str, str]) 
     place.ours.execute("truncate graphile_worker._private_results, graphile_worker._private_history")
     for (name,) in place.ours.execute(DAYS).fetchall():
         place.ours.execute(f"drop table {name}")
+    # A worker makes the days ahead, so that they are there before their first job.
+    place.ours.execute("select graphile_worker._private_make_history_partitions_v1(2)")
     figures = place.drain_ours(count, SILENT, processes=processes, task="answer", **variables).figures()
     return {**figures, "cpu": figures["worker_cpu"] + figures["server_cpu"]}

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.sql.codecs import (
     boolean_array,
     int_array,
@@ -100,12 +100,12 @@ def complete_jobs(
 
     A patient call waits for a row that another transaction has locked; otherwise such a row is left out.
     """
-    ids = [claim.id for claim in completed.claims]
-    groups = [(token, len(list(group))) for token, group in groupby(claim.token for claim in completed.claims)]
+    ids_by_token = group_by_token(completed.claims)
+    ids = list(chain.from_iterable(ids_by_token.values()))
     parameters = {
         "ids": int_array(ids),
-        "tokens": text_array(token for token, _ in groups),
-        "counts": int_array(count for _, count in groups),
+        "tokens": text_array(ids_by_token),
+        "counts": int_array(map(len, ids_by_token.values())),
         "durations": int_array(completed.durations),
         "task_ids": int_array(completed.identifiers),
         "identifiers": text_array(completed.identifiers.values()),

@@ -6,6 +6,7 @@ Loaded by the first attempt of which something is recorded. A worker without res
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from operator import attrgetter
 from time import monotonic
 
@@ -34,23 +35,23 @@ class Recording:
         """Return what is recorded of jobs that succeeded."""
         # In groups of one claim statement, as the jobs are found in the database.
         ordered = sorted(outcomes, key=_token)
-        has_results = any(outcome.value_text is not None for outcome in ordered)
+        values = [outcome.value_text for outcome in ordered]
         return CompletedJobs(
             claims=[outcome.claim for outcome in ordered],
             durations=[int(outcome.duration * 1e6) for outcome in ordered],
             identifiers={outcome.claim.task_id: outcome.task.identifier for outcome in ordered},
             has_history=self._has_history,
-            results=self._results(ordered) if has_results else None,
+            results=self._results(ordered, values) if values.count(None) < len(values) else None,
             history_payloads=self._history_payloads(ordered),
         )
 
-    def _results(self, outcomes: Sequence[Recorded]) -> KeptResults:
+    def _results(self, outcomes: Sequence[Recorded], values: Sequence[str | None]) -> KeptResults:
         now, default = self._clock(), self._settings.keep_results
         seconds = {task: task.result_seconds(default) for task in {outcome.task for outcome in outcomes}}
         return KeptResults(
             agos=[max(int((now - each.started - each.duration) * 1e6), 0) for each in outcomes],
             keeps=[None if each.value_text is None else seconds[each.task] for each in outcomes],
-            values=[each.value_text for each in outcomes],
+            values=values,
             are_payloads_kept=[each.task.keeps_payload for each in outcomes],
         )
 
@@ -95,12 +96,10 @@ class Recording:
 
 def in_one_statement(outcomes: Sequence[Recorded]) -> int:
     """Return how many of the outcomes, from the first on, one statement takes, so that it does not grow too large."""
-    characters = 0
-    for count, outcome in enumerate(outcomes):
-        characters += len(outcome.value_text or "")
-        if characters > MOST_CHARACTERS:
-            return max(count, 1)
-    return len(outcomes)
+    lengths = [len(outcome.value_text or "") for outcome in outcomes]
+    if sum(lengths) <= MOST_CHARACTERS:
+        return len(outcomes)
+    return max(sum(total <= MOST_CHARACTERS for total in accumulate(lengths)), 1)
 
 
 def _microseconds(seconds: float) -> int:
