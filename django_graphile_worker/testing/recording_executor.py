@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.testing.job_connections import JobConnections
+from django_graphile_worker.worker.execution.binding import Binding
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.invoker import Invoke, TaskInvoker
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, Outcome
+
+# How each task is called: read from its parameters once, and not for each call of ``run_jobs()``.
+_bindings: MutableMapping[Any, Binding] = WeakKeyDictionary()
 
 
 class _CheckedInvoker:
@@ -50,6 +55,7 @@ class RecordingExecutor(Executor):
         super().__init__(**arguments)
         self.error: BaseException | None = None
         self._connections = JobConnections()
+        self._invoker.bindings = _bindings
         self._invoker: Any = _CheckedInvoker(self._invoker, lambda: self._connections.roll_back_leftovers())
 
     def run(self, claim: Claim) -> Outcome:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,9 +32,12 @@ class SessionCursor:
         self.connection = connection
         # If the driver prepares statements itself, it may at any time deallocate all, also those of others.
         self._prepares = prepares and connection.prepare_threshold is None
-        # Django's cursors write parameters into the statement. The functions of the worker take real parameters.
-        self._driver = psycopg.Cursor(connection, row_factory=tuple_row)
         self._result: PGresult | None = None
+
+    @cached_property
+    def _driver(self) -> psycopg.Cursor[Any]:
+        # Django's cursors write parameters into the statement. The functions of the worker take real parameters.
+        return psycopg.Cursor(self.connection, row_factory=tuple_row)
 
     def execute(self, query: str, parameters: Any = None) -> None:
         self._result = None

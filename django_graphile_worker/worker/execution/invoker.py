@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,8 @@ class TaskInvoker:
         self._build_progress = build_progress or self._direct_reports
         self._progress: ProgressReports | None = None
         self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
-        self._bindings: dict[Task[Any, Any] | None, Binding] = {}
+        # How each task is called. The executor for tests keeps them for the next executor.
+        self.bindings: MutableMapping[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
         self._raise_failures: Callable[[JobRun, Any], None] | None = None
 
@@ -80,7 +81,9 @@ class TaskInvoker:
 
     def _prepare(self, task: Task[Any, Any] | None) -> Invoke:
         assert task is not None
-        binding = self._bindings[task] = bind(task.function)
+        binding = self.bindings.get(task)
+        if binding is None:
+            binding = self.bindings[task] = bind(task.function)
         invoke = self._choose(task, binding)
         if task.result_seconds(self._settings.keep_results) is not None:
             invoke = self._with_kept_result(invoke)
@@ -183,7 +186,7 @@ class TaskInvoker:
         run = _run_of_this_context()
         if job.payload is not run.payload:
             run.replace_payload(job.payload)
-        return self._bindings[run.task].call(job.payload, self._helpers(run, job))
+        return self.bindings[run.task].call(job.payload, self._helpers(run, job))
 
     def _helpers(self, run: JobRun, job: Job | None = None) -> Helpers:
         return Helpers(
