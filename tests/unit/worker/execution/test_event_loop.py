@@ -46,7 +46,12 @@ def test_coroutines_that_start_while_the_loop_is_busy__wake_it_once(
     calls: list[Any] = []
     loop: Any = event_loop._loop
     call = loop.call_soon_threadsafe
-    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *arguments: [calls.append(arguments), call(*arguments)])
+
+    def count(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return call(*arguments)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", count)
     others = [pool.submit(event_loop.run, answer) for _ in range(5)]
     wait_until(lambda: len(event_loop._waiting) == 5)
     assert len(calls) == 1
