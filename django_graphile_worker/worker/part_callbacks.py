@@ -143,7 +143,7 @@ class PoolCallbacks:
         self.run = parts.executor.run
         self.may_begin = parts.may_begin
         self.on_outcome = parts.releaser.put
-        self.on_queue_done = parts.releaser.put
+        self.on_queue_done = parts.releaser.release_queue
         self.on_wants_jobs = parts.wake_fetcher
         self.on_thread_end = parts.executor.thread_finished
 
