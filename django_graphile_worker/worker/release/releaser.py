@@ -71,8 +71,10 @@ class Releaser(Service):
         self._is_hurried = False
 
     def put(self, outcome: Outcome | HeldQueue) -> None:
-        """Take an outcome. It may wait for the end of a pause."""
+        """Take an outcome. It may wait for the end of a pause, unless it is a result that a session may wait for."""
         self._inbox.append(outcome)
+        if self._is_pausing and type(outcome) is Recorded and outcome.value_text is not None:
+            self._end_pause()
         if self._is_resting:
             self._is_resting = False
             self._is_empty.clear()

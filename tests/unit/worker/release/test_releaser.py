@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
+from django_graphile_worker.worker.outcomes import Interrupted, Recorded, Succeeded
 from django_graphile_worker.worker.release.releaser import LONGEST_PAUSE, SHORTEST_PAUSE, Releaser
 from tests.support.slot import make_claim
 
@@ -110,6 +110,15 @@ def test_queue__ends_the_pause(releaser: Releaser, statements: Statements) -> No
     assert releaser.was_woken(), "expected the next job of the queue to wait for no pause"
     releaser.step()
     assert statements.sizes == [1, 1]
+
+
+@pytest.mark.parametrize(("value_text", "is_kept"), [("1", True), (None, False)])
+def test_result_that_is_kept__ends_the_pause(releaser: Releaser, value_text: str | None, is_kept: bool) -> None:
+    releaser.put(ended(1))
+    releaser.step()
+    releaser.forget_wake()
+    releaser.put(Recorded(make_claim(id=2), 0.01, None, 0.0, Mock(), value_text))
+    assert releaser.was_woken() is is_kept
 
 
 def test_returned_jobs__end_the_pause(releaser: Releaser) -> None:
