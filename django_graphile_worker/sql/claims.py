@@ -30,8 +30,8 @@ from :SCHEMA._private_claim_jobs_v3(
     %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(floor_priorities)s::int[], %(floor_run_ats)s::float8[], %(floor_ids)s::bigint[],
-    %(floor_queued_run_ats)s::float8[], %(floor_ends)s::float8[], %(floor_queued_ends)s::float8[],
-    %(walk)s::json)"""
+    %(floor_queued_run_ats)s::float8[], %(floor_ends)s::float8[], %(floor_end_ids)s::bigint[],
+    %(floor_queued_ends)s::float8[], %(floor_queued_end_ids)s::bigint[], %(walk)s::json)"""
 
 # How many steps a claim may walk over held queues and forbidden flags: they take some milliseconds.
 MAX_STEPS = 300
@@ -113,6 +113,16 @@ class Floor(NamedTuple):
     queued_run_at: float
 
 
+class End(NamedTuple):
+    """A place on a priority up to which a claim looks; the times are seconds since the epoch."""
+
+    priority: int
+    run_at: float
+    id: int
+    queued_run_at: float
+    queued_id: int
+
+
 class Claimed(Frozen):
     """The claims of one statement, in the order in which the jobs start, and when the next job falls due."""
 
@@ -152,15 +162,15 @@ def claim_jobs(
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
     floors: Sequence[Floor] = (),
-    ends: Sequence[Floor] = (),
+    ends: Sequence[End] = (),
     walk: Any = None,
 ) -> Claimed:
     """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``max_per_queue`` jobs each.
 
     The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``floors``, in the order of
     their priorities, spare a claim the entries of what earlier claims took. With ``ends``, one for each floor, the
-    claim looks on the priorities of the floors only, and at jobs that are due until then. ``walk`` is what the last
-    claim returned.
+    claim looks on the priorities of the floors only, at jobs up to the ends; the id of a floor is that of jobs in
+    queues, too. ``walk`` is what the last claim returned.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
@@ -190,14 +200,16 @@ def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
     return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 
-def _floors(floors: Sequence[Floor], ends: Sequence[Floor]) -> dict[str, str | None]:
+def _floors(floors: Sequence[Floor], ends: Sequence[End]) -> dict[str, str | None]:
     return {
         "floor_priorities": _array([floor.priority for floor in floors]),
         "floor_run_ats": _array([floor.run_at for floor in floors]),
         "floor_ids": _array([floor.id for floor in floors]),
         "floor_queued_run_ats": _array([floor.queued_run_at for floor in floors]),
         "floor_ends": _array([end.run_at for end in ends]),
+        "floor_end_ids": _array([end.id for end in ends]),
         "floor_queued_ends": _array([end.queued_run_at for end in ends]),
+        "floor_queued_end_ids": _array([end.queued_id for end in ends]),
     }
 
 
