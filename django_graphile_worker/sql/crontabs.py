@@ -22,7 +22,7 @@ def microseconds_of(moment: str) -> str:
     return f"(extract(epoch from {moment}) * 1000000::numeric)::bigint"
 
 
-CLOCK = f"/* gw:cron:clock */ select {microseconds_of('pg_catalog.clock_timestamp()')}"
+CLOCK = f"/* gw:cron:clock */ select {microseconds_of('coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())')}"
 
 _KNOWN = f"""
 select identifier, {microseconds_of(readable("known_since"))}, {microseconds_of(readable("last_execution"))},
@@ -64,10 +64,8 @@ class KnownCrontab(Frozen):
 
 
 def database_now(cursor: Any, *, now: datetime | None = None) -> datetime:
-    """Return ``now``, or the time of the database's clock now, not that of the beginning of the transaction."""
-    if now is not None:
-        return now
-    cursor.execute(qualified(CLOCK), {})
+    """Return the time of the database's clock now, not that of the beginning of the transaction."""
+    cursor.execute(qualified(CLOCK), {"now": now})
     return moment_of(cursor.fetchone()[0])
 
 
