@@ -10,8 +10,8 @@ from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.testing import simulated_clock
-from django_graphile_worker.testing.in_process_worker import InProcessWorker, running_job
+from django_graphile_worker.testing import idle_workers, simulated_clock
+from django_graphile_worker.testing.in_process_worker import running_job
 from django_graphile_worker.testing.ran_jobs import RanJob
 from django_graphile_worker.testing.timelines import ClockTime, PresentTime, Timeline
 from django_graphile_worker.worker.django_connections import lifecycle
@@ -75,19 +75,21 @@ class Drain:
 
     def __init__(self, place: Place, timeline: Timeline, *, on_error: OnError, limit: int) -> None:
         self._timeline = timeline
-        self._worker = InProcessWorker(place, now=self._now)
+        self._place = place
+        self._worker = idle_workers.take(place)
         self._on_error = on_error
         self._limit = limit
         self._ran: list[RanJob] = []
 
     def run(self) -> list[RanJob]:
         __tracebackhide__ = True
-        with self._worker.working():
+        with self._worker.working(self._now):
             try:
                 self._timeline.begin(self._worker.database, self._worker.events)
                 self._run_all()
             finally:
                 self._timeline.end()
+        idle_workers.give_back(self._place, self._worker)
         return self._ran
 
     def _now(self) -> datetime:

@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime
-from itertools import count
+from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
-from django_graphile_worker.registry import tasks as registered_tasks
-from django_graphile_worker.routing import Place
-from django_graphile_worker.sql import claims
-from django_graphile_worker.sql import simulation as sql_simulation
+from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.testing.caller_database import CallerDatabase
 from django_graphile_worker.testing.job_connections import JobConnections
 from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
 from django_graphile_worker.testing.recording_executor import RecordingExecutor
+from django_graphile_worker.testing.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.new_tasks import NewTasks
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
@@ -83,22 +80,16 @@ def _new_tasks(place: Place) -> NewTasks | None:
 class InProcessWorker:
     """The parts of a worker that a job passes through, wired for one thread."""
 
-    def __init__(self, place: Place, *, now: Callable[[], datetime]) -> None:
+    def __init__(self, place: Place, tasks: Sequence[Task[Any, Any]]) -> None:
+        self._place = place
+        self._tasks = tasks
         self.database = CallerDatabase(place)
-        self._now = now
+        self._now: Callable[[], datetime] = partial(datetime.now, UTC)
         self._worker_id = new_worker_id()
-        self._claim_numbers = count(1)
-        self._may_be_empty = False
-        self._directory = TaskDirectory(
-            self.database, {task.identifier: task for task in registered_tasks}, new_tasks=_new_tasks(place)
+        self._directory = LearningDirectory(
+            self.database, {task.identifier: task for task in tasks}, new_tasks=_new_tasks(place)
         )
-        self._forbidden_flags = ForbiddenFlags(place.settings)
-        self._executor = RecordingExecutor(
-            settings=place.settings,
-            using=place.using,
-            installation=place.installation,
-            tasks=self._directory.task_of,
-        )
+        self._claims = SingleClaims(self.database, self._directory, worker_id=self._worker_id, now=self._time)
         self._signal_sender = SignalSender(type(self))
         self.events = WorkerEvents(
             self._signal_sender,
@@ -108,8 +99,33 @@ class InProcessWorker:
             job_of=self._job_of,
         )
         self._released = _Released(self.events, self._task_reports())
-        statements = ReleaseStatements(self.database, now=now, settings=place.settings)
+        statements = ReleaseStatements(self.database, now=self._time, settings=place.settings)
         self._releaser = Releaser(statements=statements, events=self._released)
+
+    def is_for(self, place: Place, tasks: Sequence[Task[Any, Any]]) -> bool:
+        """Return whether another call of ``run_jobs()`` can use this worker: nothing that it depends on has changed."""
+        return (
+            self._place.settings is place.settings
+            and self._tasks == tasks
+            and self.database.wrapper is queue_connection(place.using)
+            # What it knows about Django tasks may be out of date.
+            and not self._directory.finds_tasks
+            and task_finder(place.settings) is None
+            and not self._releaser.pending_count
+            and not self._signal_sender.has_queued
+        )
+
+    def _time(self) -> datetime:
+        return self._now()
+
+    def _new_executor(self) -> RecordingExecutor:
+        place = self._place
+        return RecordingExecutor(
+            settings=place.settings,
+            using=place.using,
+            installation=place.installation,
+            tasks=self._directory.task_of,
+        )
 
     def _task_reports(self) -> TaskReports:
         return TaskReports(
@@ -119,11 +135,14 @@ class InProcessWorker:
         )
 
     @contextmanager
-    def working(self) -> Iterator[None]:
+    def working(self, now: Callable[[], datetime]) -> Iterator[None]:
         """Prepare for jobs, and clean up after them."""
         watched_before = lifecycle.this_thread.watched
+        self._now = now
         self.database.begin()
-        self._directory.review()
+        self._claims.begin(ForbiddenFlags(self._place.settings))
+        # A new one each time, as it loads the middleware, and ends with its event loop.
+        self._executor = self._new_executor()
         self._executor.start()
         self._executor.warm_up()
         # Connections that are open already belong to the test. Those that a job opens are watched, and closed at the
@@ -138,45 +157,7 @@ class InProcessWorker:
 
     def claim(self) -> Claimed:
         """Claim the job that a worker would start next, if one is due."""
-        may_be_empty, self._may_be_empty = self._may_be_empty, False
-        if may_be_empty and (nothing := self._nothing_due()) is not None:
-            return nothing
-        claimed = self._claim()
-        if not claimed.claims and self._directory.find_new_tasks():
-            claimed = self._claim()
-        # Mostly a test has one job. Then a shorter statement than another claim finds that it was the last.
-        self._may_be_empty = bool(claimed.claims)
-        return claimed
-
-    def _nothing_due(self) -> Claimed | None:
-        """Return an empty claim if no job is due that any worker could claim."""
-        with self.database.cursor() as cursor:
-            first = sql_simulation.first_due(cursor, schema=self.database.schema)
-        if first is None:
-            return Claimed(claims=[], seconds_until_next=None, has_more=False)
-        seconds = first - self._now().timestamp()
-        return Claimed(claims=[], seconds_until_next=seconds, has_more=False) if seconds > 0 else None
-
-    def _claim(self) -> Claimed:
-        walk: Any = None
-        while True:
-            with self.database.cursor() as cursor:
-                claimed = claims.claim_jobs(
-                    cursor,
-                    schema=self.database.schema,
-                    token=f"{self._worker_id}/{next(self._claim_numbers)}",
-                    task_ids=self._directory.ids,
-                    max_jobs=1,
-                    max_queues=1,
-                    max_per_queue=1,
-                    free_slots=1,
-                    forbidden_flags=self._forbidden_flags(),
-                    now=self._now(),
-                    walk=walk,
-                )
-            if claimed.claims or claimed.walk is None:
-                return claimed
-            walk = claimed.walk
+        return self._claims.claim()
 
     def run(self, claim: Claim) -> RanJob:
         """Run a claimed job, and release it."""
@@ -216,8 +197,9 @@ class InProcessWorker:
             )
 
     def _send_signals(self) -> None:
-        with JobConnections():
-            self._signal_sender.step()
+        if self._signal_sender.has_queued:
+            with JobConnections():
+                self._signal_sender.step()
 
     def _job_of(self, claim: Claim) -> Job:
         task: Task[Any, Any] | None = self._directory.task_of(claim.task_id)

@@ -5,7 +5,7 @@ A suite calls ``run_jobs()`` in hundreds of tests on one connection. Prepared, i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -46,19 +46,31 @@ class SessionCursor:
         else:
             self._driver.execute(query.encode(), parameters)
 
+    def execute_numbered(self, text: str, parameters: Sequence[bytes | None]) -> PGresult:
+        """Run a statement with the numbered parameters of libpq."""
+        link = self.connection.pgconn
+        values: Any = parameters  # None is null, which the driver's types do not say
+        if self._prepares:
+            result = link.exec_prepared(self._name_of(text), values)
+        else:
+            result = link.exec_params(text.encode(), values)
+        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+            raise error_of(result)
+        return result
+
     def _execute_prepared(self, query: str, parameters: Mapping[str, Any]) -> PGresult:
         text, names = numbered(query)
-        link = self.connection.pgconn
+        return self.execute_numbered(text, [dumped(parameters[each]) for each in names])
+
+    def _name_of(self, text: str) -> bytes:
+        """Return the name of a prepared statement; prepare it if it is new in this session."""
         prepared = _prepared.setdefault(self.connection, {})
         name = prepared.get(text)
         if name is None:
             name = f"gw_test_{len(prepared)}".encode()
-            expect(link.prepare(name, text.encode()), ExecStatus.COMMAND_OK)
+            expect(self.connection.pgconn.prepare(name, text.encode()), ExecStatus.COMMAND_OK)
             prepared[text] = name
-        result = link.exec_prepared(name, [dumped(parameters[each]) for each in names])  # type: ignore[misc]  # None is null
-        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-            raise error_of(result)
-        return result
+        return name
 
     def fetchall(self) -> list[Any]:
         result, self._result = self._result, None

@@ -52,7 +52,12 @@ class TaskDirectory:
     @property
     def may_have_tasks(self) -> bool:
         """Whether there may be jobs for this worker."""
-        return bool(self.tasks) or self._new_tasks is not None
+        return bool(self.tasks) or self.finds_tasks
+
+    @property
+    def finds_tasks(self) -> bool:
+        """Whether tasks are found by the names that jobs brought into the database."""
+        return self._new_tasks is not None
 
     def review(self) -> None:
         """Register the names of this worker's tasks in the database, and read their ids."""

@@ -40,6 +40,11 @@ class SignalSender(Service):
         self._queued.append((function, args, kwargs))
         self.wake()
 
+    @property
+    def has_queued(self) -> bool:
+        """Whether a signal or a call waits for the next step."""
+        return bool(self._queued)
+
     def step(self) -> float:
         delay = self._before_sending()
         if self._queued:
