@@ -15,10 +15,8 @@ from django_graphile_worker.backend.compat import (
     TaskContext,
     task_backends,
 )
-from django_graphile_worker.backend.task_class import OPTIONS, Backoff, GraphileTask, JobKey, KeepResult
-from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.backend.task_class import Backoff, GraphileTask, JobKey, KeepResult, refuse_unknown_options
 from django_graphile_worker.job_options import JobKeyMode
-from django_graphile_worker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -66,7 +64,7 @@ def task(
 
     If the setting ``TASKS`` names another backend, for tests for example, the additional options have no effect.
     """
-    _refuse_unknown_options(options)
+    refuse_unknown_options(options)
 
     def decorate(function: Callable[..., Any]) -> Any:
         task_class: Any = task_backends[backend].task_class
@@ -82,14 +80,3 @@ def task(
         )
 
     return decorate if function is None else decorate(function)
-
-
-def _refuse_unknown_options(options: Iterable[str]) -> None:
-    unknown = sorted(set(options) - set(OPTIONS))
-    if not unknown:
-        return
-    if unknown[0] == "run_after":
-        raise InvalidTypeError("@task: expected run_after with each call, got it here. Use .using(run_after=...).")
-    known = ["priority", "queue_name", "backend", "takes_context", *OPTIONS]
-    way_out = did_you_mean(unknown[0], known) or f"Known options: {', '.join(known)}."
-    raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")

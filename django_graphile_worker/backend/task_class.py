@@ -14,6 +14,7 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import valid_keep_result
+from django_graphile_worker.suggestions import did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +40,18 @@ else:
 OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result")
 
 
+def refuse_unknown_options(options: Iterable[str]) -> None:
+    """Raise InvalidTypeError if ``@task`` got an option that neither Django nor this package has."""
+    unknown = sorted(set(options) - set(OPTIONS))
+    if not unknown:
+        return
+    if unknown[0] == "run_after":
+        raise InvalidTypeError("@task: expected run_after with each call, got it here. Use .using(run_after=...).")
+    known = ["priority", "queue_name", "backend", "takes_context", *OPTIONS]
+    way_out = did_you_mean(unknown[0], known) or f"Known options: {', '.join(known)}."
+    raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphileTask(_Task[P, R]):
     """A Django task whose backend is ``GraphileWorkerBackend``.
@@ -58,6 +71,11 @@ class GraphileTask(_Task[P, R]):
     atomic: bool = field(default=False, compare=False)
     # How long a result is kept. Without it the option RESULT_TTL of the backend counts.
     keep_result: KeepResult | None = field(default=None, compare=False)
+
+    def __new__(cls, **options: Any) -> GraphileTask[P, R]:
+        # Django's own @task passes on whatever it gets.
+        refuse_unknown_options(options.keys() - cls.__dataclass_fields__.keys())
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if self.flags is not None and isinstance(self.flags, list | set | frozenset):

@@ -50,7 +50,7 @@ class assert_enqueued_in:  # noqa: N801 - it is used like a function
         if error is not None:
             return
         added = [job for job in jobs(**self._place) if self._before.get(job.id) != job.revision]
-        self._added += assert_among(added, self._expectation, self._count)
+        self._added += assert_among(added, self._expectation, self._count, of_block=True)
 
     async def __aenter__(self) -> list[Job]:
         return await sync_to_async(self.__enter__)()

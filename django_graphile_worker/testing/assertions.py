@@ -59,7 +59,9 @@ def assert_not_enqueued(
         raise AssertionError(f"Expected no job of {expectation}, got {len(found)}:\n{shown(found, _described)}")
 
 
-def assert_among(candidates: Sequence[Job], expectation: Expectation, count: Any) -> list[Job]:
+def assert_among(
+    candidates: Sequence[Job], expectation: Expectation, count: Any, *, of_block: bool = False
+) -> list[Job]:
     """Assert that ``count`` of these jobs, or at least one, meet an expectation; return them."""
     __tracebackhide__ = True
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
@@ -75,7 +77,7 @@ def assert_among(candidates: Sequence[Job], expectation: Expectation, count: Any
     if others:
         lines += ["These differ:", shown(others, expectation.differences)]
     if not met and not others:
-        lines[0] += f" {overview(candidates)}{hint_for(expectation.identifier)}"
+        lines[0] += f" {overview(candidates, of_block=of_block)}{hint_for(expectation.identifier)}"
     raise AssertionError("\n".join(lines))
 
 

@@ -121,12 +121,13 @@ def _difference(name: str, expected: Any, actual: Any) -> str:
     return "\n".join([f"  {name}, expected (-) and got (+):", *(f"    {line.rstrip()}" for line in lines)])
 
 
-def overview(jobs: Sequence[Job]) -> str:
-    """Return how many jobs of which tasks there are."""
+def overview(jobs: Sequence[Job], *, of_block: bool = False) -> str:
+    """Return how many jobs of which tasks there are, in the queue or among those that a block has added."""
     if not jobs:
-        return "The queue is empty."
+        return "The block added no job." if of_block else "The queue is empty."
     counts = {name: sum(job.task_identifier == name for job in jobs) for name in {j.task_identifier: 1 for j in jobs}}
-    return f"In the queue: {', '.join(f'{count} of {name}' for name, count in counts.items())}."
+    place = "Added by the block" if of_block else "In the queue"
+    return f"{place}: {', '.join(f'{count} of {name}' for name, count in counts.items())}."
 
 
 def shown(jobs: Sequence[Job], describe: Any) -> str:

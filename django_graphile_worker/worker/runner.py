@@ -110,6 +110,7 @@ class Runner:
         parts = self.parts
         self._prepare()
         self._report_started()
+        self._prepare_history()
         # The part that claims starts first, so that the first job does not wait for the others.
         parts.fetcher.start()
         parts.executor.warm_up()
@@ -132,9 +133,7 @@ class Runner:
         # In a project that only drains, no other worker recovers the jobs of a worker that died.
         parts.recovery.skips_watching = True
         parts.recovery.attempt()
-        if self.settings.history is not None:
-            # One step: it makes the partitions of the history before the first job is recorded.
-            parts.retention.attempt()
+        self._prepare_history()
         self._claim_until_empty(should_stop)
         if parts.keeps_anything:
             parts.retention.finish_look(LOOK_AT_THE_END)
@@ -182,6 +181,12 @@ class Runner:
                 # From now on the connection uses no prepared statements, so the second try can succeed.
                 prepare()
         self.parts.executor.start()
+
+    def _prepare_history(self) -> None:
+        if self.settings.history is not None:
+            # One step: it makes the partitions of the history before the first job is recorded. A row on its way into
+            # the default partition is refused at the moment at which the partition of its day comes into being.
+            self.parts.retention.attempt()
 
     def _check_installation(self) -> None:
         check_installation(self.parts.claim_database)

@@ -35,10 +35,12 @@ def task_finder(settings: Settings) -> FindTask | None:
     if not chosen_backends():
         return None
     # Late import: a project without Django Tasks never loads the backend.
-    from django_graphile_worker.backend.setting import has_backends
+    from django_graphile_worker.backend.setting import has_backends, refuse_unknown_labels
 
     if not has_backends():
         return None
+    if settings.queue_labels:
+        refuse_unknown_labels(settings.queue_labels)
     # Late import: as above.
     from django_graphile_worker.backend.runnable import find_runnable
 

@@ -197,7 +197,10 @@ class TestAssertEnqueuedIn(TestCase):
             with assert_enqueued_in("mail", **values):
                 add_job("sms")
 
-        assert message(block) == "Expected a job of 'mail', got none. In the queue: 1 of sms."
+        assert message(block) == "Expected a job of 'mail', got none. Added by the block: 1 of sms."
+        with pytest.raises(AssertionError) as refused, assert_enqueued_in("mail"):
+            pass
+        assert str(refused.value) == "Expected a job of 'mail', got none. The block added no job."
         with assert_enqueued_in("mail", count=0):
             add_job("sms")
 

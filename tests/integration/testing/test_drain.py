@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,6 +54,23 @@ class Log(list[Any]):
 
 def fails(payload: Any) -> None:
     raise ValueError(f"no order {payload}")
+
+
+class TestLog(TestCase):
+    def test_job_that_fails__is_logged_but_not_printed(self) -> None:
+        """Without a handler of the project, Python would print a traceback for each attempt of three days."""
+        printed: list[logging.LogRecord] = []
+        last_resort = mock.Mock(level=logging.WARNING, handle=printed.append)
+        # pytest has handlers, which a project with Django's runner has not.
+        with own_tasks(fails), mock.patch.object(logging, "lastResort", last_resort):
+            with mock.patch.object(logging.getLogger(), "handlers", []):
+                add_job("fails", 1)
+                run_jobs(on_error="record")
+            assert printed == []
+            with self.assertLogs("django_graphile_worker.jobs", "WARNING") as seen:
+                add_job("fails", 2)
+                run_jobs(on_error="record")
+        assert "no order 2" in seen.output[0]
 
 
 class TestWhatRuns(TestCase):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import add_job
+from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.worker.fetching import new_tasks
 from tests.support.stepped_worker import Build, run_all
@@ -150,3 +151,10 @@ def test_labels_of_the_backend__count_unless_the_worker_is_told_others(
     assert framework.calls == ["mail"]
     run_all(worker(queue_labels=["default"]), wait_until)
     assert framework.calls == ["mail", (1, 0)]
+
+
+def test_label_that_no_task_can_have__is_refused(framework: Any, worker: Build, settings: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"got 'emials'. Add it to TASKS\[\"default\"\]\[\"QUEUES\"\]"):
+        worker(queue_labels=["emails", "emials"])
+    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": []}}
+    worker(queue_labels=["emials"])
