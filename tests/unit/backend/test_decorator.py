@@ -40,7 +40,7 @@ def test_task_of_the_framework__passes_options_on(framework: Any) -> None:
     framework_task = import_string(f"{LOGGER_NAME}.task")
     made = framework_task(max_attempts=4, job_key="k")(sample)
     assert (made.max_attempts, made.job_key) == (4, "k")
-    with pytest.raises(InvalidTypeError, match="'max_attemps'. Did you mean 'max_attempts'?"):
+    with pytest.raises(InvalidTypeError, match=r"'max_attemps'\. Did you mean 'max_attempts'\?"):
         framework_task(max_attemps=4)(sample)
 
 

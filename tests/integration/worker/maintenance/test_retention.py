@@ -152,7 +152,7 @@ def test_old_days__are_dropped_and_closed_days_are_indexed(
     finish_look(build(history=MONTH).retention)
     closed = name_of(-3)
     assert days(worker_schema) == {
-        closed: [f"{closed}_job_id", f"{closed}_task"],
+        closed: [f"{closed}_job_id", f"{closed}_payload", f"{closed}_task"],
         name_of(0): [],
         name_of(1): [],
         name_of(2): [],
