@@ -162,6 +162,7 @@ def bare_names(text: str) -> set[str]:
     calls = re.findall(
         r"(?<![\w.\"])(?!(?:case|when|then|and|or|else|coalesce|all|any|select)\b)([a-z_]\w*)\s*\(", code
     )
-    operators = re.findall(r"[-+*/<>=~!@#^&|?%]+(?!\d)", code)
+    # ":=" assigns; no operator can have this name.
+    operators = re.findall(r"[-+*/<>=~!@#^&|?%]+(?!\d)", code.replace(":=", ","))
     casts = re.findall(r"::\s*(?!pg_catalog\.|bigint\b|integer\b|double precision\b)(\w+)", code)
     return {*calls, *operators, *casts}
