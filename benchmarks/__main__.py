@@ -19,6 +19,7 @@ NAMES = (
     "queues",
     "backlog",
     "held_snapshot",
+    "recording",
     "latency",
     "start",
     "idle",
@@ -29,6 +30,7 @@ NAMES = (
     "api",
     "claims",
     "crontab",
+    "testing",
     "admin",
 )
 GROUPS = {"worker": ("drain", "queues", "backlog", "latency", "start", "idle", "counting")}

@@ -33,10 +33,12 @@ class Stage:
         assert self.theirs is not None
         return node.worker(self.theirs.url, settings, logs=logs)
 
-    def drain_ours(self, count: int, *options: str, processes: int = 1, **variables: str) -> Drained:
+    def drain_ours(
+        self, count: int, *options: str, processes: int = 1, task: str = "noop", **variables: str
+    ) -> Drained:
         """Measure trivial jobs without a queue."""
         self.ours.empty()
-        jobs.load(self.ours, count)
+        jobs.load(self.ours, count, task=task)
         command = self.our_worker(*options, processes=processes, **variables)
         return self._drain(self.ours, [command], count, processes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,7 +26,14 @@ DEFAULT = "default"
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
 # Settings of the whole project and not of one installation; they are set in the installation "default".
 OF_THE_PROJECT = frozenset(
-    {"ADMIN_STATEMENT_TIMEOUT", "DROP_WAITING_JOBS", "MIGRATION_LOCK_TIMEOUT", "PROCESSES", "REDACT"}
+    {
+        "ADMIN_STATEMENT_TIMEOUT",
+        "DROP_WAITING_JOBS",
+        "MIGRATION_LOCK_TIMEOUT",
+        "PROCESSES",
+        "PROGRESS_PERMISSION",
+        "REDACT",
+    }
 )
 
 
@@ -74,6 +81,7 @@ class Settings(Frozen):
     # What a worker runs.
     tasks: tuple[str, ...] = _setting((), setting_types.strings)
     exclude_tasks: tuple[str, ...] = _setting((), setting_types.strings)
+    queue_labels: tuple[str, ...] = _setting((), setting_types.strings)
     forbidden_flags: ForbiddenFlags = _setting((), setting_types.forbidden_flags)
     middleware: tuple[str, ...] = _setting((), setting_types.dotted_paths)
     leftover_state: str = _setting("warn", setting_types.one_of("warn", "fail"))
@@ -81,7 +89,12 @@ class Settings(Frozen):
     crontab_file: Path | None = _setting(None, setting_types.path)
     # What adding a job does.
     notify: bool = _setting(True, setting_types.boolean)
+    immediate: bool = _setting(False, setting_types.boolean)
     max_payload_size: int = _setting(16 * 1_048_576, setting_types.whole_number(2))
+    # What remains of jobs: results and history.
+    keep_results: float | None = _setting(None, setting_types.optional_duration(1))
+    history: float | None = _setting(None, setting_types.optional_duration(60))
+    history_payloads: bool = _setting(False, setting_types.boolean)
     # Errors, logs, statistics and the admin.
     max_error_length: int = _setting(65_536, setting_types.whole_number(200))
     redact_errors: bool = _setting(True, setting_types.boolean)
@@ -89,6 +102,7 @@ class Settings(Frozen):
     redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, setting_types.patterns)
     statistics_retention: float = _setting(timedelta(days=8), setting_types.duration())
     admin_statement_timeout: float = _setting(5.0, setting_types.duration(0.1))
+    progress_permission: Callable[..., bool] | str | None = _setting(None, setting_types.function)
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)

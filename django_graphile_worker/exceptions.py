@@ -96,6 +96,30 @@ class WorkerDiedError(GraphileWorkerError):
     """The workers of a job died too often while it ran; sent with ``job_permanently_failed``, never raised."""
 
 
+class UnknownResultError(GraphileWorkerError, LookupError):
+    """There is neither a job with this id nor a result of it: it never existed, or nothing of it is kept."""
+
+
+class ResultNotReadyError(GraphileWorkerError, ValueError):
+    """The job has not ended, so it has no value yet."""
+
+
+class JobFailedError(GraphileWorkerError):
+    """The job failed permanently or was removed, so it has no value."""
+
+
+class ResultTimeoutError(GraphileWorkerError, TimeoutError):
+    """The job did not end in the time that ``wait_for_result()`` was given."""
+
+
+class UncommittedJobError(GraphileWorkerError, RuntimeError):
+    """``wait_for_result()`` was called in the transaction that added the job: no worker sees the job before its end."""
+
+
+class FailedByOperatorError(GraphileWorkerError):
+    """An operator failed a job permanently; named in the result of the job, never raised."""
+
+
 class LeftoverStateError(GraphileWorkerError):
     """A task returned and left a transaction open, or a database session changed."""
 
@@ -118,6 +142,10 @@ class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class ResultError(PermanentFailure, TypeError):
+    """The result of a task that keeps its results cannot be stored as JSON; another attempt would repeat the work."""
 
 
 class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, it names an outcome

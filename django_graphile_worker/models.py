@@ -257,6 +257,16 @@ class ErrorGroup(Job):
         default_permissions = ("view",)
 
 
+class PastAttempt(Job):
+    """The page of history: a row for each attempt that has ended, also of jobs that are deleted."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("past attempt")
+        verbose_name_plural = _("history")
+        default_permissions = ("view",)
+
+
 class RecurringTask(KnownCrontab):
     """The page of recurring tasks: the items of the crontab."""
 

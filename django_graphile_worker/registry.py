@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.job_options import JobKeyMode, valid_identifier
 from django_graphile_worker.jobs import JobDefaults
+from django_graphile_worker.setting_types import LONGEST_DURATION
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
 from django_graphile_worker.task_type import Task
 
@@ -101,6 +102,7 @@ def task(
     atomic: bool = False,
     backoff: Backoff | None = None,
     cron: str | Sequence[str] | None = None,
+    keep_result: timedelta | float | bool | None = None,
 ) -> TaskDecorator: ...
 
 
@@ -112,6 +114,7 @@ def task(
     atomic: bool = False,
     backoff: Backoff | None = None,
     cron: str | Sequence[str] | None = None,
+    keep_result: timedelta | float | bool | None = None,
     **defaults: Any,
 ) -> Any:
     """Register a function as a task: ``@task``, ``@task("billing:send")`` or ``@task(priority=5)``."""
@@ -121,10 +124,15 @@ def task(
     _refuse_unknown_options(defaults)
     job_defaults = JobDefaults(**defaults)
     schedules = _cron_lines(cron)
-    own_backoff = _valid_backoff(backoff)
+    options = {
+        "atomic": atomic,
+        "backoff": _valid_backoff(backoff),
+        "cron": schedules,
+        "keep_result": valid_keep_result(keep_result),
+    }
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
-        return _register(function, name, job_defaults, atomic=atomic, backoff=own_backoff, cron=schedules)
+        return _register(function, name, job_defaults, **options)
 
     return decorate
 
@@ -160,7 +168,7 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
-    options = ["identifier", *defaults, "atomic", "backoff", "cron"]
+    options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 
@@ -196,6 +204,16 @@ def _valid_backoff(backoff: Backoff | None) -> timedelta | Callable[..., Any] | 
     if backoff is None or callable(backoff):
         return backoff
     return to_delay(backoff, name="@task(backoff=...)", expected="a timedelta, a number of seconds or a callable")
+
+
+def valid_keep_result(keep: object, *, name: str = "@task(keep_result=...)") -> float | bool | None:
+    """Return True, False, None, or how many seconds to keep a result; raise for any other value."""
+    if keep is None or isinstance(keep, bool):
+        return keep
+    seconds = to_delay(keep, name=name, expected="a timedelta, a number of seconds, True or False").total_seconds()
+    if not 1 <= seconds <= LONGEST_DURATION:
+        raise InvalidJobError(f"{name}: expected 1 second to ten years, got {keep!r}. To keep no result: False.")
+    return seconds
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:

@@ -68,6 +68,19 @@ def duration(smallest: float = 0.0) -> Convert:
     return convert
 
 
+def optional_duration(smallest: float = 0.0) -> Convert:
+    """Return a converter like ``duration()`` that also takes None."""
+    convert_duration = duration(smallest)
+
+    def convert(value: Any) -> float | None:
+        try:
+            return None if value is None else convert_duration(value)
+        except ExpectationError as expected:
+            raise ExpectationError(f"None, or {expected}") from None
+
+    return convert
+
+
 def strings(value: Any) -> tuple[str, ...]:
     is_sequence = isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes)
     if not is_sequence or not all(isinstance(item, str) and item for item in value):
@@ -91,6 +104,12 @@ def forbidden_flags(value: Any) -> ForbiddenFlags:
         return strings(value)
     except ExpectationError:
         raise ExpectationError("a list of flags, a callable, or the dotted path of a callable") from None
+
+
+def function(value: Any) -> Any:
+    if value is None or callable(value) or (isinstance(value, str) and _is_dotted_path(value)):
+        return value
+    raise ExpectationError("a function, the dotted path of a function, or None")
 
 
 def _is_dotted_path(value: str) -> bool:

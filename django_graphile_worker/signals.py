@@ -31,7 +31,8 @@ class Event(Signal):
     """A signal with the names of its arguments."""
 
     def __init__(self, *arguments: str) -> None:
-        super().__init__()
+        # Without the cache, Django takes a lock whenever a signal is sent: the threads of a worker would wait for it.
+        super().__init__(use_caching=True)
         self.arguments = arguments
         self._conditional_receiver: tuple[str, Callable[..., bool]] | None = None
 

@@ -19,7 +19,7 @@ TASK_OPTIONS = {
     "rate_limit": "There is no rate limit; the recipes in the documentation show alternatives.",
     "time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
     "soft_time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
-    "ignore_result": "Results are not stored: omit it.",
+    "ignore_result": "Results are kept only if asked for: omit it, or write keep_result=False.",
 }
 
 # Options of add_job in the same job queues.

@@ -13,6 +13,9 @@ from asgiref.sync import markcoroutinefunction
 from django_graphile_worker.jobs import Job, JobDefaults
 from django_graphile_worker.signatures import innermost, is_async_function, source_of
 
+# How long a task with keep_result=True keeps its results if the setting KEEP_RESULTS is None.
+DEFAULT_RESULT_SECONDS = 86_400.0
+
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
@@ -40,6 +43,18 @@ if TYPE_CHECKING:
     # Types to which an annotation can convert a JSON object; add_job() takes their instances, and dicts.
     Model = TypeVar("Model", bound=_Dataclass | _PydanticModel | _MsgspecStruct)
 
+    class RunReports(Protocol):
+        """What a worker tells about the runs of a Django task."""
+
+        def is_end_heard(self, *, succeeded: bool) -> bool:
+            """Return whether ``finish()`` has anything to do."""
+
+        def forget(self, job_id: int, attempts: int) -> None:
+            """Note that a run ended, and its job did not."""
+
+        def finish(self, job_id: int, attempts: int, payload_text: str, *, succeeded: bool) -> None:
+            """Note that the database has stored the end of a job."""
+
     class TaskDecorator(Protocol):
         @overload
         def __call__(
@@ -56,6 +71,11 @@ class Task(Generic[P, R, Payload]):
 
     __name__: str
     __qualname__: str
+
+    # The labels that workers run if they are not told others; empty for all. Only Django tasks have labels.
+    default_labels: tuple[str, ...] = ()
+    # Reports runs to the framework of Django Tasks; None for all other tasks.
+    events: RunReports | None = None
 
     if not TYPE_CHECKING:
         # Only type checkers support the default of Payload: at run time, Python 3.11 would require all three arguments.
@@ -80,6 +100,8 @@ class Task(Generic[P, R, Payload]):
         atomic: bool = False,
         backoff: timedelta | Callable[..., Any] | None = None,
         cron: tuple[str, ...] = (),
+        keep_result: float | bool | None = None,
+        keeps_payload: bool = False,
     ) -> None:
         self.function = function
         self.identifier = identifier
@@ -88,6 +110,10 @@ class Task(Generic[P, R, Payload]):
         self.atomic = atomic
         self.backoff = backoff
         self.cron = cron
+        # Seconds; True for the setting KEEP_RESULTS or a day, False for never, None for the setting.
+        self.keep_result = keep_result
+        # Whether the payload is kept with the result.
+        self.keeps_payload = keeps_payload
         functools.update_wrapper(self, function)
         if self.is_async:
             markcoroutinefunction(self)
@@ -134,6 +160,14 @@ class Task(Generic[P, R, Payload]):
         from django_graphile_worker.api.add import aadd_job
 
         return await aadd_job(self, payload, **options)
+
+    def result_seconds(self, default: float | None) -> float | None:
+        """Return for how many seconds results are kept, None if they are not; the default is the setting."""
+        if self.keep_result is None:
+            return default
+        if self.keep_result is True:
+            return DEFAULT_RESULT_SECONDS if default is None else default
+        return self.keep_result or None
 
     @property
     def place(self) -> str:

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
+from django_graphile_worker.registry import tasks
 from testproject import databases
 from tests.support import postgres_versions, prerequisites, versioned_servers
 from tests.support.database_server import DatabaseServer
@@ -158,6 +159,26 @@ def versioned_connection(versioned_database: str) -> Iterator[RawConnection]:
     """An autocommit connection to `versioned_database`."""
     with psycopg.connect(versioned_database, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+def framework(settings: Any) -> Iterator[Any]:
+    """The module of the tests' Django tasks, in a project whose default backend of Django Tasks is ours.
+
+    The registry of tasks is empty, as in a process that has imported none of them.
+    """
+    settings.TASKS = {
+        "default": {
+            "BACKEND": "django_graphile_worker.backend.GraphileWorkerBackend",
+            "QUEUES": ["default", "emails", "accounts"],
+        }
+    }
+    with tasks.isolated() as registry:
+        from tests.support import django_tasks
+
+        registry._tasks.clear()
+        django_tasks.calls.clear()
+        yield django_tasks
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from django.contrib import admin
 
 from django_graphile_worker import models
 from django_graphile_worker.admin.errors import ErrorGroupAdmin
+from django_graphile_worker.admin.history import PastAttemptAdmin
 from django_graphile_worker.admin.jobs import JobAdmin
 from django_graphile_worker.admin.overview import OverviewAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
@@ -30,6 +31,7 @@ __all__ = [
     "JobAdmin",
     "JobQueueAdmin",
     "OverviewAdmin",
+    "PastAttemptAdmin",
     "RecurringTaskAdmin",
     "WorkerAdmin",
     "register",
@@ -42,6 +44,7 @@ PAGES = {
     models.RecurringTask: RecurringTaskAdmin,
     models.Worker: WorkerAdmin,
     models.ErrorGroup: ErrorGroupAdmin,
+    models.PastAttempt: PastAttemptAdmin,
 }
 
 

@@ -121,6 +121,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             models.RecurringTask: _("Recurring"),
             models.Worker: _("Workers"),
             models.ErrorGroup: _("Errors"),
+            models.PastAttempt: _("History"),
         }
         return [
             (name, self.url(request, model._meta.model_name or ""), model is self.model)

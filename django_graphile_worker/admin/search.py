@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin.search_criteria import add_term
+from django_graphile_worker.admin.search_criteria import add_term, limited_to_labels
 from django_graphile_worker.sql.inspection.criteria import Criteria
 
 LONGEST_QUERY = 2_000
 MOST_TERMS = 30
 EVERYTHING = Criteria()
 
-_TOKEN = re.compile(r'(?:(?P<name>[a-z_]+(?:\.[^\s:"]+)?):)?(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>\S+))')
+TOKEN = re.compile(r'(?:(?P<name>[a-z_]+(?:\.[^\s:"]+)?):)?(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>\S+))')
 
 
 class SearchTerm(NamedTuple):
@@ -70,9 +70,9 @@ def parse_search(
     look_up: Lookup = lambda word: NO_MATCHES,
 ) -> SearchQuery:
     """Parse the text of the search box. Report what cannot be parsed as mistakes, and use the rest."""
-    words = list(_TOKEN.finditer(text[:LONGEST_QUERY].replace("\x00", "")))
+    words = list(TOKEN.finditer(text[:LONGEST_QUERY].replace("\x00", "")))
     excess = tuple(word[0] for word in words[MOST_TERMS:])
-    query = SearchQuery(mistakes=tuple(_exceeded_limits(text, len(words))), unparsed=excess)
+    query = SearchQuery(mistakes=tuple(exceeded_limits(text, len(words))), unparsed=excess)
     for word in words[:MOST_TERMS]:
         term = _term(word, look_up)
         try:
@@ -82,10 +82,11 @@ def parse_search(
             query = replace(query, mistakes=mistakes, unparsed=unparsed)
         else:
             query = replace(query, terms=(*query.terms, term), criteria=criteria)
-    return query
+    labels = [term.value for term in query.terms if term.name == "label"]
+    return replace(query, criteria=limited_to_labels(query.criteria, labels, known_tasks))
 
 
-def _exceeded_limits(text: str, number: int) -> Iterator[str]:
+def exceeded_limits(text: str, number: int) -> Iterator[str]:
     """Yield a mistake for each exceeded limit: a search without its last words finds more jobs than the user wants."""
     if len(text) > LONGEST_QUERY:
         yield _("expected at most %(most)s characters, got %(got)s") % {"most": LONGEST_QUERY, "got": len(text)}

@@ -18,6 +18,7 @@ from django_graphile_worker.crontab.time_phrases import parse_time_phrase
 from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import is_secret, redact_text
 from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.task_labels import SEPARATOR, label_of
 
 LARGEST_ID = 2**63 - 1
 
@@ -52,16 +53,30 @@ def _texts(field: str) -> Callable[[Criteria, str], Criteria]:
     return parse
 
 
+def _label(criteria: Criteria, value: str) -> Criteria:
+    """Leave the criteria as they are: ``limited_to_labels`` applies all labels to the tasks of the whole search."""
+    return criteria
+
+
+def limited_to_labels(criteria: Criteria, labels: Sequence[str], known_tasks: Sequence[str]) -> Criteria:
+    """Return the criteria with only those tasks that have one of the labels."""
+    if not labels:
+        return criteria
+    tasks = tuple(task for task in criteria.tasks or known_tasks if label_of(task) in labels)
+    # If no task has such a label, a name that no job has: without a condition, every job would match.
+    return replace(criteria, tasks=tasks or (f"{SEPARATOR}{labels[0]}",))
+
+
 def _exception(criteria: Criteria, value: str) -> Criteria:
     return replace(criteria, error_names=criteria.error_names + error_summary.stored_names(value))
 
 
 def _id(criteria: Criteria, value: str) -> Criteria:
-    numbers = tuple(_job_id(each) for each in value.split(","))
+    numbers = tuple(job_id(each) for each in value.split(","))
     return replace(criteria, ids=criteria.ids + numbers)
 
 
-def _job_id(text: str) -> int:
+def job_id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= LARGEST_ID):
         raise ValueError(_("expected the id of a job"))
     return int(text)
@@ -79,13 +94,13 @@ def _priority(criteria: Criteria, value: str) -> Criteria:
 
 def _times(field: str, direction: int) -> Callable[[Criteria, str], Criteria]:
     def parse(criteria: Criteria, value: str) -> Criteria:
-        changes: dict[str, Any] = {field: _time_range(value, direction)}
+        changes: dict[str, Any] = {field: time_range(value, direction)}
         return replace(criteria, **changes)
 
     return parse
 
 
-def _time_range(value: str, direction: int) -> tuple[datetime | None, datetime | None]:
+def time_range(value: str, direction: int) -> tuple[datetime | None, datetime | None]:
     """Return the range of a duration before or after now, of a date or time, or of two of them."""
     try:
         period = parse_time_phrase(value) * direction
@@ -122,6 +137,7 @@ PARSERS: dict[str, Callable[[Criteria, str], Criteria]] = {
     "id": _id,
     "key": _texts("keys"),
     "task": _texts("tasks"),
+    "label": _label,
     "queue": _texts("queues"),
     "flag": _texts("flags"),
     "priority": _priority,

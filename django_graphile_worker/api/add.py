@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,21 +10,19 @@ from typing import Any, Literal, Never, overload
 
 from django.db import connections, transaction
 
-from django_graphile_worker import registry
+from django_graphile_worker import simulation
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import QueueConnection, open_place
-from django_graphile_worker.api.times import aware
-from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
+from django_graphile_worker.api.entries import entries, entry_of
+from django_graphile_worker.api.simulated import after_adding, stamped
+from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec, TaskLike
-from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.add_job import add_job as add_one
 from django_graphile_worker.sql.add_jobs import Batch, Call, Entry
 from django_graphile_worker.sql.overlap import is_outside_transactions, overlapping
-
-logger = logging.getLogger("django_graphile_worker.jobs")
 
 # A statement of jobs without a key: large enough to be fast, small enough for the buffer of a socket.
 SENT_SPECS = 1_000
@@ -71,10 +67,16 @@ def add_job(
         **mistaken,
     )
     place = place_of(using, installation)
-    spec, payload = _entry(spec, place.settings.max_payload_size)
-    with open_place(place) as (cursor, alias, schema, notify):
+    spec, payload = entry_of(spec, place)
+    with open_place(place) as queue:
+        cursor, alias, schema, notify, _ = queue
         alone = is_outside_transactions(connections[alias])
-        return add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
+        job = add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
+        if simulation.now is not None:
+            (job,) = stamped(queue, [job])
+    if simulation.is_immediate or place.settings.immediate:
+        after_adding(place)
+    return job
 
 
 @overload
@@ -103,21 +105,28 @@ def add_jobs(
     if isinstance(specs, JobSpec) or not isinstance(specs, Iterable):
         raise InvalidTypeError(f"specs: expected a list, or another iterable, of JobSpec, got {type(specs).__name__}.")
     place = place_of(using, installation)
-    if not returning:
-        return _stream(specs, place)
+    added = _add_list(specs, place) if returning else _stream(specs, place)
+    if simulation.is_immediate or place.settings.immediate:
+        after_adding(place)
+    return added
+
+
+def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
     # The code of an iterable may use the same connection, so it runs before the first statement.
-    entries = _entries(list(specs), place.settings.max_payload_size)
     batches = sql_add_jobs.batches(
-        entries, most_entries=LISTED_SPECS, most_unkeyed=SENT_SPECS, most_characters=LISTED_CHARACTERS
+        entries(list(specs), place),
+        most_entries=LISTED_SPECS,
+        most_unkeyed=SENT_SPECS,
+        most_characters=LISTED_CHARACTERS,
     )
     first = list(islice(batches, 2))
     if not first:
         return []
     with open_place(place) as queue:
         if len(first) == 1:
-            return _add_batch(queue, first[0])
+            return stamped(queue, _add_batch(queue, first[0]))
         with transaction.atomic(using=queue.alias):
-            return _add_batches(queue, chain(first, batches))
+            return stamped(queue, _add_batches(queue, chain(first, batches)))
 
 
 def _add_batch(queue: QueueConnection, batch: Batch) -> list[Job]:
@@ -166,7 +175,7 @@ def _stream(specs: Iterable[JobSpec], place: Place) -> int:
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         while taken := _take(waiting, min(ahead, STREAMED_SPECS)):
             with overlapping(connections[queue.alias]):
-                size = _send_entries(queue, _entries(taken, place.settings.max_payload_size, first=count))
+                size = _send_entries(queue, entries(taken, place, first=count))
             count += len(taken)
             # The next specs fit into memory, too, if they are of the size of these.
             ahead = min(4 * ahead, -(-STREAMED_CHARACTERS * len(taken) // size))
@@ -195,11 +204,11 @@ def _text_length(value: Any, levels: int = 3) -> int:
     return sum(_text_length(item, levels - 1) for item in items if type(item) is not int)
 
 
-def _send_entries(queue: QueueConnection, entries: Iterator[Entry]) -> int:
+def _send_entries(queue: QueueConnection, waiting: Iterator[Entry]) -> int:
     """Add the entries, and return the number of their characters."""
     size = 0
     for batch in sql_add_jobs.batches(
-        entries, most_entries=STREAMED_SPECS, most_unkeyed=SENT_SPECS, most_characters=STREAMED_CHARACTERS
+        waiting, most_entries=STREAMED_SPECS, most_unkeyed=SENT_SPECS, most_characters=STREAMED_CHARACTERS
     ):
         size += sum(map(len, batch.payloads))
         if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
@@ -208,50 +217,6 @@ def _send_entries(queue: QueueConnection, entries: Iterator[Entry]) -> int:
             call = sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify, returning=False)
             queue.cursor.execute(*call)
     return size
-
-
-def _entries(specs: Iterable[JobSpec], max_payload_size: int, *, first: int = 0) -> Iterator[Entry]:
-    """Return the specs with their payloads; an error names the place of the spec, counted from ``first``."""
-    for index, spec in enumerate(specs, start=first):
-        if not isinstance(spec, JobSpec):
-            raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
-        try:
-            entry = _entry(spec, max_payload_size)
-        except PayloadError as error:
-            raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
-        yield entry
-
-
-def _entry(spec: JobSpec, max_payload_size: int) -> Entry:
-    if spec.identifier not in registry.tasks and spec.identifier not in logged_names:
-        _log_unknown_name(spec.identifier)
-    if isinstance(spec.run_at, datetime):
-        run_at = aware(spec.run_at)
-        if run_at is not spec.run_at:
-            spec = dataclasses.replace(spec, run_at=run_at)
-    return spec, "{}" if spec.payload is None else encode(spec.payload, max_size=max_payload_size)
-
-
-# Task identifiers that this project does not have; each is logged once.
-logged_names: set[str] = set()
-MOST_LOGGED_NAMES = 1_000
-
-
-def _log_unknown_name(name: str) -> None:
-    """Log a task identifier that may be mistyped. It may also be a task that the worker of another project has."""
-    if len(logged_names) >= MOST_LOGGED_NAMES:
-        return
-    logged_names.add(name)
-    # Late import: only a mistake needs suggestions.
-    from django_graphile_worker.suggestions import did_you_mean
-
-    hint = did_you_mean(name, registry.tasks.identifiers())
-    logger.warning(
-        "job added for %r, a task that this project does not have: it waits for a worker that has it.%s",
-        name,
-        f" {hint}" if hint else "",
-        extra={"task_identifier": name},
-    )
 
 
 aadd_job = async_variant(add_job)

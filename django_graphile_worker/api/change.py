@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django_graphile_worker import simulation
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.times import aware
@@ -55,7 +56,7 @@ def remove_job(job_key: str, *, using: str | None = None, installation: str | No
     if key is None:
         raise InvalidTypeError("job_key: expected a string, got None.")
     with open_queue(using, installation) as queue:
-        job = sql_jobs.remove_job(queue.cursor, key, schema=queue.schema, notify=queue.notify)
+        job = sql_jobs.remove_job(queue.cursor, key, schema=queue.schema, notify=queue.notify, keeping=queue.keeping)
         found = next(iter(queue.found([job] if job else [])), None)
         return None if found is None else RemovedJob(**vars(found))
 
@@ -66,7 +67,7 @@ def complete_jobs(job_ids: Iterable[int], *, using: str | None = None, installat
     if not ids:
         return []
     with open_queue(using, installation) as queue:
-        return queue.found(sql_jobs.complete_jobs(queue.cursor, ids, schema=queue.schema))
+        return queue.found(sql_jobs.complete_jobs(queue.cursor, ids, schema=queue.schema, keeping=queue.keeping))
 
 
 def permanently_fail_jobs(
@@ -84,7 +85,8 @@ def permanently_fail_jobs(
     if not ids:
         return []
     with open_queue(using, installation) as queue:
-        return queue.found(sql_jobs.permanently_fail_jobs(queue.cursor, ids, message, schema=queue.schema))
+        failed = sql_jobs.permanently_fail_jobs(queue.cursor, ids, message, schema=queue.schema, keeping=queue.keeping)
+        return queue.found(failed)
 
 
 def reschedule_jobs(
@@ -103,7 +105,7 @@ def reschedule_jobs(
     """
     ids = _valid_ids(job_ids)
     changes = sql_jobs.Changes(
-        run_at=aware(valid_run_at(run_at)),
+        run_at=simulation.moved(aware(valid_run_at(run_at))),
         priority=valid_priority(priority),
         attempts=None if attempts is None else whole_number("attempts", attempts, 0, LARGEST_MAX_ATTEMPTS),
         max_attempts=valid_max_attempts(max_attempts),

@@ -16,6 +16,7 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.sql import cleanup as sql_cleanup
 from django_graphile_worker.sql import unused_names, workers
 from django_graphile_worker.sql.cleanup import CleanupResult
+from django_graphile_worker.sql.overlap import is_outside_transactions
 
 
 def cleanup(
@@ -66,7 +67,7 @@ def _delete_unused_names(queue: QueueConnection, result: CleanupResult, *, queue
 
 
 def _can_see_all_jobs(queue: QueueConnection) -> bool:
-    is_own_transaction = not connections[queue.alias].in_atomic_block
+    is_own_transaction = is_outside_transactions(connections[queue.alias])
     return (is_own_transaction or unused_names.sees_commits(queue.cursor)) and not unused_names.has_old_adders(
         queue.cursor, schema=queue.schema
     )

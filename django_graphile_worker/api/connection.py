@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 from django.db import Error
 
+from django_graphile_worker.conf import Settings
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, place_of, queue_connection
 from django_graphile_worker.sql import row_security
 from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.errors import not_permitted, translated
+from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
 
 
 class QueueConnection(NamedTuple):
@@ -23,6 +26,12 @@ class QueueConnection(NamedTuple):
     alias: str
     schema: str
     notify: bool
+    settings: Settings
+
+    @property
+    def keeping(self) -> ResultKeeping:
+        """Which tasks of this process keep their results, and whether there is a history."""
+        return keeping(self.settings, tasks)
 
     def found(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs; if there are none, raise SchemaError if row-level security hides them from this role."""
@@ -50,7 +59,7 @@ def open_place(place: Place) -> Iterator[QueueConnection]:
     connection = queue_connection(place.using)
     try:
         with connection.cursor() as cursor:
-            yield QueueConnection(cursor, connection.alias, settings.schema, settings.notify)
+            yield QueueConnection(cursor, connection.alias, settings.schema, settings.notify, settings)
     except Error as error:
         ours = translated(error, alias=connection.alias, schema=settings.schema)
         if ours is None:

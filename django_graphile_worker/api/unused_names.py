@@ -13,6 +13,7 @@ from django_graphile_worker.api.connection import QueueConnection
 from django_graphile_worker.sql import unused_names
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.overlap import is_outside_transactions
 from django_graphile_worker.sql.unused_names import Watermark
 
 LOCK_NOT_AVAILABLE = "55P03"
@@ -97,8 +98,8 @@ class NamesDeletion:
 
     def _act_under_lock(self, act: Callable[[], T]) -> T:
         """Hold the lock in a transaction of its own, or until the end of the caller's transaction if there is one."""
-        cursor, alias, schema, _ = self._queue
-        is_outermost = not connections[alias].in_atomic_block
+        cursor, alias, schema, *_ = self._queue
+        is_outermost = is_outside_transactions(connections[alias])
         with transaction.atomic(using=alias):
             if is_outermost:
                 unused_names.begin_read_committed(cursor)

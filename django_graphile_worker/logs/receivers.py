@@ -16,6 +16,7 @@ from typing import Any
 from django_graphile_worker import signals
 from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.logs import success_lines
 from django_graphile_worker.logs.lines import (
     JobFacts,
     error_text,
@@ -67,7 +68,8 @@ def _job_started(*, job: Job | JobFacts, **about: Any) -> None:
 
 
 def _job_succeeded(*, job: Job | JobFacts, duration: float = 0.0, log_success: bool = True, **about: Any) -> None:
-    if _logs_successes(log_success=log_success):
+    # The short way saves most of what the line costs; with receivers of the site, lines come here, too.
+    if _logs_successes(log_success=log_success) and not success_lines.write(job.task_identifier, job, duration, about):
         _log_run(logging.INFO, "succeeded", job, duration, about)
 
 

@@ -17,6 +17,8 @@ from django_graphile_worker.printable_text import shown
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from django_graphile_worker.jobs import Job
+    from django_graphile_worker.logs.lines import JobFacts
     from django_graphile_worker.sql.claims import Claim
 
     class Console(Protocol):
@@ -37,12 +39,12 @@ SuccessLine = tuple[float, str | None, str, int, float, int, int]
 console: Console | None = None
 
 
-def write(identifier: str, claim: Claim, duration: float, about: Mapping[str, Any]) -> bool:
+def write(identifier: str, job: Claim | Job | JobFacts, duration: float, about: Mapping[str, Any]) -> bool:
     """Write the line on the short way; return False if it has to take the ordinary way."""
     if console is None or not console.is_alone():
         return False
     place = about.get(place_key()) if served_databases.are_several else None
-    console.put_success((time(), place, identifier, claim.id, duration, claim.attempts, claim.max_attempts))
+    console.put_success((time(), place, identifier, job.id, duration, job.attempts, job.max_attempts))
     return True
 
 

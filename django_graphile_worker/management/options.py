@@ -22,6 +22,7 @@ SETTINGS = (
     "grace_period",
     "tasks",
     "exclude_tasks",
+    "queue_labels",
     "crontab_file",
     "log_success",
 )
@@ -119,6 +120,14 @@ def _add_choices(parser: CommandParser) -> None:
         action="append",
         metavar="GLOB",
         help="Do not run tasks that match GLOB; may be given several times.",
+    )
+    which.add_argument(
+        "--queue-label",
+        action="append",
+        dest="queue_labels",
+        metavar="LABEL",
+        help="Run only Django tasks with this label (queue_name), and tasks without labels if it is 'default'; may be "
+        "given several times.",
     )
     which.add_argument(
         "--forbid-flag",

@@ -25,8 +25,11 @@ from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
 
 
 def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> None:
-    """Receive post_migrate: install the worker schema if migrations are switched off, as in some test runs."""
-    if not _is_without_migrations(sender) or not concerns(sender.label, connections[using]):
+    """Receive post_migrate: install the worker schema if migrations are switched off, as in some test runs.
+
+    Only migrate passes on a plan. Flush, after every test that commits, sends the signal, too, and has dropped nothing.
+    """
+    if "plan" not in kwargs or not _is_without_migrations(sender) or not concerns(sender.label, connections[using]):
         return
     state = ProjectState()
     with connections[using].schema_editor() as schema_editor:

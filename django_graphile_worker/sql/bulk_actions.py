@@ -19,6 +19,15 @@ from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.index_walks import LIMITS, order_of
 from django_graphile_worker.sql.jobs import FORGET_CANCELLATIONS, Changes
+from django_graphile_worker.sql.result_keeping import (
+    CALLED,
+    FAILED_BY_OPERATOR,
+    IS_RECORDED,
+    NOTHING_KEPT,
+    RECORD_OPERATOR,
+    REMOVED_BY_OPERATOR,
+    ResultKeeping,
+)
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.search_path import qualified
 
@@ -38,6 +47,9 @@ FUNCTIONS = {
 # Clauses of the statement that run in addition to a function; they read the rows of the function from ``job``.
 CLAUSES = {"reschedule": FORGET_CANCELLATIONS}
 
+# The functions that end jobs: what they ended is recorded.
+ENDING = frozenset({"complete", "fail"})
+
 # A page may leave out tasks beyond a limit; an action on all jobs must not, so its limits are null.
 NO_LIMITS = dict.fromkeys(LIMITS)
 
@@ -56,11 +68,12 @@ class Call(Frozen):
     is_silent: bool = False
 
 
-COMPLETE = Call(function="complete", parameters={})
+def complete(keeping: ResultKeeping = NOTHING_KEPT) -> Call:
+    return Call(function="complete", parameters={"outcome": REMOVED_BY_OPERATOR, **keeping.parameters()})
 
 
-def fail(reason: str | None) -> Call:
-    return Call(function="fail", parameters={"reason": reason})
+def fail(reason: str | None, keeping: ResultKeeping = NOTHING_KEPT) -> Call:
+    return Call(function="fail", parameters={"reason": reason, "outcome": FAILED_BY_OPERATOR, **keeping.parameters()})
 
 
 def reschedule(changes: Changes, *, notify: bool) -> Call:
@@ -169,12 +182,14 @@ def _statement(call: Call, criteria: Criteria, token: str | None, size: int | No
     ctes, parameters = search.matching(criteria, order, most=size, after=token)
     last = f"select {order.token('candidate')} from candidate order by {order.reversed().by('candidate')} limit 1"
     also = f", {CLAUSES[call.function]}" if call.function in CLAUSES else ""
+    is_recorded = call.function in ENDING
     text = f"""/* gw:{call.function}-all */
     with recursive {ctes},
     chosen as materialized (select array(select matched.id from matched) as ids),
-    job as (select job.id from chosen cross join lateral {FUNCTIONS[call.function]} as job){also}
+    {CALLED} as materialized (select job from chosen cross join lateral {FUNCTIONS[call.function]} as job),
+    job as (select ({CALLED}.job).id from {CALLED}){also}{f", {RECORD_OPERATOR}" if is_recorded else ""}
     select (select cardinality(ids) from chosen), count(*),
         coalesce((array_agg(id order by id))[1:{MOST_NAMED}], '{{}}'),
         (select count(*) from candidate), ({last})
-    from job"""
+    from job{f" where {IS_RECORDED}" if is_recorded else ""}"""
     return text, parameters

@@ -7,7 +7,7 @@ claim statement. It never repeats. ``sql.releases`` ends claims.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
@@ -20,18 +20,18 @@ from django_graphile_worker.sql.codecs import flags_from, int_array, int_multira
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
-# The columns in the order of the fields of Claim, and the summary last.
+# The columns in the order of the fields of Claim, with the summary where a claim has its token.
 CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
-    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
+    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary, job_tid
 from :SCHEMA._private_claim_jobs_v3(
     %(token)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
     %(max_jobs)s::int, %(max_queues)s::int, %(max_per_queue)s::int,
     %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(floor_priorities)s::int[], %(floor_run_ats)s::float8[], %(floor_ids)s::bigint[],
-    %(floor_queued_run_ats)s::float8[], %(floor_ends)s::float8[], %(floor_queued_ends)s::float8[],
-    %(walk)s::json)"""
+    %(floor_queued_run_ats)s::float8[], %(floor_ends)s::float8[], %(floor_end_ids)s::bigint[],
+    %(floor_queued_ends)s::float8[], %(floor_queued_end_ids)s::bigint[], %(walk)s::json)"""
 
 # How many steps a claim may walk over held queues and forbidden flags: they take some milliseconds.
 MAX_STEPS = 300
@@ -62,6 +62,10 @@ class Claim(NamedTuple):
     queue_name: str | None
     # The value of locked_by while this claim stands: the worker's id and the number of the claim statement.
     token: str
+    # Where in the table the claim wrote the row, and in which transaction. Together they identify the version of the
+    # row that nothing has changed since. None if the claim statement did not return them.
+    tid: str | None = None
+    xid: str | None = None
 
     @property
     def worker_id(self) -> str:
@@ -70,28 +74,31 @@ class Claim(NamedTuple):
     def to_job(self, *, task_identifier: str, payload: Any, locked_at_epoch: float) -> Job:
         """Return the job as tasks and signals see it."""
         read = time_reader()
-        return Job(
-            id=self.id,
-            task_identifier=task_identifier,
-            payload=payload,
-            queue_name=self.queue_name,
-            priority=self.priority,
-            run_at=read(self.run_at_epoch),
-            attempts=self.attempts,
-            max_attempts=self.max_attempts,
-            last_error=self.last_error,
-            created_at=read(self.created_at_epoch),
-            updated_at=read(self.updated_at_epoch),
-            key=self.key,
-            locked_at=read(locked_at_epoch),
-            locked_by=self.worker_id,
-            revision=self.revision,
-            flags=flags_from(self.flags_text),
+        return Job.of_checked_values(
+            {
+                "id": self.id,
+                "task_identifier": task_identifier,
+                "payload": payload,
+                "queue_name": self.queue_name,
+                "priority": self.priority,
+                "run_at": read(self.run_at_epoch),
+                "attempts": self.attempts,
+                "max_attempts": self.max_attempts,
+                "last_error": self.last_error,
+                "created_at": read(self.created_at_epoch),
+                "updated_at": read(self.updated_at_epoch),
+                "key": self.key,
+                "locked_at": read(locked_at_epoch),
+                "locked_by": self.worker_id,
+                "revision": self.revision,
+                "flags": flags_from(self.flags_text),
+            }
         )
 
 
 # By position, as access by name costs twice as much.
-_id, _token = map(itemgetter, map(Claim._fields.index, ("id", "token")))
+_id, _token, _tid = map(itemgetter, map(Claim._fields.index, ("id", "token", "tid")))
+_SUMMARY, _TID = map(Claim._fields.index, ("token", "tid"))
 _place_in_row = itemgetter(*map(Claim._fields.index, ("priority", "run_at_epoch", "id")))
 
 
@@ -104,6 +111,16 @@ class Floor(NamedTuple):
     id: int
     # Of jobs in queues: those that are due from this time on.
     queued_run_at: float
+
+
+class End(NamedTuple):
+    """A place on a priority up to which a claim looks; the times are seconds since the epoch."""
+
+    priority: int
+    run_at: float
+    id: int
+    queued_run_at: float
+    queued_id: int
 
 
 class Claimed(Frozen):
@@ -145,15 +162,15 @@ def claim_jobs(
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
     floors: Sequence[Floor] = (),
-    ends: Sequence[Floor] = (),
+    ends: Sequence[End] = (),
     walk: Any = None,
 ) -> Claimed:
     """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``max_per_queue`` jobs each.
 
     The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``floors``, in the order of
     their priorities, spare a claim the entries of what earlier claims took. With ``ends``, one for each floor, the
-    claim looks on the priorities of the floors only, and at jobs that are due until then. ``walk`` is what the last
-    claim returned.
+    claim looks on the priorities of the floors only, at jobs up to the ends; the id of a floor is that of jobs in
+    queues, too. ``walk`` is what the last claim returned.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
@@ -173,8 +190,8 @@ def claim_jobs(
         },
     )
     rows = cursor.fetchall()
-    summary = rows.pop()[-1]
-    return Claimed(claims=_in_order(rows, token), **summary)
+    summary = rows.pop()[_SUMMARY]
+    return Claimed(claims=_in_order(rows, token, summary.pop("xid")), **summary)
 
 
 @lru_cache(maxsize=8)
@@ -183,14 +200,16 @@ def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
     return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
 
 
-def _floors(floors: Sequence[Floor], ends: Sequence[Floor]) -> dict[str, str | None]:
+def _floors(floors: Sequence[Floor], ends: Sequence[End]) -> dict[str, str | None]:
     return {
         "floor_priorities": _array([floor.priority for floor in floors]),
         "floor_run_ats": _array([floor.run_at for floor in floors]),
         "floor_ids": _array([floor.id for floor in floors]),
         "floor_queued_run_ats": _array([floor.queued_run_at for floor in floors]),
         "floor_ends": _array([end.run_at for end in ends]),
+        "floor_end_ids": _array([end.id for end in ends]),
         "floor_queued_ends": _array([end.queued_run_at for end in ends]),
+        "floor_queued_end_ids": _array([end.queued_id for end in ends]),
     }
 
 
@@ -198,14 +217,14 @@ def _array(numbers: Sequence[float]) -> str | None:
     return "{" + ",".join(map(str, numbers)) + "}" if numbers else None
 
 
-def _in_order(rows: list[tuple[Any, ...]], token: str) -> list[Claim]:
+def _in_order(rows: list[tuple[Any, ...]], token: str, xid: str | None) -> list[Claim]:
     """Return the rows of the statement as claims, in the order in which the jobs start.
 
     The constructor of tuples and positions instead of names, because this runs for every job.
     """
     rows.sort(key=_place_in_row)
-    new, ending = tuple.__new__, (token,)
-    return [new(Claim, row[:-1] + ending) for row in rows]
+    new = tuple.__new__
+    return [new(Claim, (*row[:_SUMMARY], token, row[_TID], xid)) for row in rows]
 
 
 def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
@@ -214,6 +233,23 @@ def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
     for token, group in groupby(claims, _token):
         ids_by_token.setdefault(token, []).extend(map(_id, group))
     return ids_by_token
+
+
+def claims_by_token(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    """Return the claims by their token, as ``group_by_token`` returns their ids."""
+    by_token: dict[str, list[Claim]] = {}
+    for token, group in groupby(claims, _token):
+        by_token.setdefault(token, []).extend(group)
+    return by_token
+
+
+def ids_of(claims: Iterable[Claim]) -> Iterator[int]:
+    return map(_id, claims)
+
+
+def tids_of(claims: Iterable[Claim]) -> Iterator[str]:
+    """Return where the claims wrote their rows. Each claim must have a ``tid``."""
+    return map(_tid, claims)
 
 
 def in_order(claim: Claim) -> tuple[int, float, int]:

@@ -55,6 +55,10 @@ TABLES_OF_EVENTS = (
     "_private_known_crontabs",
     "_private_workers",
     "_private_statistics",
+    "_private_results",
+    "_private_waiters",
+    "_private_history",
+    "_private_progress",
 )
 
 

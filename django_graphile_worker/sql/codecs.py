@@ -120,11 +120,30 @@ def text_array(texts: Iterable[str]) -> str:
     return "{" + ",".join(map(_Quoted().__getitem__, texts)) + "}"
 
 
+def nullable_array(numbers: Iterable[float | None]) -> str:
+    """Return the text of an array of numbers, in which None is null."""
+    return "{" + ",".join(["NULL" if number is None else str(number) for number in numbers]) + "}"
+
+
+def nullable_text_array(texts: Iterable[str | None]) -> str:
+    """Return the text of an array of texts, most of which are different, in which None is null."""
+    return "{" + ",".join(["NULL" if text is None else _quoted(text) for text in texts]) + "}"
+
+
+def boolean_array(values: Iterable[object]) -> str:
+    """Return the text of an array of the truth of values."""
+    return "{" + ",".join(["t" if value else "f" for value in values]) + "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 class _Quoted(dict[str, str]):
     """Texts in quotes. Each text is quoted once, because an array mostly repeats a few texts."""
 
     def __missing__(self, text: str) -> str:
-        quoted = self[text] = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        quoted = self[text] = _quoted(text)
         return quoted
 
 

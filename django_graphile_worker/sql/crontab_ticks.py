@@ -14,6 +14,7 @@ from typing import Any
 
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.crontabs import BOUNDED_WAIT, register
 from django_graphile_worker.sql.schema import statement
 
@@ -161,7 +162,7 @@ def schedule(
 
 
 def _open(cursor: Any, names: list[str], tick: datetime, *, schema: str, now: datetime | None) -> _Open:
-    cursor.execute(statement(OPEN, schema), {"identifiers": names, "tick": tick, "now": now})
+    cursor.execute(statement(OPEN, schema), {"identifiers": text_array(names), "tick": tick, "now": now})
     rows = cursor.fetchall()
     return _Open(
         is_due=rows[0][0],

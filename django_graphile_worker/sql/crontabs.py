@@ -95,6 +95,18 @@ def register(cursor: Any, identifiers: Iterable[str], *, schema: str, since: dat
     cursor.execute(statement(REGISTER, schema), {"identifiers": list(identifiers), "since": since})
 
 
+# A paused item has infinity as its last tick, and stays paused.
+FORGET_LATER = """/* gw:cron:forget-later */
+delete from :SCHEMA._private_known_crontabs as known
+where (known.known_since > %(now)s::timestamptz or known.last_execution > %(now)s::timestamptz)
+    and known.last_execution is distinct from 'infinity'"""
+
+
+def forget_later(cursor: Any, *, schema: str, now: datetime) -> None:
+    """Forget items that became known, or last fired, after a time: for tests, whose clocks start at any time."""
+    cursor.execute(statement(FORGET_LATER, schema), {"now": now})
+
+
 def moment_of(microseconds: int) -> datetime:
     """Return the time of a number that ``microseconds_of`` made."""
     return EPOCH + timedelta(microseconds=microseconds)

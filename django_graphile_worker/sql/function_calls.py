@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django_graphile_worker.sql.result_keeping import CALLED, IS_RECORDED, RECORD_OPERATOR
+
 # Seconds rather than an interval: a day is 24 hours here, even if the session's time zone has summer time.
 MOMENT = "coalesce(%s::timestamptz, now() + %s::float8 * interval '1 second')"
 
@@ -51,6 +53,21 @@ def call_statements_with(
             select job.* from silence cross join lateral {_silenced(function, first, rest)} as job
         ), {clause}
         select {columns}, {_END_OF_SILENCE} from silence left join job on true""",
+    }
+
+
+def recorded_call_statements(tag: str, columns: str, function: str, *, first: str, rest: str = "") -> dict[bool, str]:
+    """Return the statements of ``call_statements``, which also record that the function ended the jobs it returns."""
+    job = f"(select ({CALLED}.job).* from {CALLED}) as job"
+    return {
+        True: f"""/* gw:{tag} */
+        with {CALLED} as materialized (select job from :SCHEMA.{function}({first}{rest}) as job), {RECORD_OPERATOR}
+        select {columns} from {job} where {IS_RECORDED}""",
+        False: f"""/* gw:{tag} */
+        with {_SILENCE}, {CALLED} as materialized (
+            select job from silence cross join lateral {_silenced(function, first, rest)} as job
+        ), {RECORD_OPERATOR}
+        select {columns}, {_END_OF_SILENCE} from silence left join {job} on true where {IS_RECORDED}""",
     }
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.db import Error
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.jobs import Job, JobSpec
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
 # types: a function of the worker schema takes them, and there is one of this name.
 INSERT_JOB = "/* gw:add_job */ select :SCHEMA._private_insert_job_v1(%s, %s, %s), now()"
 # A procedure can end a transaction only if no other statement belongs to it.
-INSERT_JOB_ALONE = "/* gw:add_job */ call :SCHEMA._private_insert_job_and_notify_v1(%s, %s, null, null)"
+INSERT_JOB_ALONE = "/* gw:add_job */ call :SCHEMA._private_insert_job_and_notify_v2(%s, %s, null, null, null)"
+NOTIFY_TOGETHER = "/* gw:notify_together */ select :SCHEMA._private_notify_together_v1()"
 INSERT_JOB_WITH_OPTIONS = f"""/* gw:add_job */
     select :SCHEMA._private_insert_job_with_options_v1(%s, %s, %s, {MOMENT}, %s, %s, %s, %s), now(), {MOMENT}"""
 
@@ -38,13 +42,21 @@ def insert_job(
         job_id, now, run_at = cursor.fetchone()
     elif alone and notify:
         cursor.execute(statement(INSERT_JOB_ALONE, schema), (spec.identifier, payload))
-        job_id, now = cursor.fetchone()
+        job_id, now, is_notified = cursor.fetchone()
+        if not is_notified:
+            _notify(cursor, schema)
     else:
         cursor.execute(statement(INSERT_JOB, schema), (spec.identifier, payload, not notify))
         job_id, now = cursor.fetchone()
     if job_id is None:
         raise _not_inserted(schema)
     return inserted_job(spec, payload, job_id, now, run_at or now)
+
+
+def _notify(cursor: Cursor, schema: str) -> None:
+    """Notify workers of a job that is committed. If the database does not, they find the job when they poll."""
+    with suppress(Error):
+        cursor.execute(statement(NOTIFY_TOGETHER, schema))
 
 
 def _has_options(spec: JobSpec) -> bool:

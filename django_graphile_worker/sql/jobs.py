@@ -10,7 +10,13 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.function_calls import MOMENT, call_statements, call_statements_with, moment
+from django_graphile_worker.sql.function_calls import MOMENT, call_statements_with, moment, recorded_call_statements
+from django_graphile_worker.sql.result_keeping import (
+    FAILED_BY_OPERATOR,
+    NOTHING_KEPT,
+    REMOVED_BY_OPERATOR,
+    ResultKeeping,
+)
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
@@ -76,35 +82,50 @@ def get_job(cursor: Cursor, id_or_key: int | str, *, schema: str) -> Job | None:
     return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
 
 
-REMOVE_JOB = call_statements("remove_job", JOB_COLUMNS, "remove_job", first="%s::text")
+REMOVE_JOB = recorded_call_statements("remove_job", JOB_COLUMNS, "remove_job", first="%(key)s::text")
 
 
-def remove_job(cursor: Cursor, job_key: str, *, schema: str, notify: bool = True) -> Job | None:
+def remove_job(
+    cursor: Cursor, job_key: str, *, schema: str, notify: bool = True, keeping: ResultKeeping = NOTHING_KEPT
+) -> Job | None:
     """Remove the job with this key and return it; a running job loses its key and is not tried again."""
-    cursor.execute(statement(REMOVE_JOB[notify], schema), [job_key])
+    parameters = {"key": job_key, "outcome": REMOVED_BY_OPERATOR, **keeping.parameters()}
+    cursor.execute(statement(REMOVE_JOB[notify], schema), parameters)
     return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
 
 
-COMPLETE_JOBS = f"/* gw:complete_jobs */ select {JOB_COLUMNS} from :SCHEMA.complete_jobs(%s::bigint[]) as job"
+COMPLETE_JOBS = recorded_call_statements("complete_jobs", JOB_COLUMNS, "complete_jobs", first="%(ids)s::bigint[]")
 
 
-def complete_jobs(cursor: Cursor, job_ids: Sequence[int], *, schema: str) -> list[Job]:
+def complete_jobs(
+    cursor: Cursor, job_ids: Sequence[int], *, schema: str, keeping: ResultKeeping = NOTHING_KEPT
+) -> list[Job]:
     """Delete jobs that are not running, as if they had succeeded, and return them."""
-    cursor.execute(statement(COMPLETE_JOBS, schema), [list(job_ids)])
+    parameters = {"ids": list(job_ids), "outcome": REMOVED_BY_OPERATOR, **keeping.parameters()}
+    cursor.execute(statement(COMPLETE_JOBS[True], schema), parameters)
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
 
 
-PERMANENTLY_FAIL_JOBS = (
-    f"/* gw:permanently_fail_jobs */ select {JOB_COLUMNS} "
-    "from :SCHEMA.permanently_fail_jobs(%s::bigint[], %s::text) as job"
+PERMANENTLY_FAIL_JOBS = recorded_call_statements(
+    "permanently_fail_jobs",
+    JOB_COLUMNS,
+    "permanently_fail_jobs",
+    first="%(ids)s::bigint[]",
+    rest=", %(error)s::text",
 )
 
 
 def permanently_fail_jobs(
-    cursor: Cursor, job_ids: Sequence[int], error_message: str | None, *, schema: str
+    cursor: Cursor,
+    job_ids: Sequence[int],
+    error_message: str | None,
+    *,
+    schema: str,
+    keeping: ResultKeeping = NOTHING_KEPT,
 ) -> list[Job]:
     """Use up the attempts of jobs that are not running, and return these jobs."""
-    cursor.execute(statement(PERMANENTLY_FAIL_JOBS, schema), [list(job_ids), error_message])
+    parameters = {"ids": list(job_ids), "error": error_message, "outcome": FAILED_BY_OPERATOR, **keeping.parameters()}
+    cursor.execute(statement(PERMANENTLY_FAIL_JOBS[True], schema), parameters)
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
 
 

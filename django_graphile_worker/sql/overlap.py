@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from django.db import Error
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -44,4 +46,10 @@ def overlapping(connection: BaseDatabaseWrapper) -> Iterator[None]:
         mode.enter_context(connection.wrap_database_errors)
         mode.enter_context(connection.connection.pipeline())
         with connection.execute_wrapper(end_for_others):
-            yield
+            try:
+                yield
+            except BaseException:
+                # The driver logs what it finds at the end of the mode if it knows that there is an error already.
+                with suppress(Error):
+                    mode.close()
+                raise

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, PARAMETERS, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import is_lease_over
 
@@ -21,6 +22,8 @@ POISON_LIMIT = 3
 MOST_RECOVERED = 2000
 # The interval of heartbeats, in seconds, if neither the worker's row nor the caller states it.
 DEFAULT_HEARTBEAT = 10.0
+# The class of exception that results name for an attempt that was lost with its worker.
+LOST = "django_graphile_worker.exceptions.WorkerDiedError"
 
 LOOK_AT_FLEET = """/* gw:look-at-fleet */
 select late.worker_id, late.beaten_at, late.silent_seconds, late.timeout_seconds, late.heartbeat_seconds, late.workers,
@@ -35,18 +38,19 @@ select worker_id
 from :SCHEMA._private_bury_workers_v2(
     %(worker_ids)s::pg_catalog.text[], %(beats)s::pg_catalog.float8[]) as worker_id"""
 
-RECOVER_JOBS = """/* gw:recover */
+RECOVER_JOBS = f"""/* gw:recover */
 select job_id, is_exhausted, worker_id, held_since, held_seconds
-from :SCHEMA._private_recover_jobs_v2(
+from :SCHEMA._private_recover_recorded_v1(
     %(worker_ids)s::pg_catalog.text[], %(limit)s::pg_catalog.int4, %(poison_limit)s::pg_catalog.int4,
-    %(now)s::pg_catalog.timestamptz)"""
+    '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)"""
 
 RECOVER_QUEUES = """/* gw:recover-queues */
 select queue_id from :SCHEMA._private_recover_queues_v2(%(worker_ids)s::pg_catalog.text[]) as queue_id"""
 
-RELEASE_STALE_JOBS = """/* gw:stale-jobs */
+RELEASE_STALE_JOBS = f"""/* gw:stale-jobs */
 select job_id, is_exhausted, worker_id, held_since, held_seconds
-from :SCHEMA._private_release_stale_jobs_v2(%(stale)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz)"""
+from :SCHEMA._private_release_stale_recorded_v1(
+    %(stale)s::pg_catalog.float8, '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)"""
 
 RELEASE_STALE_QUEUES = """/* gw:stale-queues */
 select queue_id from :SCHEMA._private_release_stale_queues_v2(
@@ -149,14 +153,15 @@ def recover_claims(
     schema: str,
     limit: int = MOST_RECOVERED,
     now: datetime | None = None,
+    keeping: ResultKeeping = NOTHING_KEPT,
 ) -> Recovered:
-    """Release the jobs and queues of workers that are no longer registered."""
+    """Release the jobs and queues of workers that are no longer registered, and record the lost attempts."""
     if not worker_ids:
         return Recovered()
     dead = list(worker_ids)
     cursor.execute(
         statement(RECOVER_JOBS, schema),
-        {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now},
+        {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now, **keeping.parameters()},
     )
     rows = cursor.fetchall()
     cursor.execute(statement(RECOVER_QUEUES, schema), {"worker_ids": dead})
@@ -178,6 +183,7 @@ def recover(
     timeout: float,
     limit: int = MOST_RECOVERED,
     now: datetime | None = None,
+    keeping: ResultKeeping = NOTHING_KEPT,
 ) -> Recovered:
     """Remove these workers, by default all silent workers; recover their claims, and claims of unregistered workers."""
     fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now)
@@ -186,7 +192,7 @@ def recover(
     while True:
         worker_ids += [worker_id for worker_id in fleet.orphans if worker_id not in worker_ids]
         if fleet.reached is None:
-            return recover_claims(cursor, worker_ids, schema=schema, limit=limit, now=now)
+            return recover_claims(cursor, worker_ids, schema=schema, limit=limit, now=now, keeping=keeping)
         fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now, go_on_at=fleet.reached)
 
 
@@ -201,10 +207,15 @@ def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tu
 
 
 def release_stale_locks(
-    cursor: Any, *, schema: str, stale: float = STALE_LOCK_SECONDS, now: datetime | None = None
+    cursor: Any,
+    *,
+    schema: str,
+    stale: float = STALE_LOCK_SECONDS,
+    now: datetime | None = None,
+    keeping: ResultKeeping = NOTHING_KEPT,
 ) -> Unlocked:
     """Release the jobs and queues that unregistered workers have held for ``stale`` seconds."""
-    cursor.execute(statement(RELEASE_STALE_JOBS, schema), {"stale": stale, "now": now})
+    cursor.execute(statement(RELEASE_STALE_JOBS, schema), {"stale": stale, "now": now, **keeping.parameters()})
     jobs = cursor.fetchall()
     cursor.execute(statement(RELEASE_STALE_QUEUES, schema), {"stale": stale, "now": now})
     queues = len(cursor.fetchall())

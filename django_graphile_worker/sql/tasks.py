@@ -23,6 +23,13 @@ select task.id, task.identifier
 from :SCHEMA._private_tasks as task
 where task.identifier = any (%(identifiers)s::text[])"""
 
+# Names of tasks of this package mostly have no dot; those of Django tasks have at least one.
+PATHS_AFTER = """/* gw:task-paths */
+select task.id, task.identifier
+from :SCHEMA._private_tasks as task
+where task.id > %(after)s::int and pg_catalog.strpos(task.identifier, '.') > 0
+order by task.id desc limit %(most)s::int"""
+
 
 def register_tasks(cursor: Any, identifiers: Sequence[str], *, schema: str) -> dict[int, str]:
     """Insert the identifiers that are missing; return all these identifiers by id."""
@@ -36,4 +43,10 @@ def register_tasks(cursor: Any, identifiers: Sequence[str], *, schema: str) -> d
 def task_ids(cursor: Any, identifiers: Sequence[str], *, schema: str) -> dict[int, str]:
     """Return the identifiers that exist, by id."""
     cursor.execute(statement(TASK_IDS, schema), {"identifiers": text_array(identifiers)})
+    return dict(cursor.fetchall())
+
+
+def paths_after(cursor: Any, after: int, *, most: int, schema: str) -> dict[int, str]:
+    """Return the newest identifiers with a dot and an id above ``after``, by id."""
+    cursor.execute(statement(PATHS_AFTER, schema), {"after": after, "most": most})
     return dict(cursor.fetchall())

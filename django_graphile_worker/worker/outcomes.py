@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.sql.claims import Claim
+
+if TYPE_CHECKING:
+    from django_graphile_worker.registry import Task
 
 
 class CancelledByWorker(BaseException):
@@ -33,7 +37,7 @@ class _Done(_Ended):
         # Assigned here instead of by the parent, which saves a call for nearly every job.
         self.claim = claim
         self.duration = duration
-        # What the task returned. It is not stored.
+        # What the task returned. It is not stored, except for the outcomes that are recorded.
         self.result = result
 
 
@@ -41,6 +45,24 @@ class Succeeded(_Done):
     """The job has succeeded, and the releaser deletes its row."""
 
     __slots__ = ()
+
+
+class Recorded(_Done):
+    """The job has succeeded, and the releaser deletes its row and records the attempt: its result, or its history."""
+
+    __slots__ = ("started", "task", "value_text")
+
+    def __init__(
+        self, claim: Claim, duration: float, result: Any, started: float, task: Task[Any, Any], value_text: str | None
+    ) -> None:
+        self.claim = claim
+        self.duration = duration
+        self.result = result
+        # By the monotonic clock.
+        self.started = started
+        self.task = task
+        # The result as JSON; None if it is not kept.
+        self.value_text = value_text
 
 
 class CompletedAtomically(_Done):
@@ -66,7 +88,7 @@ class Interrupted(_Ended):
 class Failed(_Ended):
     """The attempt failed: the error is stored and the next attempt scheduled."""
 
-    __slots__ = ("delay", "error", "payload_text", "permanent")
+    __slots__ = ("delay", "ended", "error", "exception_class", "payload_text", "permanent", "task")
 
     def __init__(
         self,
@@ -77,9 +99,16 @@ class Failed(_Ended):
         delay: float | None = None,
         permanent: bool = False,
         payload_text: str | None = None,
+        task: Task[Any, Any] | None = None,
+        exception_class: str | None = None,
     ) -> None:
         super().__init__(claim, duration)
         self.error = error
+        # By the monotonic clock.
+        self.ended = monotonic()
+        self.task = task
+        # The dotted path of the class of the exception.
+        self.exception_class = exception_class
         # Seconds until the next attempt; None for the usual back-off.
         self.delay = delay
         self.permanent = permanent
@@ -87,4 +116,4 @@ class Failed(_Ended):
         self.payload_text = payload_text
 
 
-Outcome = Succeeded | CompletedAtomically | Failed | Interrupted
+Outcome = Succeeded | Recorded | CompletedAtomically | Failed | Interrupted

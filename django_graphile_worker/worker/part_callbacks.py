@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
+    from django_graphile_worker.sql.result_keeping import ResultKeeping
     from django_graphile_worker.worker.database.connection import Database
 
 
@@ -30,11 +31,17 @@ class ReleaserCallbacks:
         parts = self._parts
         parts.statistics_buffer.add(outcomes, parts.directory.identifier_of)
         parts.events.jobs_released(outcomes)
+        if parts.task_reports is not None:
+            parts.task_reports.released(outcomes)
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
         self._parts.held.forget([outcome.claim for outcome in outcomes])
+        if self._parts.progress is not None:
+            self._parts.progress.settled([outcome.claim.id for outcome in outcomes])
 
     def claim_lost(self, outcome: Outcome) -> None:
+        if self._parts.task_reports is not None:
+            self._parts.task_reports.claim_lost(outcome)
         self._parts.events.claim_lost(outcome)
 
     def retry_scheduled(self, seconds: float) -> None:
@@ -67,7 +74,7 @@ class HeartbeatCallbacks:
             "installation": parts.place.installation,
             "schema": settings.schema,
             "concurrency": settings.concurrency,
-            "tasks": sorted(parts.tasks),
+            "tasks": sorted(parts.directory.tasks),
             "is_listening": parts.listener is not None and parts.listener.is_healthy,
             "is_stopping": parts.is_stopping,
             "running": [
@@ -105,13 +112,23 @@ class RecoveryCallbacks:
     def now(self) -> datetime | None:
         return self._parts.now()
 
+    def result_keeping(self) -> ResultKeeping:
+        # Late import: only recovery needs it, and not before the first job.
+        from django_graphile_worker.sql.result_keeping import keeping
+
+        return keeping(self._parts.settings, self._parts.tasks.values())
+
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
 
     def jobs_recovered(self, recovered: Recovered) -> None:
+        if self._parts.task_reports is not None:
+            self._parts.task_reports.exhausted(recovered.exhausted)
         self._parts.events.jobs_recovered(recovered)
 
     def stale_locks_released(self, unlocked: Unlocked) -> None:
+        if self._parts.task_reports is not None:
+            self._parts.task_reports.exhausted(unlocked.exhausted)
         self._parts.events.stale_locks_released(unlocked)
 
     def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
@@ -126,7 +143,7 @@ class PoolCallbacks:
         self.run = parts.executor.run
         self.may_begin = parts.may_begin
         self.on_outcome = parts.releaser.put
-        self.on_queue_done = parts.releaser.put
+        self.on_queue_done = parts.releaser.release_queue
         self.on_wants_jobs = parts.wake_fetcher
         self.on_thread_end = parts.executor.thread_finished
 

@@ -35,14 +35,17 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.maintenance.cron import Cron
     from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
     from django_graphile_worker.worker.maintenance.recovery import Recovery
+    from django_graphile_worker.worker.maintenance.retention import Retention
     from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
     from django_graphile_worker.worker.maintenance.unserved_tasks import UnservedTasks
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
     from django_graphile_worker.worker.release.releaser import Releaser
     from django_graphile_worker.worker.reporting.events import WorkerEvents
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
     from django_graphile_worker.worker.reporting.signal_sender import SignalSender
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
     from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
+    from django_graphile_worker.worker.task_reports import TaskReports
 
 
 class Parts:
@@ -57,6 +60,8 @@ class Parts:
     claim_database: Database
     now: JobClock
     directory: TaskDirectory
+    # None in a project without Django tasks.
+    task_reports: TaskReports | None
     forbidden_flags: ForbiddenFlags
     held: HeldClaims
     claimer: Claimer
@@ -70,9 +75,12 @@ class Parts:
     fetcher: Fetcher
     schema_version: SchemaVersion
     recovery: Recovery
+    retention: Retention
     unserved_tasks: UnservedTasks
     # None without a crontab.
     cron: Cron | None
+    # None until a task reports its progress.
+    progress: ProgressWriter | None = None
 
     def __init__(
         self,
@@ -92,8 +100,15 @@ class Parts:
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
 
+    @property
+    def keeps_anything(self) -> bool:
+        """Whether this worker keeps results, or a history."""
+        settings = self.settings
+        keeps = (task.result_seconds(settings.keep_results) for task in self.tasks.values())
+        return settings.history is not None or any(seconds is not None for seconds in keeps)
+
     def may_claim(self) -> bool:
-        return bool(self.tasks) and not self.is_stopping and self.heartbeat.holds_lease
+        return self.directory.may_have_tasks and not self.is_stopping and self.heartbeat.holds_lease
 
     def may_begin(self, claim: Claim) -> bool:
         """Return True if this worker certainly still holds the claim.
@@ -132,12 +147,20 @@ class Parts:
 
     def outer_services(self) -> list[Service | Fetcher]:
         """Return the services that bring in work, for this worker or for others. A shutdown stops them first."""
-        services = (self.recovery, self.cron, self.unserved_tasks, self.fetcher)
+        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.fetcher)
         return [service for service in services if service is not None]
 
     def troubles(self) -> list[BaseException | None]:
         """Return the error of the last step of each part that uses the database, or None if the step succeeded."""
-        parts = (self.fetcher, self.releaser, self.heartbeat, self.recovery, self.statistics, self.cron)
+        parts = (
+            self.fetcher,
+            self.releaser,
+            self.heartbeat,
+            self.recovery,
+            self.statistics,
+            self.cron,
+            self.progress,
+        )
         return [part.trouble for part in parts if part is not None]
 
     def dead(self) -> list[str]:

@@ -21,7 +21,7 @@ from django_graphile_worker.worker.fetching.installation_check import check_inst
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
-from django_graphile_worker.worker.task_selection import selected_tasks
+from django_graphile_worker.worker.task_selection import selected_tasks, task_finder
 from django_graphile_worker.worker.wiring import build_parts
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # How often in a row a draining worker fails to claim before it gives up: with the delays of service.Loop, after 10 to
 # 20 seconds, and longer if the database answers slowly.
 ATTEMPTS_TO_CLAIM = 9
+
+# Seconds that a draining worker takes at its end to delete what has expired.
+LOOK_AT_THE_END = 1.0
 
 Question = Callable[[], bool]
 
@@ -60,6 +63,7 @@ class Runner:
         self.parts = build_parts(
             place,
             tasks=selected_tasks(registry, place.settings),
+            find_task=task_finder(place.settings),
             cron_items=cron_items,
             version=version,
             sender=type(self),
@@ -106,6 +110,7 @@ class Runner:
         parts = self.parts
         self._prepare()
         self._report_started()
+        self._prepare_history()
         # The part that claims starts first, so that the first job does not wait for the others.
         parts.fetcher.start()
         parts.executor.warm_up()
@@ -128,7 +133,10 @@ class Runner:
         # In a project that only drains, no other worker recovers the jobs of a worker that died.
         parts.recovery.skips_watching = True
         parts.recovery.attempt()
+        self._prepare_history()
         self._claim_until_empty(should_stop)
+        if parts.keeps_anything:
+            parts.retention.finish_look(LOOK_AT_THE_END)
 
     def _claim_until_empty(self, should_stop: Question) -> None:
         fetcher, claimer, failures = self.parts.fetcher, self.parts.claimer, 0
@@ -174,6 +182,12 @@ class Runner:
                 prepare()
         self.parts.executor.start()
 
+    def _prepare_history(self) -> None:
+        if self.settings.history is not None:
+            # One step: it makes the partitions of the history before the first job is recorded. A row on its way into
+            # the default partition is refused at the moment at which the partition of its day comes into being.
+            self.parts.retention.attempt()
+
     def _check_installation(self) -> None:
         check_installation(self.parts.claim_database)
 
@@ -214,5 +228,5 @@ class Runner:
         self.parts.events.send(
             signals.worker_started,
             concurrency=self.settings.concurrency,
-            tasks=tuple(sorted(self.parts.tasks)),
+            tasks=tuple(sorted(self.parts.directory.tasks)),
         )

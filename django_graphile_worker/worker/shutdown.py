@@ -120,6 +120,7 @@ class Shutdown:
         if was_released:
             self._deregister()
         self._parts.claimer.close()
+        self._stop_progress()
         self._write_last_statistics()
         for service in self._parts.outer_services():
             if service.join(CLEANUP_TIMEOUT):
@@ -142,6 +143,13 @@ class Shutdown:
         while thread.is_alive() and not self._is_forced():
             thread.join(LOOK_INTERVAL)
         thread.join(CLEANUP_TIMEOUT)
+
+    def _stop_progress(self) -> None:
+        """Stop the writer of progress, which has written the last report of each job before the job ended."""
+        progress = self._parts.progress
+        if progress is not None:
+            progress.stop()
+            progress.join(CLEANUP_TIMEOUT)
 
     def _write_last_statistics(self) -> None:
         """Stop the recorder, which writes its last counts when it closes.

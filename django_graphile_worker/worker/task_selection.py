@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.registry import Registry, Task
+from django_graphile_worker.task_backends import chosen_backends
+from django_graphile_worker.task_labels import label_of
+
+# Returns the task with this identifier, if this worker runs it; raises what the import of its module raises.
+FindTask = Callable[[str], Task[Any, Any] | None]
 
 
 def selected_tasks(registry: Registry, settings: Settings) -> dict[str, Task[Any, Any]]:
-    """Return the registered tasks that TASKS includes and EXCLUDE_TASKS does not exclude."""
-    return {
-        task.identifier: task
-        for task in registry
-        if (not settings.tasks or _matches(task.identifier, settings.tasks))
-        and not _matches(task.identifier, settings.exclude_tasks)
-    }
+    """Return the registered tasks that this worker runs."""
+    return {task.identifier: task for task in registry if is_selected(task, settings)}
+
+
+def is_selected(task: Task[Any, Any], settings: Settings) -> bool:
+    """Return whether TASKS includes the task, EXCLUDE_TASKS does not exclude it, and its label is one to run."""
+    identifier = task.identifier
+    return (
+        (not settings.tasks or _matches(identifier, settings.tasks))
+        and not _matches(identifier, settings.exclude_tasks)
+        and _has_label(task, settings)
+    )
+
+
+def task_finder(settings: Settings) -> FindTask | None:
+    """Return the function that finds Django tasks by name, or None if the project has none of our backends."""
+    if not chosen_backends():
+        return None
+    # Late import: a project without Django Tasks never loads the backend.
+    from django_graphile_worker.backend.setting import has_backends, refuse_unknown_labels
+
+    if not has_backends():
+        return None
+    if settings.queue_labels:
+        refuse_unknown_labels(settings.queue_labels)
+    # Late import: as above.
+    from django_graphile_worker.backend.runnable import find_runnable
+
+    def find(identifier: str) -> Task[Any, Any] | None:
+        task = find_runnable(identifier)
+        return task if task is not None and is_selected(task, settings) else None
+
+    return find
+
+
+def _has_label(task: Task[Any, Any], settings: Settings) -> bool:
+    labels = settings.queue_labels or task.default_labels
+    return not labels or label_of(task.identifier) in labels
 
 
 def _matches(identifier: str, patterns: Iterable[str]) -> bool:

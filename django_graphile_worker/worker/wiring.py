@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
@@ -24,6 +25,7 @@ from django_graphile_worker.worker.job_clock import job_clock
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
+from django_graphile_worker.worker.maintenance.retention import STATEMENT_DEADLINE, Retention
 from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
 from django_graphile_worker.worker.part_callbacks import (
@@ -45,7 +47,11 @@ from django_graphile_worker.worker.reporting.statistics_recorder import Statisti
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
+    from django_graphile_worker.worker.task_reports import TaskReports
+    from django_graphile_worker.worker.task_selection import FindTask
 
 # A listener that has received no notification for this many heartbeat intervals connects again: notifications do not
 # arrive on its connection.
@@ -59,6 +65,7 @@ def build_parts(
     place: Place,
     *,
     tasks: Mapping[str, Task[Any, Any]],
+    find_task: FindTask | None = None,
     cron_items: Sequence[CronItem] = (),
     version: str = "",
     sender: type[Any],
@@ -71,12 +78,14 @@ def build_parts(
     """
     parts = Parts(place, tasks=tasks, cron_items=cron_items, version=version)
     _build_reporting(parts, sender)
-    _build_execution(parts)
+    _build_execution(parts, _new_tasks(find_task))
+    parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)
     parts.recovery = _build_recovery(parts)
+    parts.retention = _build_retention(parts)
     parts.statistics = _build_statistics(parts)
     parts.cron = _build_cron(parts) if parts.cron_items else None
     parts.unserved_tasks = UnservedTasks(
@@ -101,12 +110,21 @@ def _build_reporting(parts: Parts, sender: type[Any]) -> None:
     )
 
 
-def _build_execution(parts: Parts) -> None:
+def _new_tasks(find_task: FindTask | None) -> NewTasks | None:
+    if find_task is None:
+        return None
+    # Late import: only projects with Django tasks need it.
+    from django_graphile_worker.worker.fetching.new_tasks import NewTasks
+
+    return NewTasks(find_task)
+
+
+def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
     """Build the parts that a job passes through: what a claim needs, the executor, the releaser and the slot pool."""
     settings, place = parts.settings, parts.place
     parts.now = job_clock(use_local_time=settings.use_local_time)
     parts.claim_database = _database(parts, "fetcher")
-    parts.directory = TaskDirectory(parts.claim_database, parts.tasks)
+    parts.directory = TaskDirectory(parts.claim_database, parts.tasks, new_tasks=new_tasks)
     parts.forbidden_flags = ForbiddenFlags(settings)
     parts.held = HeldClaims(
         parts.claim_database,
@@ -115,14 +133,29 @@ def _build_execution(parts: Parts) -> None:
         notify=settings.notify,
     )
     parts.executor = Executor(
-        settings=settings, using=place.using, installation=place.installation, tasks=parts.directory.task_of
+        settings=settings,
+        using=place.using,
+        installation=place.installation,
+        tasks=parts.directory.task_of,
+        build_progress=lambda: _build_progress(parts),
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
 
 
+def _build_task_reports(parts: Parts) -> TaskReports:
+    # Late import: only projects with Django tasks need it.
+    from django_graphile_worker.worker.task_reports import TaskReports
+
+    return TaskReports(
+        task_of=parts.directory.task_of,
+        tasks=lambda: parts.directory.tasks,
+        call=parts.signal_sender.call,
+    )
+
+
 def _build_releaser(parts: Parts) -> Releaser:
-    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.now, notify=parts.settings.notify)
+    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.now, settings=parts.settings)
     return Releaser(statements=statements, events=ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble)
 
 
@@ -205,6 +238,16 @@ def _build_recovery(parts: Parts) -> Recovery:
     )
 
 
+def _build_retention(parts: Parts) -> Retention:
+    return Retention(
+        database=_database(parts, "retention", deadline=STATEMENT_DEADLINE),
+        history=parts.settings.history,
+        is_used=parts.keeps_anything,
+        now=parts.now,
+        on_refused=parts.events.database_trouble,
+    )
+
+
 def _build_statistics(parts: Parts) -> StatisticsRecorder:
     return StatisticsRecorder(
         database=_database(parts, "statistics"),
@@ -212,6 +255,22 @@ def _build_statistics(parts: Parts) -> StatisticsRecorder:
         interval=parts.settings.heartbeat_interval,
         on_trouble=parts.events.database_trouble,
     )
+
+
+_building_progress = Lock()
+
+
+def _build_progress(parts: Parts) -> ProgressWriter:
+    """Build the writer of progress, once: the first reports of several jobs may come at the same moment."""
+    # Late import: few tasks report their progress.
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
+
+    with _building_progress:
+        if parts.progress is None:
+            parts.progress = ProgressWriter(
+                database=_database(parts, "progress"), now=parts.now, on_trouble=parts.events.database_trouble
+            )
+        return parts.progress
 
 
 def _build_cron(parts: Parts) -> Cron:

@@ -25,10 +25,14 @@ class OnceOptions(TypedDict, total=False):
     use_local_time: bool
     tasks: Sequence[str]
     exclude_tasks: Sequence[str]
+    queue_labels: Sequence[str]
     forbidden_flags: Sequence[str] | Callable[[], Iterable[str]] | str
     middleware: Sequence[str]
     leftover_state: Literal["warn", "fail"]
     notify: bool
+    keep_results: float | timedelta | None
+    history: float | timedelta | None
+    history_payloads: bool
     max_error_length: int
     redact_errors: bool
     log_success: bool

@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
-from django.test import Client
+from django.test import Client, override_settings
+from pytest_django.live_server_helper import LiveServer
 
 from tests.browser import showcase
 from tests.support import prerequisites
 
 # No inline code, and nothing from other sites.
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"  # noqa: E501
+# The pages of a project may show pages of their own site in frames.
+POLICY_WITH_FRAMES = POLICY.replace("frame-ancestors 'none'", "frame-ancestors 'self'; frame-src 'self'")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -34,7 +38,8 @@ class StrictPolicy:
 
     def __call__(self, request: Any) -> Any:
         response = self.get_response(request)
-        response["Content-Security-Policy"] = POLICY
+        is_admin = request.path.startswith("/admin/")
+        response["Content-Security-Policy"] = POLICY if is_admin else POLICY_WITH_FRAMES
         return response
 
 
@@ -63,14 +68,23 @@ def browser() -> Iterator[Any]:
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
+@pytest.fixture(scope="module")
+def strict_server() -> Iterator[Any]:
+    """A server of its own: a server loads the middleware when it starts."""
+    middleware = ["tests.browser.conftest.StrictPolicy", *django_settings.MIDDLEWARE]
+    with override_settings(MIDDLEWARE=middleware):
+        server = LiveServer("localhost")
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def site(live_server: Any, settings: Any, worker_schema: str) -> Any:
+def site(strict_server: Any, transactional_db: None, settings: Any, worker_schema: str) -> Any:
     """The demo site with jobs, served with the policy."""
-    settings.MIDDLEWARE = ["tests.browser.conftest.StrictPolicy", *settings.MIDDLEWARE]
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": showcase.CRONTAB}
     showcase.make_user()
     showcase.fill(worker_schema)
-    return live_server
+    return strict_server
 
 
 def _session() -> str:
@@ -99,7 +113,8 @@ def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
         page.set_default_timeout(60_000)
         page.on("console", lambda message: errors.append(message.text) if _is_error(message) else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(path)
+        response = page.goto(path)
+        assert "default-src 'none'" in response.headers["content-security-policy"]
         if logs_in:
             page.fill("#id_username", "demo")
             page.fill("#id_password", showcase.PASSWORD)

@@ -13,9 +13,10 @@ from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 import django_graphile_worker
-from django_graphile_worker import Job, add_job, conf, exceptions, models, signals
+from django_graphile_worker import Job, add_job, conf, exceptions, models, signals, testing
 from tests.docs.pages import CHECKOUT, code_words, headings, page, sections
 
+TESTING = "django_graphile_worker.testing."
 CHECK_ID = re.compile(r"graphile_worker\.[EWI]\d{3}")
 SETTINGS = {field.name.upper(): field for field in dataclasses.fields(conf.Settings)}
 SIGNALS = {name: event for name, event in vars(signals).items() if isinstance(event, signals.Event)}
@@ -65,7 +66,16 @@ def test_python_api_page__has_every_public_function() -> None:
         for line in page("reference/python-api.md").splitlines()
         if ".. autofunction" in line
     }
-    assert documented == functions - twins
+    of_tests = {name for name in documented if name.startswith(TESTING)}
+    assert documented - of_tests == functions - twins
+
+
+def test_python_api_page__has_every_name_for_tests() -> None:
+    twins = {f"a{name}" for name in testing.__all__}
+    names = set(testing.__all__) - twins
+    text = page("reference/python-api.md").partition("## Tests")[2].partition("\n## ")[0]
+    documented = re.findall(rf"^\.\. auto(?:function|class):: {re.escape(TESTING)}(\w+)$", text, flags=re.MULTILINE)
+    assert set(documented) == names
 
 
 def _fields(section: str) -> list[str]:

@@ -22,6 +22,7 @@ import psycopg
 from django_graphile_worker import conf
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.held_claims import HeldClaims
@@ -124,6 +125,9 @@ class SimulatedCallbacks:
     def queues_freed(self, queue_ids: set[int]) -> None: ...
     def jobs_returned(self) -> None: ...
 
+    def result_keeping(self) -> ResultKeeping:
+        return NOTHING_KEPT
+
     def metadata(self) -> dict[str, Any]:
         return {}
 
@@ -179,7 +183,9 @@ class SimulatedWorker:
             now=lambda: None,
         )
         callbacks = SimulatedCallbacks(self)
-        statements = ReleaseStatements(database, now=callbacks.now, notify=False)
+        statements = ReleaseStatements(
+            database, now=callbacks.now, settings=conf.Settings.from_mapping({"NOTIFY": False})
+        )
         self.releaser = Releaser(statements=statements, events=callbacks)
         self.heartbeat = Heartbeat(
             database=database,

@@ -17,6 +17,7 @@ BATCH = 100
 NOISE = 100
 # A page holds more than a hundred entries of an index, and a claim reads a few indexes.
 PAGES_FOR_EACH_JOB = 0.1
+LAST_ID = 2**63 - 1
 
 
 class CountingCursor:
@@ -36,7 +37,8 @@ class CountingCursor:
 
     def fetchall(self) -> list[Any]:
         """Return the rows of a claim without jobs: only its summary."""
-        return [({"seconds_until_next": None, "has_more": False},)]
+        summary = {"seconds_until_next": None, "has_more": False, "xid": None}
+        return [[summary if name == "token" else None for name in claims.Claim._fields]]
 
 
 class JobsOfOneTask:
@@ -165,9 +167,44 @@ def test_job_before_the_floor__is_found_by_a_claim_of_its_slice(jobs_under_a_sna
         (_, second) = [row[0] for row in cursor.fetchall()]
         assert queue.claim(cursor, 10, floors=[floor]).claims == []
         start = claims.Floor(0, floor.run_at - 20, 0, floor.run_at - 20)
-        end = claims.Floor(0, floor.run_at - 5, 0, floor.run_at - 5)
+        end = claims.End(0, floor.run_at - 5, 0, floor.run_at - 5, 0)
         found = queue.claim(cursor, 10, floors=[start], ends=[end])
     assert [claim.id for claim in found.claims] == [second]
+
+
+def test_part_of_a_moment__is_read_without_the_rest(jobs_under_a_snapshot: JobsOfOneTask) -> None:
+    """Jobs that were added together have one due time: a slice ends at an id."""
+    queue = jobs_under_a_snapshot
+    table = f'"{queue.schema}"._private_jobs'
+    with queue.connection.cursor() as cursor:
+        cursor.execute(
+            f"with added as (insert into {table} (task_id) select %s from generate_series(1, %s) returning id, run_at)"
+            " select min(id), date_part('epoch', min(run_at)) from added".encode(),
+            [queue.task_ids[0], JOBS],
+        )
+        ((first, moment),) = cursor.fetchall()
+        cursor.execute(f"delete from {table}".encode())
+
+        def part(start: int, end: int, max_jobs: int = 10) -> claims.Claimed:
+            ends = [claims.End(0, moment, end, moment, end)]
+            return queue.claim(cursor, max_jobs, floors=[claims.Floor(0, moment, start, moment)], ends=ends)
+
+        whole = part(0, LAST_ID).pages or 0
+        assert whole > JOBS / 200
+        parts = [part(first - 1 + number * JOBS // 10, first - 1 + (number + 1) * JOBS // 10) for number in range(10)]
+        assert max(each.pages or 0 for each in parts) <= whole / 10 + 3
+        # In a queue or not: what comes in at this moment is found in its part, and in no other.
+        cursor.execute(f"insert into \"{queue.schema}\"._private_job_queues (queue_name) values ('q')".encode())
+        cursor.execute(
+            f"insert into {table} (id, task_id, run_at, flags, job_queue_id) overriding system value"
+            " select id, %s, to_timestamp(%s), flags::jsonb, (select q.id"
+            f' from "{queue.schema}"._private_job_queues as q where is_queued)'
+            " from (values (%s, null, false), (%s, '{\"flag\": true}', false), (%s, null, true))"
+            " as added(id, flags, is_queued)".encode(),
+            [queue.task_ids[0], moment, *(job_ids := [first + 5, first + 6, first + 7])],
+        )
+        assert part(0, first + 4).claims == part(first + 7, LAST_ID).claims == []
+        assert [claim.id for number in job_ids for claim in part(number - 1, number).claims] == job_ids
 
 
 def test_slice__does_not_change_the_order_of_a_queue(jobs_under_a_snapshot: JobsOfOneTask) -> None:
@@ -181,7 +218,7 @@ def test_slice__does_not_change_the_order_of_a_queue(jobs_under_a_snapshot: Jobs
             )
         looked_at = time.time()
         starts = [claims.Floor(priority, looked_at - 60, 0, looked_at - 60) for priority in (0, 5)]
-        ends = [claims.Floor(priority, looked_at - 40, 0, looked_at - 40) for priority in (0, 5)]
+        ends = [claims.End(priority, looked_at - 40, 0, looked_at - 40, 0) for priority in (0, 5)]
         found = queue.claim(cursor, 1, floors=starts, ends=ends)
     assert [claim.payload_text for claim in found.claims] == ["2"]
 

@@ -105,3 +105,18 @@ def test_times_at_the_calendars_end_stay_there(epoch: float) -> None:
         slot.run(looks, run_at_epoch=epoch)
     assert SEEN["helpers"].run_at.year in (1, 9999)
     assert SEEN["helpers"].run_at.tzinfo is None
+
+
+def test_django_task__has_naive_times(framework: Any) -> None:
+    plain = framework.about.enqueue()
+    later = framework.add.using(run_after=NOON_IN_TOKYO).enqueue(1)
+    delayed = framework.add.using(run_after=timedelta(hours=1)).enqueue(1)
+    assert framework.add.get_result(later.id) == later
+    assert framework.add.get_result(delayed.id) == delayed
+    assert delayed.task.run_after == delayed.enqueued_at + timedelta(hours=1)
+    assert run_once() == 0
+    assert framework.calls[0][1].task_result.started_at.tzinfo is None
+    plain.refresh()
+    times = (plain.enqueued_at, plain.started_at, plain.last_attempted_at, plain.finished_at)
+    assert [time.tzinfo for time in times] == [None] * 4
+    assert list(times) == sorted(times)

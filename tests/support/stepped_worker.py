@@ -35,7 +35,8 @@ class SteppedRunner(Runner):
         parts = self.parts
         parts.slots.stop()
         parts.slots.join(60)
-        for service in (parts.fetcher, parts.releaser, parts.heartbeat, parts.recovery, parts.statistics):
+        inner = (parts.fetcher, parts.releaser, parts.heartbeat, parts.recovery, parts.retention, parts.statistics)
+        for service in inner:
             service.close()
         parts.claimer.close()
         parts.executor.close(1.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_graphile_worker.gc_pause import collector_paused
+from django_graphile_worker.gc_pause import DEFAULT, FORMER_DEFAULT, collect_less_often, collector_paused
 
 
 class Knot:
@@ -18,7 +18,9 @@ class Knot:
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
+    thresholds = gc.get_threshold()
     yield
+    gc.set_threshold(*thresholds)
     gc.unfreeze()
     gc.enable()
 
@@ -52,3 +54,16 @@ def test_a_project_that_manages_the_collector_itself_finds_it_as_it_left_it() ->
         pass
     assert not gc.isenabled()
     assert gc.get_freeze_count() > 0
+
+
+def test_a_worker_collects_as_often_as_newer_versions_of_python_do() -> None:
+    gc.set_threshold(FORMER_DEFAULT, 9, 8)
+    collect_less_often()
+    assert gc.get_threshold() == (DEFAULT, 9, 8)
+
+
+@pytest.mark.parametrize("threshold", [0, 500, DEFAULT, 50_000])
+def test_a_project_that_has_decided_how_often_to_collect_finds_it_as_it_left_it(threshold: int) -> None:
+    gc.set_threshold(threshold)
+    collect_less_often()
+    assert gc.get_threshold()[0] == threshold

@@ -70,9 +70,10 @@ def test_wheel__needs_django_and_psycopg_only(metadata: Message) -> None:
 
 def test_wheel__has_no_extra_that_no_code_uses(metadata: Message) -> None:
     extras = metadata.get_all("Provides-Extra", [])
-    assert sorted(extras) == ["msgspec", "pydantic"]
+    assert sorted(extras) == ["msgspec", "pydantic", "tasks"]
     sources = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    assert all(f'"{extra}" in sys.modules' in sources for extra in extras)
+    used = {extra: f'"{extra}" in sys.modules' for extra in extras} | {"tasks": "from django_tasks import"}
+    assert all(used[extra] in sources for extra in extras)
 
 
 def test_wheel__says_where_the_project_is(metadata: Message) -> None:
@@ -148,3 +149,10 @@ def test_security_policy__says_how_to_report_and_when_to_expect_an_answer() -> N
     text = (CHECKOUT / "SECURITY.md").read_text(encoding="utf-8")
     assert "privately" in text
     assert "within three working days" in text
+
+
+def test_wheel__names_the_pytest_plugin(wheel: zipfile.ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
+    plugin = "django_graphile_worker.testing.pytest_plugin"
+    assert f"[pytest11]\ngraphile_worker = {plugin}" in wheel.read(name).decode()
+    assert f"{plugin.replace('.', '/')}.py" in wheel.namelist()

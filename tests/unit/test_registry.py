@@ -176,7 +176,9 @@ def test_options_are_checked_when_the_decorator_is_written(
     assert str(refused.value) == message
 
 
-OPTIONS = "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron"
+OPTIONS = (
+    "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron, keep_result"
+)
 
 
 @pytest.mark.parametrize(
@@ -364,3 +366,36 @@ def test_a_task_type_can_be_written_with_two_arguments_or_three() -> None:
 def test_backoff_may_be_a_number_of_seconds() -> None:
     assert task(backoff=5)(a_function).backoff == timedelta(seconds=5)
     assert task(backoff=0.5)(a_function).backoff == timedelta(seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "without_a_setting", "with_a_setting"),
+    [
+        (None, None, 5.0),
+        (True, 86_400.0, 5.0),
+        (False, None, None),
+        (timedelta(hours=1), 3600.0, 3600.0),
+        (90, 90.0, 90.0),
+    ],
+)
+def test_keep_result__wins_over_the_setting(
+    given: Any, without_a_setting: float | None, with_a_setting: float | None
+) -> None:
+    kept = task(keep_result=given)(a_function)
+    assert kept.result_seconds(None) == without_a_setting
+    assert kept.result_seconds(5.0) == with_a_setting
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("an hour", "expected a timedelta, a number of seconds, True or False, got 'an hour'."),
+        (-5, "expected a delay of zero or more, got -5."),
+        (0, "expected 1 second to ten years, got 0. To keep no result: False."),
+        (timedelta(days=4000), "expected 1 second to ten years, got datetime.timedelta(days=4000). To keep no result"),
+    ],
+)
+def test_keep_result_of_another_kind__is_refused(given: Any, message: str) -> None:
+    with pytest.raises((InvalidTypeError, InvalidJobError)) as refused:
+        task(keep_result=given)
+    assert str(refused.value).startswith(f"@task(keep_result=...): {message}")

@@ -64,3 +64,16 @@ def test_muted_event__is_heard_when_another_receiver_is_connected() -> None:
     assert event.is_heard()
     event.disconnect(dispatch_uid="log")
     assert event.is_heard(), "the one receiver that is left is not the muted one"
+
+
+def test_event__is_sent_without_a_lock() -> None:
+    event, received = Event("job"), []
+
+    def receive(**arguments: Any) -> None:
+        received.append(arguments["job"])
+
+    event.connect(receive)
+    event.send_robust(Event, job=1)
+    with event.lock:
+        event.send_robust(Event, job=2)
+    assert received == [1, 2]

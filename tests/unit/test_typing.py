@@ -18,7 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypedDict, assert_type
+from django.tasks import TaskContext
 from django_graphile_worker import Helpers, Job, JobSpec, Task, add_job, task
+from django_graphile_worker.backend import enqueue_many, task as django_task
 
 @dataclass
 class Receipt:
@@ -79,6 +81,23 @@ greet.add_job({"nam": "Ada"})  # arg-type
 add_job(send, {}, countdown=3)  # arg-type
 JobSpec(send, {}, queue="mail")  # arg-type
 task(max_retries=3)  # call-overload
+
+@django_task(max_attempts=3, backoff=timedelta(1), job_key="k", keep_result=True, queue_name="emails", atomic=True)
+def resize(picture: int, width: int = 1) -> str: return ""
+@django_task
+async def crop(picture: int) -> None: ...
+@django_task(takes_context=True)
+def about(context: TaskContext[Any, Any], word: str) -> int: return 1
+
+assert_type(resize.enqueue(1, width=2).return_value, str)
+assert_type(about.enqueue("x").return_value, int)
+assert_type(resize.using(run_after=timedelta(1), job_key="x", max_attempts=2).enqueue(1).return_value, str)
+enqueue_many([(resize, [1]), (about, ["x"], {}), (crop, [1])])
+crop.enqueue("x")  # arg-type
+about.enqueue(5)  # arg-type
+resize.using(countdown=3)  # call-arg
+django_task(max_attempts="3")  # call-overload
+django_task(retries=3)  # call-overload
 """
 
 

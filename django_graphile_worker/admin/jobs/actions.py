@@ -15,8 +15,10 @@ from django_graphile_worker import conf
 from django_graphile_worker.admin import audit
 from django_graphile_worker.admin.jobs.forms import FailForm, RescheduleForm
 from django_graphile_worker.printable_text import storable_text
+from django_graphile_worker.registry import tasks
 from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.jobs import Changes
+from django_graphile_worker.sql.result_keeping import keeping
 
 FormData = dict[str, Any]
 
@@ -65,11 +67,11 @@ def _reschedule(data: FormData) -> bulk_actions.Call:
 
 
 def _complete(data: FormData) -> bulk_actions.Call:
-    return bulk_actions.COMPLETE
+    return bulk_actions.complete(keeping(conf.current(), tasks))
 
 
 def _fail(data: FormData) -> bulk_actions.Call:
-    return bulk_actions.fail(storable_text(data.get("reason") or "") or None)
+    return bulk_actions.fail(storable_text(data.get("reason") or "") or None, keeping(conf.current(), tasks))
 
 
 ACTIONS = {

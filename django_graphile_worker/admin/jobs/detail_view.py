@@ -16,13 +16,14 @@ from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.add_job_code import add_job_code
 from django_graphile_worker.admin.jobs.facts import JobFacts
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.outcome import outcome_context, read_result
 from django_graphile_worker.admin.jobs.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.jobs.timeline import timeline
 from django_graphile_worker.admin.jobs.tracebacks import ParsedError, parse_error
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.search_criteria import LARGEST_ID
-from django_graphile_worker.models import Job
+from django_graphile_worker.models import Job, PastAttempt
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.sql.inspection import job_detail, search
@@ -72,6 +73,7 @@ class JobDetailAdmin(JobListAdmin):
             "timeline": timeline(job, _log_entries(object_id), timezone.now()),
             "error": _error(job, sees_payload),
             "sees_payload": sees_payload,
+            **outcome_context(read_result(databases.selected_alias(request), job.id), sees_payloads=sees_payload),
             **_payload(job, sees_payload),
             **add_job_code(job, sees_payload=sees_payload),
             **self._actions_and_urls(request, job, object_id),
@@ -86,21 +88,33 @@ class JobDetailAdmin(JobListAdmin):
             "act_url": self.url(request, "job", "act"),
             "back": self.url(request, "job", "change", object_id),
             "list_url": self.url(request, "job"),
+            "history_url": self._history_url(request, object_id),
             "payload_url": self.url(request, "job", "payload", object_id) if may_download else "",
             "add_again_url": self.url(request, "job", "add", **{"from": job.id}) if may_add else "",
         }
 
+    def _history_url(self, request: HttpRequest, object_id: str) -> str:
+        page = self.admin_site._registry.get(PastAttempt)
+        may_see = page is not None and conf.current().history is not None and page.has_view_permission(request)
+        return self.url(request, "pastattempt", "change", object_id) if may_see else ""
+
     def _render_missing(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        alias = databases.selected_alias(request)
         # If the user may not see every job, the user may not have been allowed to see this job.
-        sees_entries = self.visible_ids(request, databases.selected_alias(request)) is None
+        sees_all = self.visible_ids(request, alias) is None
+        kept = read_result(alias, int(object_id)) if sees_all else None
         context = {
             "title": _("Job %(id)s does not exist") % {"id": object_id},
             "explanation": _("It was completed or removed. Jobs are deleted when they succeed."),
-            "entries": _log_entries(object_id) if sees_entries else [],
+            "entries": _log_entries(object_id) if sees_all else [],
+            "history_url": self._history_url(request, object_id) if sees_all else "",
+            **outcome_context(kept, sees_payloads=self.has_view_payload_permission(request)),
         }
+        if kept is not None:
+            context["title"] = f"{kept.task_identifier} #{object_id}"
         # The script that refreshes an open page shows this response, and would report a 404 as a lost connection.
         is_refresh = request.headers.get("X-Requested-With") == "XMLHttpRequest"
-        return self.render(request, "missing_job.html", context, status=200 if is_refresh else 404)
+        return self.render(request, "missing_job.html", context, status=200 if is_refresh or kept is not None else 404)
 
     @explain_database_errors
     def payload_view(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -15,6 +15,7 @@ from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search import SearchTerm
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import MOST_AHEAD, JobDetail
+from django_graphile_worker.task_labels import DEFAULT_LABEL, split_identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,10 @@ class JobFacts:
 
     def _always(self) -> Iterator[Fact]:
         job = self.job
-        yield Fact(
-            _("Task"), job.task_identifier or _("unknown task"), self._search("task", job.task_identifier or "?")
-        )
+        task, label = split_identifier(job.task_identifier or "")
+        yield Fact(_("Task"), task or _("unknown task"), self._search("task", job.task_identifier or "?"))
+        if label != DEFAULT_LABEL:
+            yield Fact(_("Label"), label, self._search("label", label))
         yield Fact(_("Priority"), job.priority)
         yield Fact(_("Attempts"), _attempts(job))
         yield Fact(_("Run at"), formatting.exact_time(job.run_at))

@@ -13,20 +13,23 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import databases, error_summary, formatting
 from django_graphile_worker.admin.jobs.actions import ACTIONS
+from django_graphile_worker.admin.jobs.outcome import shown_progress
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
 from django_graphile_worker.admin.jobs.states import flag_names, state_description, state_name
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search import SearchQuery, SearchTerm, WordMatches, join_terms, parse_search
+from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.inspection import names, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of, split_identifier
 
 PAGE_SIZE = 50
 # A tab shows "1,000+" for more jobs.
 MOST_COUNTED = 1_000
 TABS = (State.ANY, State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 # The fields of the filter form, each the name of a search term.
-FILTERS = ("task", "queue", "flag", "priority", "created")
+FILTERS = ("task", "label", "queue", "flag", "priority", "created")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,9 @@ class JobRow:
     url: str
     task: str
     task_url: str
+    # Of a Django task, unless it is the label "default".
+    label: str
+    label_url: str
     state: State
     state_name: str
     queue: str | None
@@ -47,6 +53,7 @@ class JobRow:
     key: str | None
     flags: list[str]
     error: error_summary.ErrorSummary
+    progress: Progress | None
 
 
 class JobListAdmin(PageAdmin):
@@ -82,7 +89,7 @@ class JobListAdmin(PageAdmin):
         return parse_search(
             text,
             sees_payloads=self.has_view_payload_permission(request),
-            known_tasks=names.known_tasks(cursor, schema=schema) if "*" in text else (),
+            known_tasks=names.known_tasks(cursor, schema=schema) if "*" in text or "label:" in text else (),
             look_up=look_up,
         )
 
@@ -115,6 +122,7 @@ class JobListAdmin(PageAdmin):
             **self._page_urls(request, query, state, page),
             "rows": [self.job_row(request, row) for row in rows],
             "known_tasks": known_tasks,
+            "known_labels": sorted({label_of(task) for task in known_tasks} - {DEFAULT_LABEL}),
             "examined": page.examined and f"{page.examined:,}",
             "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
             "act_url": self.url(request, "job", "act"),
@@ -185,11 +193,14 @@ class JobListAdmin(PageAdmin):
 
     def job_row(self, request: HttpRequest, row: search.JobRow) -> JobRow:
         sees_payloads = self.has_view_payload_permission(request)
+        task, label = split_identifier(row.task_identifier or "")
         return JobRow(
             id=row.id,
             url=self.url(request, "job", "change", quote(str(row.id))),
-            task=row.task_identifier or _("unknown task"),
+            task=task or _("unknown task"),
             task_url=self.url(request, "job", q=str(SearchTerm("task", row.task_identifier or "?"))),
+            label="" if label == DEFAULT_LABEL else label,
+            label_url=self.url(request, "job", q=str(SearchTerm("label", label))),
             state=row.state,
             state_name=state_name(row.state),
             queue=row.queue_name,
@@ -200,6 +211,7 @@ class JobListAdmin(PageAdmin):
             key=row.key,
             flags=flag_names(row.flags_text),
             error=error_summary.summarize(row.error, sees_payloads=sees_payloads),
+            progress=shown_progress(row.progress, sees_payloads=sees_payloads),
         )
 
 

@@ -17,6 +17,7 @@ from django_graphile_worker.sql.inspection.counts import Count
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
 from django_graphile_worker.sql.inspection.search import JobRow
+from django_graphile_worker.task_labels import label_of
 
 
 def job_line(job: Job, now: datetime) -> str:
@@ -38,6 +39,7 @@ def job_row_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
         "id": job.id,
         "state": job.state.value,
         "task_identifier": job.task_identifier or "",
+        "label": label_of(job.task_identifier or ""),
         "queue_name": job.queue_name,
         "priority": job.priority,
         "run_at": job.run_at,

@@ -13,17 +13,25 @@ from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.inspection import names
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import holders
+from django_graphile_worker.task_labels import label_of
 
 
 def chosen_criteria(cursor: Cursor, console: Console, options: Options, *, schema: str) -> Criteria | None:
-    """Return the criteria of the chosen state, task and queue; None, after a warning, for an unknown name."""
+    """Return the criteria of the chosen state, task, label and queue; None, after a warning, for an unknown name."""
     task, queue = options.get("task"), options.get("queue")
     for kind, name in (("task", task), ("queue", queue)):
         if name is not None and not is_known(cursor, console, kind, name, schema=schema):
             return None
+    tasks: tuple[str, ...] = () if task is None else (task,)
+    if label := options.get("label"):
+        chosen = tasks or names.known_tasks(cursor, schema=schema)
+        tasks = tuple(name for name in chosen if label_of(name) == label)
+        if not tasks:
+            console.warn(f"No task has the label {label!r}.")
+            return None
     return Criteria(
         state=State(options["state"]),
-        tasks=() if task is None else (task,),
+        tasks=tasks,
         queues=() if queue is None else (queue,),
     )
 

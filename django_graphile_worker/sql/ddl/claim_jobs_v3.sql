@@ -26,8 +26,8 @@
 -- right after a bulk load must not change it. The order by clauses name all columns down
 -- to the id for the same reason: only one index has that order.
 
--- The claim. Job rows come back in no particular order. The last row has no id and a
--- summary:
+-- The claim. Job rows come back in no particular order, each with its place: where the
+-- claim wrote it. The last row has no id and a summary:
 --
 --   has_more               whether there may be more to claim at once
 --   is_heavy               whether the payloads were too large to claim as much as was wanted
@@ -41,6 +41,7 @@
 --   looked_at              the time up to which jobs were due, by the clock of the server if another is ahead of it
 --   pages                  how many pages of the table it read before it came to the first job on each priority; null
 --                          if the server does not count them (track_counts)
+--   xid                    the transaction that wrote the rows; null if it wrote none
 --
 -- Parameters:
 --
@@ -51,20 +52,20 @@
 --   max_steps              how far a walk may go in this claim; 0 for no walk
 --   floor_*                priorities in order, and for each the place, of jobs without a queue and of jobs in queues,
 --                          before which this claim does not look
---   floor_*ends            if given, look on the priorities of the floors only, and on each at jobs without a queue,
---                          and jobs in queues, that are due until these times
+--   floor_*ends, *end_ids  if given, look at a slice: on the priorities of the floors only, and on each at jobs without
+--                          a queue, and jobs in queues, up to these places; floor_ids are of both kinds of jobs then
 --   walk                   the place of the last claim's summary
 create function :SCHEMA._private_claim_jobs_v3(
     holder text, known_tasks int[], known_ranges int4multirange,
     max_jobs int, max_queues int, stretch int, free_slots int, max_bytes bigint, max_steps int,
     forbidden_flags text[], claimed_at timestamptz,
     floor_priorities int[], floor_run_ats float8[], floor_ids bigint[], floor_queued_run_ats float8[],
-    floor_ends float8[], floor_queued_ends float8[], walk json
+    floor_ends float8[], floor_end_ids bigint[], floor_queued_ends float8[], floor_queued_end_ids bigint[], walk json
 ) returns table (
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
     job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
     job_flags text, job_error text, job_created_at float8, job_updated_at float8, name_of_queue text,
-    summary json
+    summary json, job_tid text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -75,6 +76,8 @@ declare
     this_moment constant timestamptz := coalesce(claimed_at, now());
     -- Jobs are due until then: on each priority of a slice, until its end.
     due_at timestamptz := this_moment; queued_due_at timestamptz := this_moment;
+    last_possible_id constant bigint := 9223372036854775807;
+    due_id bigint := last_possible_id; queued_due_id bigint := last_possible_id;
     has_few_tasks constant boolean := cardinality(known_tasks) <= 8;
     -- Kinds of walks in the order in which they are made on a priority.
     flagged_walk constant int := 1; queue_walk constant int := 2; queued_walk constant int := 3;
@@ -89,8 +92,10 @@ declare
     levels int[]; passed_levels int[] := '{}'; level_run_at timestamptz;
     floors constant int := coalesce(cardinality(floor_priorities), 0);
     next_floor int := 1; has_floor boolean;
+    -- Whether all of the slice has one due time.
+    is_moment boolean;
     -- The times of the first jobs in queues.
-    queued_from timestamptz; first_queued timestamptz; queued_floors float8[] := '{}';
+    queued_from timestamptz; queued_from_id bigint; first_queued timestamptz; queued_floors float8[] := '{}';
     floor_levels int[] := '{}';
     -- Tasks with due jobs on a priority, and tasks with any jobs, in each of the three kinds of jobs.
     unqueued_tasks int[]; flagged_tasks int[]; queued_tasks int[];
@@ -165,14 +170,30 @@ begin
         passed_run_at := '-infinity';
         passed_id := 0;
         queued_from := '-infinity';
+        queued_from_id := 0;
+        is_moment := false;
         if has_floor then
             level := ceiling;
             passed_levels := passed_levels || level;
             passed_run_at := to_timestamp(floor_run_ats[next_floor]);
             passed_id := floor_ids[next_floor];
             queued_from := to_timestamp(floor_queued_run_ats[next_floor]);
-            due_at := least(this_moment, to_timestamp(floor_ends[next_floor]));
-            queued_due_at := least(this_moment, to_timestamp(floor_queued_ends[next_floor]));
+            if floor_ends is not null then
+                queued_from_id := passed_id;
+                due_at := to_timestamp(floor_ends[next_floor]);
+                due_id := floor_end_ids[next_floor];
+                queued_due_at := to_timestamp(floor_queued_ends[next_floor]);
+                queued_due_id := floor_queued_end_ids[next_floor];
+                if due_at > this_moment then
+                    due_at := this_moment;
+                    due_id := last_possible_id;
+                end if;
+                if queued_due_at > this_moment then
+                    queued_due_at := this_moment;
+                    queued_due_id := last_possible_id;
+                end if;
+                is_moment := greatest(due_at, queued_due_at) <= passed_run_at;
+            end if;
             next_floor := next_floor + 1;
         elsif level is null then
             pages := pages + pg_stat_get_xact_blocks_fetched(':SCHEMA._private_jobs'::regclass) - pages_before;
@@ -180,7 +201,40 @@ begin
         end if;
 
         -- The tasks that have something due on this priority.
-        if has_few_tasks then
+        if is_moment then
+            -- Thousands of jobs that were added together have one due time. Only with that very time does the scan end
+            -- at an id, before PostgreSQL 18.
+            select
+                coalesce(array_agg(each.id) filter (where each.is_unqueued), '{}'),
+                coalesce(array_agg(each.id) filter (where each.is_flagged), '{}'),
+                coalesce(array_agg(each.id) filter (where each.queued_run_at is not null), '{}'),
+                min(each.queued_run_at)
+            into unqueued_tasks, flagged_tasks, queued_tasks, first_queued
+            from (
+                select task.id, case when due_at = passed_run_at then (
+                    select true from only :SCHEMA._private_jobs as j
+                    where j.is_available and j.job_queue_id is null and j.flags is null
+                        and j.task_id = task.id and j.priority = level
+                        and j.run_at = passed_run_at and j.id > passed_id and j.id <= due_id
+                    order by j.run_at, j.id limit 1
+                ) end as is_unqueued, case when due_at = passed_run_at then (
+                    select true from only :SCHEMA._private_jobs as j
+                    where j.is_available and j.job_queue_id is null and j.flags is not null
+                        and j.task_id = task.id and j.priority = level
+                        and j.run_at = passed_run_at and j.id > passed_id and j.id <= due_id
+                    order by j.run_at, j.id limit 1
+                ) end as is_flagged, case when queued_due_at = passed_run_at and queues_left > 0 then (
+                    select j.run_at from only :SCHEMA._private_jobs as j
+                    where j.is_available and j.job_queue_id is not null
+                        and j.task_id = task.id and j.priority = level
+                        and j.run_at = passed_run_at and j.id > passed_id and j.id <= queued_due_id
+                    order by j.run_at, j.id limit 1
+                ) end as queued_run_at
+                from unnest(known_tasks) as task(id)
+            ) as each;
+            seen := 0;
+            is_partial := false;
+        elsif has_few_tasks then
             select
                 coalesce(array_agg(each.id) filter (where each.is_unqueued), '{}'),
                 coalesce(array_agg(each.id) filter (where each.is_flagged), '{}'),
@@ -192,19 +246,22 @@ begin
                     select true from only :SCHEMA._private_jobs as j
                     where j.is_available and j.job_queue_id is null and j.flags is null
                         and j.task_id = task.id and j.priority = level
-                        and (j.run_at, j.id) > (passed_run_at, passed_id) and j.run_at <= due_at
+                        and (j.run_at, j.id) > (passed_run_at, passed_id)
+                        and j.run_at <= due_at and (j.run_at, j.id) <= (due_at, due_id)
                     order by j.run_at, j.id limit 1
                 ) as is_unqueued, (
                     select true from only :SCHEMA._private_jobs as j
                     where j.is_available and j.job_queue_id is null and j.flags is not null
                         and j.task_id = task.id and j.priority = level
-                        and (j.run_at, j.id) > (passed_run_at, passed_id) and j.run_at <= due_at
+                        and (j.run_at, j.id) > (passed_run_at, passed_id)
+                        and j.run_at <= due_at and (j.run_at, j.id) <= (due_at, due_id)
                     order by j.run_at, j.id limit 1
                 ) as is_flagged, case when queues_left > 0 then (
                     select j.run_at from only :SCHEMA._private_jobs as j
                     where j.is_available and j.job_queue_id is not null
                         and j.task_id = task.id and j.priority = level
-                        and j.run_at >= queued_from and j.run_at <= queued_due_at
+                        and (j.run_at, j.id) > (queued_from, queued_from_id) and j.run_at <= queued_due_at
+                        and (j.run_at, j.id) <= (queued_due_at, queued_due_id)
                     order by j.run_at, j.id limit 1
                 ) end as queued_run_at
                 from unnest(known_tasks) as task(id)
@@ -216,7 +273,7 @@ begin
             claimable := 0;
             first_queued := null;
             -- The index has no ids: from a place among jobs with the same due time it would read all of them again.
-            if not (has_floor and (queued_from = '-infinity' or passed_id > 0)) then
+            if not has_floor or passed_id = 0 and (queued_from > '-infinity' or floor_ends is not null) then
                 select count(*),
                     count(*) filter (where entry.is_allowed and entry.job_queue_id is null)
                         + count(distinct entry.job_queue_id) filter (where entry.is_allowed and queue.is_available),
@@ -316,7 +373,7 @@ begin
         end if;
         queued_is_cut := queued_tasks <> '{}';
         queued_end_run_at := queued_from;
-        queued_end_id := 0;
+        queued_end_id := queued_from_id;
         queued_looks := 0;
         picked_queues := '{}';
         picked_run_ats := '{}';
@@ -438,7 +495,8 @@ begin
                         from only :SCHEMA._private_jobs as j
                         where j.is_available and j.job_queue_id is null and j.flags is null
                             and j.task_id = unqueued_tasks[1] and j.priority = level
-                            and (j.run_at, j.id) > (passed_run_at, passed_id) and j.run_at <= due_at
+                            and (j.run_at, j.id) > (passed_run_at, passed_id)
+                            and j.run_at <= due_at and (j.run_at, j.id) <= (due_at, due_id)
                         order by j.run_at, j.id
                         limit remaining
                         for update skip locked
@@ -460,7 +518,8 @@ begin
                             select j.ctid as tid, j.run_at, j.id from only :SCHEMA._private_jobs as j
                             where j.is_available and j.job_queue_id is null and j.flags is null
                                 and j.task_id = task.id and j.priority = level
-                                and (j.run_at, j.id) > (passed_run_at, passed_id) and j.run_at <= due_at
+                                and (j.run_at, j.id) > (passed_run_at, passed_id)
+                                and j.run_at <= due_at and (j.run_at, j.id) <= (due_at, due_id)
                             order by j.run_at, j.id limit per_task
                         ) as job
                         union all
@@ -470,7 +529,8 @@ begin
                             select j.ctid as tid, j.run_at, j.id from only :SCHEMA._private_jobs as j
                             where j.is_available and j.job_queue_id is null and j.flags is not null
                                 and j.task_id = task.id and j.priority = level
-                                and (j.run_at, j.id) > (passed_run_at, passed_id) and j.run_at <= due_at
+                                and (j.run_at, j.id) > (passed_run_at, passed_id)
+                                and j.run_at <= due_at and (j.run_at, j.id) <= (due_at, due_id)
                             order by j.run_at, j.id limit per_task
                         ) as job
                         where forbidden_flags is null
@@ -496,7 +556,8 @@ begin
                                 select j.ctid as tid, j.run_at, j.id from only :SCHEMA._private_jobs as j
                                 where j.is_available and j.job_queue_id is null and j.flags is not null
                                     and j.task_id = allowed.task_id and j.flags = allowed.flags and j.priority = level
-                                    and (j.run_at, j.id) > (passed_run_at, passed_id) and j.run_at <= due_at
+                                    and (j.run_at, j.id) > (passed_run_at, passed_id)
+                                    and j.run_at <= due_at and (j.run_at, j.id) <= (due_at, due_id)
                                 order by j.run_at, j.id limit remaining
                             ) as job
                             union all
@@ -651,7 +712,7 @@ begin
                     returning job.id, job.task_id, job.attempts, job.payload::text, null::int, job.priority,
                         date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision, job.flags::text,
                         job.last_error, date_part('epoch', job.created_at),
-                        date_part('epoch', job.updated_at), null::text, null::json;
+                        date_part('epoch', job.updated_at), null::text, null::json, job.ctid::text;
                     get diagnostics taken = row_count;
                     remaining := remaining - taken;
                     uncounted_left := greatest(uncounted_left - taken, 0);
@@ -725,7 +786,7 @@ begin
                             date_part('epoch', job.updated_at), (
                                 select q.queue_name from only :SCHEMA._private_job_queues as q
                                 where q.id = job.job_queue_id),
-                            null::json;
+                            null::json, job.ctid::text;
                         get diagnostics taken = row_count;
                         remaining := remaining - taken;
                         has_more := has_more or queues_left < 1;
@@ -822,7 +883,8 @@ begin
         'levels', floor_levels,
         'queued_floors', queued_floors,
         'looked_at', date_part('epoch', least(this_moment, now())),
-        'pages', greatest(pages, 0));
+        'pages', greatest(pages, 0),
+        'xid', pg_current_xact_id_if_assigned()::xid);
     return next;
 end
 $$;

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_DUE, NOT_TRIED
 from django_graphile_worker.sql.inspection.criteria import (
@@ -137,12 +138,12 @@ def place_of(order: Order, token: str | None) -> dict[str, str] | None:
     parts = token.split("~") if token and TOKEN.fullmatch(token) else []
     if len(parts) != len(columns):
         return None
-    if not all(_PLACES[TYPES[column]].fullmatch(part) for column, part in zip(columns, parts, strict=True)):
+    if not all(PLACES[TYPES[column]].fullmatch(part) for column, part in zip(columns, parts, strict=True)):
         return None
     return {f"after_{column}": part for column, part in zip(columns, parts, strict=True)}
 
 
-_PLACES = {
+PLACES = {
     "int": re.compile(r"-?[0-9]{1,5}"),
     "bigint": re.compile(r"[0-9]{1,18}"),
     "timestamptz": re.compile(
@@ -171,10 +172,19 @@ class JobRow(NamedTuple):
     error: str | None
     is_available: bool
     is_due: bool
+    # What the running attempt has reported.
+    done: float | None = None
+    total: float | None = None
+    message: str | None = None
 
     @property
     def state(self) -> State:
         return state_of(self)
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the running attempt has got; None if it has reported nothing."""
+        return None if self.done is None else Progress(done=self.done, total=self.total, message=self.message or "")
 
     @property
     def attempts_made(self) -> int:
@@ -193,10 +203,12 @@ ROWS = f"""/* gw:job-rows */
 select job.id, task.identifier, queue.queue_name, job.priority, {readable("job.run_at")}, job.attempts,
     job.max_attempts, {readable("job.created_at")}, {readable("job.updated_at")}, job.key,
     {readable("job.locked_at")}, :SCHEMA._private_worker_of(job.locked_by), left(job.flags::text, 1000),
-    left(job.last_error, 500), job.is_available, {IS_DUE}
+    left(job.last_error, 500), job.is_available, {IS_DUE}, progress.done, progress.total, progress.message
 from :SCHEMA._private_jobs as job
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
+left join :SCHEMA._private_progress as progress
+    on progress.job_id = job.id and progress.attempt >= job.attempts and job.locked_at is not null
 where job.id = any (%(ids)s::bigint[])"""
 
 

@@ -45,7 +45,7 @@ class BlockingCursor:
                 yield cursor
 
     def execute(self, query: str, parameters: Mapping[str, Any]) -> None:
-        text, names = _numbered(query)
+        text, names = numbered(query)
         statement = self._statements.get(text)
         if statement is None:
             name = f"gw_blocking_{len(self._statements)}"
@@ -53,7 +53,7 @@ class BlockingCursor:
                 self._database, name, text, settings={}, result_format=Format.BINARY
             )
         self._result = None
-        self._result = statement([_dumped(parameters[name]) for name in names])
+        self._result = statement([dumped(parameters[name]) for name in names])
 
     def fetchall(self) -> list[Any]:
         result, self._result = self._result, None
@@ -68,13 +68,13 @@ class BlockingCursor:
 
 
 @cache
-def _numbered(query: str) -> tuple[str, tuple[str, ...]]:
+def numbered(query: str) -> tuple[str, tuple[str, ...]]:
     """Return the query with the numbered parameters of libpq, and the names of the parameters in this order."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(query)))
     return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", query), names
 
 
-def _dumped(value: Any) -> bytes | None:
+def dumped(value: Any) -> bytes | None:
     """Return the text of a value. Libraries that replace the clock in tests pass subclasses of datetime."""
     if value is None:
         return None

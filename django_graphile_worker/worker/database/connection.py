@@ -96,6 +96,11 @@ class Database:
         """Does the session keep prepared statements and settings from one statement to the next?"""
         return self._prepares and self._limits.are_ours
 
+    @property
+    def is_direct(self) -> bool:
+        """Does the session belong to this connection alone? Behind a pooler it has another process id."""
+        return self._limits.are_ours
+
     def _close_if_unusable(self, connection: psycopg.Connection[Any]) -> None:
         """Close the connection if its state is unusable: a server that disappears often leaves no error code."""
         if connection.closed or connection.broken or not is_idle(connection):

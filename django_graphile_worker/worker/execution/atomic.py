@@ -8,8 +8,10 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections, transaction
 
+from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql.releases import complete_in_transaction
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError
+from django_graphile_worker.worker.outcomes import Recorded
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -19,7 +21,7 @@ _IN_DOUBT = (
 )
 
 
-def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, schema: str) -> Any:
+def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, settings: Settings) -> Any:
     """Run a job and delete its row in one transaction; return the result of the task."""
     is_completed, is_committed = False, False
     result: Any = None
@@ -33,7 +35,7 @@ def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, 
             # Django calls hooks in the order of their registration: this hook before the hooks of the task.
             transaction.on_commit(note_commit, using=using)
             result = invoke(run)
-            _complete(run, using=using, schema=schema)
+            _complete(run, using=using, settings=settings)
             is_completed = True
     except BaseException as error:
         if not is_committed:
@@ -45,7 +47,25 @@ def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, 
     return result
 
 
-def _complete(run: JobRun, *, using: str, schema: str) -> None:
+def _complete(run: JobRun, *, using: str, settings: Settings) -> None:
+    is_recorded = settings.history is not None or run.value_text is not None
     with connections[using].cursor() as cursor:
-        if not complete_in_transaction(cursor, run.claim, schema=schema):
+        if is_recorded:
+            is_completed = _complete_recorded(cursor, run, settings=settings)
+        else:
+            is_completed = complete_in_transaction(cursor, run.claim, schema=settings.schema)
+        if not is_completed:
             raise LostAtomicClaimError("the claim was lost while the task ran: its effects were rolled back")
+
+
+def _complete_recorded(cursor: Any, run: JobRun, *, settings: Settings) -> bool:
+    """Delete the row and record the attempt, in the task's own transaction."""
+    # Late import: only tasks of which something is recorded need it.
+    from django_graphile_worker.sql import recorded_releases
+    from django_graphile_worker.worker.recording import Recording
+
+    assert run.task is not None
+    outcome = Recorded(run.claim, run.duration, None, run.started, run.task, run.value_text)
+    completed = Recording(settings).completed([outcome])
+    ids = recorded_releases.complete_jobs(cursor, completed, schema=settings.schema, is_patient=True)
+    return bool(ids)

@@ -40,8 +40,10 @@ class CoroutineRun(Executor):
     It is an ``Executor`` because asgiref submits synchronous calls to an executor.
     """
 
-    def __init__(self, start: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, start: Callable[[], Awaitable[Any]], on_end: Callable[[CoroutineRun], None]) -> None:
         self._start = start
+        # Called on the loop when the coroutine has ended; must have ``wake()`` called soon.
+        self._on_end = on_end
         self._context: contextvars.Context | None = contextvars.copy_context()
         # The key under which asgiref finds this executor.
         self._key = ThreadSensitiveContext()
@@ -109,6 +111,11 @@ class CoroutineRun(Executor):
             # The coroutine was cancelled before its first step, so _drive() has noted no error.
             self._error = asyncio.CancelledError()
         self._end()
+        self._on_end(self)
+
+    def wake(self) -> None:
+        """End the wait of the thread: the coroutine has ended."""
+        self._calls.put(None)
 
     # Called on the thread that closes the loop.
 
@@ -116,6 +123,7 @@ class CoroutineRun(Executor):
         """End the wait of the thread: the loop is closed, so the coroutine never continues."""
         self._error, self.was_cancelled = asyncio.CancelledError(), True
         self._end()
+        self.wake()
 
     def _end(self) -> None:
         self._is_over = True
@@ -123,7 +131,6 @@ class CoroutineRun(Executor):
         self._task = self._context = None
         if self._key in SyncToAsync.context_to_thread_executor:
             SyncToAsync.context_to_thread_executor[self._key] = _ENDED
-        self._calls.put(None)
 
     # Called by sync_to_async.
 

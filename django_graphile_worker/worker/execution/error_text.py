@@ -10,8 +10,8 @@ from django_graphile_worker.logs.exc_info import cut_middle
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.redaction import redact_text
 
-# The folder worker/: its frames are left out of tracebacks.
-_WORKER_FOLDER = str(Path(__file__).resolve().parents[1]) + "/"
+# The folders worker/ and testing/: their frames are left out of tracebacks.
+OWN_FOLDERS = tuple(f"{Path(__file__).resolve().parents[2] / folder}/" for folder in ("worker", "testing"))
 _MAX_SUMMARY_LENGTH = 2_000
 _UNREADABLE = "The task failed, and its error could not be described."
 
@@ -37,6 +37,12 @@ def summary(error: BaseException) -> str:
     """Return ``ValueError: no such order``, as the last line of a traceback shows it."""
     name, message = _class_name(type(error)), _message(error)
     return cut(f"{name}: {message}" if message else name, _MAX_SUMMARY_LENGTH)
+
+
+def class_path(error: BaseException) -> str:
+    """Return the dotted path from which the class of the exception can be imported."""
+    kind = type(error)
+    return storable_text(f"{kind.__module__}.{kind.__qualname__}")
 
 
 def redacted(text: str, limit: int) -> str:
@@ -66,7 +72,7 @@ def _traceback(error: BaseException) -> str:
     reports = list(_linked(report))
     for each in reports:
         each.stack = traceback.StackSummary.from_list(
-            [frame for frame in each.stack if not frame.filename.startswith(_WORKER_FOLDER)]
+            [frame for frame in each.stack if not frame.filename.startswith(OWN_FOLDERS)]
         )
     # Members of a group that were never raised have no frames, and only the report of the group names them.
     if not any(each.stack for each in reports) and not report.exceptions:

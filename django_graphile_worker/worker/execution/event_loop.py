@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -31,6 +32,12 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._running: set[CoroutineRun] = set()
+        # The coroutines that the loop has to begin, and whether it has been called for them: one call wakes the loop
+        # for all threads that start a coroutine before it runs again.
+        self._waiting: deque[CoroutineRun] = deque()
+        self._is_called = False
+        # The coroutines that have ended, and whose threads the loop has to wake.
+        self._ended: deque[CoroutineRun] = deque()
         self._is_cancelled = False
         self._is_closed = False
         self._cleanup_timeout = 0.0
@@ -40,14 +47,17 @@ class EventLoop:
         # Late import: a worker without async tasks never needs it.
         from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
 
-        run = CoroutineRun(start)
+        run = CoroutineRun(start, self._note_end)
         with self._lock:
             loop = self._running_loop()
             self._running.add(run)
             if self._is_cancelled:
                 run.was_cancelled = True
             # Under the lock, so that the coroutine begins before it can be cancelled and before the loop can be closed.
-            loop.call_soon_threadsafe(run.begin, loop)
+            self._waiting.append(run)
+            if not self._is_called:
+                self._is_called = True
+                loop.call_soon_threadsafe(self._begin_waiting, loop)
         try:
             return run.serve()
         finally:
@@ -61,6 +71,8 @@ class EventLoop:
 
     def cancel(self) -> None:
         """Cancel every coroutine, and every coroutine that begins later."""
+        # A coroutine that blocks the loop must not delay the outcomes of those that have ended.
+        self._wake_threads()
         with self._lock:
             self._is_cancelled = True
             if self._loop is not None and not self._is_closed:
@@ -85,6 +97,34 @@ class EventLoop:
         with self._lock:
             for run in self._running:
                 run.forget()
+
+    def _begin_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin the coroutines that wait. Called on the loop."""
+        # In this order: a coroutine that is added after the assignment calls again.
+        self._is_called = False
+        try:
+            while self._waiting:
+                self._waiting.popleft().begin(loop)
+        finally:
+            if self._waiting:
+                # The task factory of a site raised an error: the others begin nevertheless.
+                loop.call_soon(self._begin_waiting, loop)
+
+    def _note_end(self, run: CoroutineRun) -> None:
+        """Wake the thread of a coroutine after the callbacks that are due now. Called on the loop.
+
+        A thread that wakes up earlier takes the lock of the interpreter away from the loop, at the next call of the
+        system by any coroutine: with a hundred coroutines, loop and threads would mostly wait for each other.
+        """
+        self._ended.append(run)
+        if len(self._ended) == 1:
+            asyncio.get_running_loop().call_soon(self._wake_threads)
+
+    def _wake_threads(self) -> None:
+        # Two threads may do this at once: the loop, and the thread that stops the worker.
+        with contextlib.suppress(IndexError):
+            while True:
+                self._ended.popleft().wake()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._is_closed:
@@ -124,6 +164,7 @@ class EventLoop:
         except BaseException:
             logger.exception("The event loop did not end cleanly.")
         finally:
+            self._wake_threads()
             loop.close()
             # Tasks that use the ORM on the loop, with DJANGO_ALLOW_ASYNC_UNSAFE, open connections on this thread.
             connections.close_all()

@@ -27,11 +27,13 @@ from django_graphile_worker.worker.outcomes import (
     Failed,
     Interrupted,
     Outcome,
+    Recorded,
     Succeeded,
 )
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.django_connections.watched_connection import Leftover
+    from django_graphile_worker.worker.execution.progress_reports import ProgressReports
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -46,10 +48,12 @@ class Executor:
         using: str,
         installation: str = conf.DEFAULT,
         tasks: Callable[[int], Task[Any, Any] | None],
+        build_progress: Callable[[], ProgressReports] | None = None,
     ) -> None:
         self._settings = settings
         self._about = {"database": using, "installation": installation}
         self._tasks = tasks
+        self._has_history = settings.history is not None
         self._aborts = Aborts()
         self._event_loop = EventLoop()
         self._invoker = TaskInvoker(
@@ -58,6 +62,7 @@ class Executor:
             installation=installation,
             event_loop=self._event_loop,
             aborts=self._aborts,
+            build_progress=build_progress,
         )
         self._running: set[JobRun] = set()
         self._generation = fork_guard.generation
@@ -135,6 +140,8 @@ class Executor:
             if fork_guard.generation != self._generation:
                 fork_guard.end_child(self._generation, error)
             leftovers = lifecycle.end() if this_thread.watched else ()
+            if run.has_progress:
+                self._invoker.finish_progress(run)
             if error is None and not leftovers:
                 return self._succeeded(run, result)
             return self._other_outcome(run, result, error, leftovers)
@@ -148,7 +155,12 @@ class Executor:
         log_success = self._settings.log_success
         if signals.job_succeeded.is_heard(log_success=log_success) and not self._is_logged_directly(run, duration):
             self._send(signals.job_succeeded, run, duration=duration, log_success=log_success)
-        return (CompletedAtomically if run.is_atomic else Succeeded)(run.claim, duration, result)
+        if run.is_atomic:
+            return CompletedAtomically(run.claim, duration, result)
+        if self._has_history or run.value_text is not None:
+            assert run.task is not None
+            return Recorded(run.claim, duration, result, run.started, run.task, run.value_text)
+        return Succeeded(run.claim, duration, result)
 
     def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
         """Write the line of a success without a signal, if nothing but the worker's own log would receive it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,11 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 
 if TYPE_CHECKING:
+    from django_graphile_worker.progress import Progress
     from django_graphile_worker.worker.execution.middleware import Handler
+    from django_graphile_worker.worker.execution.progress_reports import ProgressReports
+
+logger = logging.getLogger("django_graphile_worker.worker")
 
 Invoke = Callable[[JobRun], Any]
 
@@ -33,15 +38,26 @@ class TaskInvoker:
     """Makes, for each task, the function that runs its jobs."""
 
     def __init__(
-        self, *, settings: conf.Settings, using: str, installation: str, event_loop: EventLoop, aborts: Aborts
+        self,
+        *,
+        settings: conf.Settings,
+        using: str,
+        installation: str,
+        event_loop: EventLoop,
+        aborts: Aborts,
+        build_progress: Callable[[], ProgressReports] | None = None,
     ) -> None:
         self._settings = settings
         self._using = using
         self._installation = installation
         self._event_loop = event_loop
         self._aborts = aborts
+        # Made at the first report: few tasks report their progress.
+        self._build_progress = build_progress or self._direct_reports
+        self._progress: ProgressReports | None = None
         self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
-        self._bindings: dict[Task[Any, Any] | None, Binding] = {}
+        # How each task is called. The executor for tests keeps them for the next executor.
+        self.bindings: MutableMapping[Task[Any, Any] | None, Binding] = {}
         self._chains: dict[bool, Handler] | None = None
         self._raise_failures: Callable[[JobRun, Any], None] | None = None
 
@@ -65,8 +81,12 @@ class TaskInvoker:
 
     def _prepare(self, task: Task[Any, Any] | None) -> Invoke:
         assert task is not None
-        binding = self._bindings[task] = bind(task.function)
+        binding = self.bindings.get(task)
+        if binding is None:
+            binding = self.bindings[task] = bind(task.function)
         invoke = self._choose(task, binding)
+        if task.result_seconds(self._settings.keep_results) is not None:
+            invoke = self._with_kept_result(invoke)
         self._invokes[task] = self._atomically(invoke) if task.atomic else invoke
         return self._invokes[task]
 
@@ -116,19 +136,34 @@ class TaskInvoker:
 
         return invoke
 
+    def _with_kept_result(self, invoke: Invoke) -> Invoke:
+        # Late import: only tasks that keep their results need it.
+        from django_graphile_worker.worker.execution.kept_results import encode_result
+
+        def invoke_and_encode(run: JobRun) -> Any:
+            result = invoke(run)
+            run.value_text = encode_result(run.identifier, result, max_size=self._settings.max_payload_size)
+            return result
+
+        return invoke_and_encode
+
     def _atomically(self, invoke: Invoke) -> Invoke:
         # Late import: only atomic tasks need it.
         from django_graphile_worker.worker.execution.atomic import run_atomically
 
         def invoke_atomically(run: JobRun) -> Any:
-            return run_atomically(run, invoke_in_this_process, using=self._using, schema=self._settings.schema)
+            return run_atomically(run, invoke_in_this_process, using=self._using, settings=self._settings)
 
         def invoke_in_this_process(run: JobRun) -> Any:
             # A process that the task forked shares the connection: it must end before it completes the job or rolls
             # back the transaction.
             generation, error = fork_guard.generation, None
             try:
-                return invoke(run)
+                result = invoke(run)
+                if run.has_progress:
+                    # Before the row of the job is deleted: the last report is stored only while the claim exists.
+                    self.finish_progress(run)
+                return result
             except BaseException as raised:
                 error = raised
                 raise
@@ -151,7 +186,7 @@ class TaskInvoker:
         run = _run_of_this_context()
         if job.payload is not run.payload:
             run.replace_payload(job.payload)
-        return self._bindings[run.task].call(job.payload, self._helpers(run, job))
+        return self.bindings[run.task].call(job.payload, self._helpers(run, job))
 
     def _helpers(self, run: JobRun, job: Job | None = None) -> Helpers:
         return Helpers(
@@ -159,7 +194,28 @@ class TaskInvoker:
             using=self._using,
             installation=self._installation,
             build_abort=lambda: self._aborts.of(run),
+            report_progress=lambda progress: self._report_progress(run, progress),
         )
+
+    def _report_progress(self, run: JobRun, progress: Progress) -> None:
+        run.has_progress = True
+        if self._progress is None:
+            self._progress = self._build_progress()
+        self._progress.report(run.claim, progress)
+
+    def finish_progress(self, run: JobRun) -> None:
+        """Have the last report of a run stored. An error here does not change the outcome of the job."""
+        try:
+            if self._progress is not None:
+                self._progress.finish(run.claim)
+        except Exception:
+            logger.exception("The last progress of job %s could not be stored.", run.claim.id)
+
+    def _direct_reports(self) -> ProgressReports:
+        # Late import: only executors without a worker report without a service.
+        from django_graphile_worker.worker.execution.progress_reports import DirectReports
+
+        return DirectReports(using=self._using, schema=self._settings.schema)
 
     def _finish(self, run: JobRun, result: Any) -> Any:
         """Await the awaitables that the task returned, raise the failures in its result, and return the result."""

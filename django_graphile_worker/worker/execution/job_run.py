@@ -45,6 +45,10 @@ class JobRun:
     item_count: int | None = None
     # Made at the first use by the task.
     abort: Abort | None = None
+    # Whether the task has reported its progress.
+    has_progress: bool = False
+    # The result as JSON, if the task keeps its results.
+    value_text: str | None = None
     _job: Job | None = None
 
     def __init__(self, claim: Claim, started: float, task: Task[Any, Any] | None = None) -> None:

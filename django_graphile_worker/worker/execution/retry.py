@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django_graphile_worker.attempts import final_remark
-from django_graphile_worker.exceptions import BatchFailure, PayloadError, PermanentFailure, RetryLater
+from django_graphile_worker.exceptions import BatchFailure, PermanentFailure, RetryLater
 from django_graphile_worker.worker.execution import error_text, results
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed
@@ -34,6 +34,8 @@ def failed(
         delay=delay,
         permanent=is_permanent,
         payload_text=remaining_payload(run, error),
+        task=run.task,
+        exception_class=error_text.class_path(error),
     )
 
 
@@ -99,7 +101,7 @@ def _is_permanent(error: BaseException) -> bool:
 
 
 def _is_final(cause: BaseException) -> bool:
-    return isinstance(cause, PermanentFailure) or (isinstance(cause, PayloadError) and cause.is_misfit)
+    return isinstance(cause, PermanentFailure) or getattr(cause, "is_misfit", False) is True
 
 
 def _asked_delay(error: BaseException) -> float | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from django_graphile_worker.jobs import JobOptions, TaskLike
+    from django_graphile_worker.progress import Progress
 
 logger = logging.getLogger("django_graphile_worker.task")
 
@@ -43,7 +44,7 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
 class Helpers:
     """The second argument of tasks that take ``(payload, helpers)``."""
 
-    __slots__ = ("_build_abort", "_build_job", "_job", "_logger", "installation", "using")
+    __slots__ = ("_build_abort", "_build_job", "_job", "_logger", "_report_progress", "installation", "using")
 
     def __init__(
         self,
@@ -52,9 +53,11 @@ class Helpers:
         using: str,
         installation: str = DEFAULT,
         build_abort: Callable[[], Abort] = Abort,
+        report_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self._build_job = build_job
         self._build_abort = build_abort
+        self._report_progress = report_progress
         self._job: Job | None = None
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
         # The alias of the database that holds the job.
@@ -82,6 +85,19 @@ class Helpers:
             extra = {"job_id": job.id, "task_identifier": job.task_identifier, "attempt": job.attempts}
             self._logger = JobLogger(logger, extra)
         return self._logger
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Report how far the task has got: ``helpers.progress(3, 7, "page 3 of 7")``.
+
+        The report is stored within a second, on a connection of the worker, so that it can be seen while the job runs;
+        the last report is stored before the job ends. It does not wait for the database, so async tasks call it, too.
+        """
+        # Late import: few tasks report their progress.
+        from django_graphile_worker.progress import valid_progress
+
+        progress = valid_progress(done, total, message)
+        if self._report_progress is not None:
+            self._report_progress(progress)
 
     @property
     def connection(self) -> Any:

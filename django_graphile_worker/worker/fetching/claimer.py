@@ -62,6 +62,8 @@ class Claimer:
         claimed = self._held.hold(lambda: self._claim(look, max_steps=max_steps, **limits))
         if claimed is None:
             return claims.Claimed(claims=[], seconds_until_next=None, has_more=True)
+        if not claimed.claims and self._directory.find_new_tasks():
+            return replace(claimed, has_more=True)
         ended = time.monotonic()
         self._on_answer(claimed)
         self._looks.note(look, claimed, began=began, ended=ended, max_jobs=limits["max_jobs"])

@@ -169,7 +169,7 @@ class Fetcher(PoolLoop):
         """Return how many jobs to claim: for the free slots, and a few more if jobs are short."""
         pool = self._pool
         ahead = self._prefetch.ahead(self._local_queue_size)
-        pool.low_water = ahead * 3 // 4
+        pool.low_water = self._prefetch.low_water(ahead)
         pool.wants_jobs = False
         if pool.backlog > pool.low_water:
             # Skip small claims while enough jobs are buffered: a claim has a fixed cost.

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.claims import Claim, Claimed, Floor
+from django_graphile_worker.sql.claims import Claim, Claimed, End, Floor
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.fetching.slices import Slices
+    from django_graphile_worker.worker.fetching.slices import Place, Slices
 
 # Seconds. Under a long backlog, a claim resumes where the last claim ended. After this time a claim reads the backlog
 # from its start, or from the floors: a job that sorts before the last claimed jobs, or whose queue has just become
@@ -41,6 +41,10 @@ SHORTEST_OVERLAP = 0.1
 PAGES_OF_OVERLAP = 60
 # The most priorities that have floors.
 MOST_FLOORS = 16
+# The server's times are whole microseconds. Seconds since the epoch up to this number tell each from the next.
+MICROSECOND = 1e-6
+LARGEST_EXACT_TIME = 4_000_000_000.0
+LAST_ID = 2**63 - 1
 
 
 class Look(Frozen):
@@ -48,7 +52,7 @@ class Look(Frozen):
 
     floors: tuple[Floor, ...] = ()
     # The end of the slice on each priority; empty: up to now.
-    ends: tuple[Floor, ...] = ()
+    ends: tuple[End, ...] = ()
     # Whether the claim resumes behind the last claimed job.
     is_resumed: bool = False
 
@@ -76,6 +80,8 @@ class Looks:
         self._overlap = LONGEST_OVERLAP
         self._slices: Slices | None = None
         self._next_slice_at = 0.0
+        # Whether the next claim begins at the floors although a look at a slice is due.
+        self._is_turn_of_floors = False
 
     @property
     def are_whole(self) -> bool:
@@ -90,7 +96,7 @@ class Looks:
 
     def choose(self, now: float) -> Look:
         """Return what the claim that begins now should read."""
-        if self._slices is not None and now >= self._next_slice_at:
+        if self._slices is not None and now >= self._next_slice_at and not self._is_turn_of_floors:
             start, end = self._slices.next(self._top())
             return self._slice(start, end)
         if self._last is not None and now - self._looked_at <= WHOLE_LOOK_INTERVAL:
@@ -102,7 +108,11 @@ class Looks:
         if look.is_slice:
             self._note_slice(claimed, ended - began, ended, max_jobs)
             return
+        self._is_turn_of_floors = False
         self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
+        if self._slices is not None and claimed.claims:
+            last = claimed.claims[-1]
+            self._slices.note_claimed(len(claimed.claims), (last.run_at_epoch, last.id))
         if look.is_resumed:
             return
         self._looked_at = ended
@@ -119,13 +129,18 @@ class Looks:
         """Return the seconds until the next look at a slice; None if claims read the whole backlog."""
         return None if self._slices is None else max(self._next_slice_at - now, 0.0)
 
-    def _slice(self, start: float, end: float) -> Look:
+    def _slice(self, start: Place, end: Place) -> Look:
         """Return a look at a period, on each priority up to its floor: the jobs behind it have not had their turn."""
         floors = [self._seen[priority] for priority in sorted(self._seen)]
         return Look(
-            floors=tuple(Floor(floor.priority, start, 0, start) for floor in floors),
+            floors=tuple(Floor(floor.priority, *start, start[0]) for floor in floors),
             ends=tuple(
-                Floor(floor.priority, min(end, floor.run_at), 0, min(end, floor.queued_run_at)) for floor in floors
+                End(
+                    floor.priority,
+                    *_last_place_before(min(end, (floor.run_at, floor.id))),
+                    *_last_place_before(min(end, (floor.queued_run_at, 0))),
+                )
+                for floor in floors
             ),
         )
 
@@ -139,7 +154,7 @@ class Looks:
         return tuple(floors[priority] for priority in sorted(floors))
 
     def _note_seen(self, claimed: Claimed) -> None:
-        limit = claimed.looked_at - self._overlap
+        limit = round(claimed.looked_at - self._overlap, 6)
         if self._top() > claimed.looked_at:
             # The clock was set back: what was seen before says nothing of the jobs that are added now.
             self._seen.clear()
@@ -179,12 +194,24 @@ class Looks:
         slices = self._slices
         if slices is None:
             return
-        slices.note(claimed.pages or 0, self._top(), is_filled=claimed.has_more or len(claimed.claims) >= max_jobs)
-        rest = REST if self._last is None else REST_UNDER_A_BACKLOG
-        self._next_slice_at = now + max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
+        is_filled = claimed.has_more or len(claimed.claims) >= max_jobs
+        slices.note(claimed.pages or 0, self._top(), is_filled=is_filled)
+        # The jobs behind the floors have a turn between two looks that found as many jobs as they may claim.
+        self._is_turn_of_floors = is_filled
+        self._next_slice_at = now + (0.0 if is_filled else self._rest(slices, seconds))
         if slices.pages < MANY_PAGES / 4:
             self._slices = None
             self._slow_claims = 0
+
+    def _rest(self, slices: Slices, seconds: float) -> float:
+        """Return the seconds until the next look, after a look that took ``seconds`` and claimed all that it found.
+
+        If many jobs wait in a slice, as after a long transaction that has added them, the next look is no overhead.
+        """
+        if slices.has_filled:
+            return seconds
+        rest = REST if self._last is None else REST_UNDER_A_BACKLOG
+        return max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
 
 
 def _new_slices() -> Slices:
@@ -192,6 +219,18 @@ def _new_slices() -> Slices:
     from django_graphile_worker.worker.fetching.slices import Slices
 
     return Slices()
+
+
+def _last_place_before(place: Place) -> Place:
+    """Return the end of a period whose next period begins at a place.
+
+    If the next period begins with a time, the end is at the last id of the time before: a scan that ends at a time does
+    not read the jobs of that time.
+    """
+    run_at, job_id = place
+    if job_id or abs(run_at) > LARGEST_EXACT_TIME:
+        return place
+    return round(run_at - MICROSECOND, 6), LAST_ID
 
 
 def _last_unqueued(claims: Sequence[Claim]) -> Claim | None:

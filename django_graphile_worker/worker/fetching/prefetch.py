@@ -12,6 +12,8 @@ from django_graphile_worker.worker.work_units import size_of
 # Seconds: claim ahead the jobs that the slots finish in this time. Longer jobs are
 # never claimed ahead: that would only keep them from other workers.
 HORIZON = 0.05
+# Seconds that a claim takes at most, with few exceptions: the waiting jobs must last as long.
+CLAIM_SECONDS = 0.0125
 # Seconds of work that is claimed from a queue at once; then other workers and queues have their turn.
 QUEUE_HORIZON = 0.1
 # The largest total size of the payloads of claimed jobs that have not begun. The claim statement counts bytes; here,
@@ -38,6 +40,16 @@ class Prefetch:
             return 0
         room = min(limit, BYTES_AHEAD // self._size)
         return min(room, int(self._pool.concurrency * HORIZON / max(seconds, 1e-6)))
+
+    def low_water(self, ahead: int) -> int:
+        """Return how many waiting jobs are so few that the next claim must begin, if ``ahead`` jobs may wait.
+
+        They keep the slots busy during the claim. The fewer they are, the more jobs a claim brings.
+        """
+        most = ahead * 3 // 4
+        if self._seconds is None:
+            return most
+        return min(most, int(self._pool.concurrency * CLAIM_SECONDS / max(self._seconds, 1e-6)))
 
     def callers(self) -> int:
         """Return how many slots to call for new jobs: all, unless jobs are so short that a few keep up."""

@@ -4,42 +4,81 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.worker.database.connection import Database
 
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.fetching.new_tasks import NewTasks
+
 # Seconds until the names of the tasks are looked up again: a clean-up may have removed them from the database.
 REVIEW_INTERVAL = 60.0
+# The same in a project with Django tasks: a worker that is never idle finds new tasks only so.
+REVIEW_INTERVAL_OF_DJANGO_TASKS = 5.0
 
 
 class TaskDirectory:
     """The tasks that this worker runs, by the ids of their identifiers in the database."""
 
-    def __init__(self, database: Database, tasks: Mapping[str, Task[Any, Any]]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        tasks: Mapping[str, Task[Any, Any]],
+        *,
+        new_tasks: NewTasks | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
-        self._tasks = tasks
+        self._clock = clock
+        # Finds Django tasks, which may be in any module; None in a project without them.
+        self._new_tasks = new_tasks
+        # By identifier. Replaced as a whole, as other threads read it.
+        self.tasks = tasks
         self._by_id: dict[int, Task[Any, Any]] = {}
         # The ids, and the same ids as the text of a PostgreSQL array, which is made once and not for every claim.
         self.ids: list[int] = []
         self.ids_text = b"{}"
         self._reviewed_at = -math.inf
+        self._review_interval = REVIEW_INTERVAL if new_tasks is None else REVIEW_INTERVAL_OF_DJANGO_TASKS
 
     @property
     def is_review_due(self) -> bool:
-        return time.monotonic() - self._reviewed_at > REVIEW_INTERVAL
+        return self._clock() - self._reviewed_at > self._review_interval
+
+    @property
+    def may_have_tasks(self) -> bool:
+        """Whether there may be jobs for this worker."""
+        return bool(self.tasks) or self.finds_tasks
+
+    @property
+    def finds_tasks(self) -> bool:
+        """Whether tasks are found by the names that jobs brought into the database."""
+        return self._new_tasks is not None
 
     def review(self) -> None:
         """Register the names of this worker's tasks in the database, and read their ids."""
         with self._database.cursor() as cursor:
-            names = task_names.register_tasks(cursor, list(self._tasks), schema=self._database.schema)
-        self._by_id = {task_id: self._tasks[identifier] for task_id, identifier in names.items()}
-        self.ids = list(self._by_id)
-        self.ids_text = int_array(self._by_id).encode()
-        self._reviewed_at = time.monotonic()
+            names = task_names.register_tasks(cursor, list(self.tasks), schema=self._database.schema)
+        self._replace({task_id: self.tasks[identifier] for task_id, identifier in names.items()})
+        self._reviewed_at = self._clock()
+        if self._new_tasks is not None:
+            self._new_tasks.forget_ids()
+            self.find_new_tasks()
+
+    def find_new_tasks(self) -> bool:
+        """Look for names of Django tasks that are new in the database; return True if this worker runs one of them."""
+        if self._new_tasks is None:
+            return False
+        found = self._new_tasks.find(self._database, known=self._by_id, tasks=self.tasks)
+        if not found:
+            return False
+        self.tasks = {**self.tasks, **{task.identifier: task for task in found.values()}}
+        self._replace({**self._by_id, **found})
+        return True
 
     def task_of(self, task_id: int) -> Task[Any, Any] | None:
         return self._by_id.get(task_id)
@@ -47,3 +86,8 @@ class TaskDirectory:
     def identifier_of(self, task_id: int) -> str | None:
         task = self._by_id.get(task_id)
         return None if task is None else task.identifier
+
+    def _replace(self, by_id: dict[int, Task[Any, Any]]) -> None:
+        self._by_id = by_id
+        self.ids = list(by_id)
+        self.ids_text = int_array(by_id).encode()

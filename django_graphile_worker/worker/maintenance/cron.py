@@ -101,8 +101,7 @@ class Cron(Service):
         if not self.items:
             return math.inf
         began = time.monotonic()
-        with self._database.cursor() as cursor:
-            now = crontabs.database_now(cursor, now=self._statement_now())
+        now = self._read_clock()
         if not self._is_registered:
             self._register()
         minute = now.replace(second=0, microsecond=0)
@@ -115,6 +114,10 @@ class Cron(Service):
 
     def close(self) -> None:
         self._database.close()
+
+    def _read_clock(self) -> datetime:
+        with self._database.cursor() as cursor:
+            return crontabs.database_now(cursor, now=self._statement_now())
 
     def _register(self) -> None:
         names = [item.name for item in self.items]

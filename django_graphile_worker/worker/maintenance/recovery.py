@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from django_graphile_worker.sql import recovery
+    from django_graphile_worker.sql.result_keeping import ResultKeeping
 
     class RecoveryEvents(Protocol):
         """What the recovery needs from its own worker, and reports to it."""
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
         def now(self) -> datetime | None:
             """Return the time that decides when jobs are due; None for the database's clock."""
+
+        def result_keeping(self) -> ResultKeeping:
+            """Return which tasks keep their results, and whether there is a history."""
 
         def before_recovery(self, database: Database) -> None:
             """Run the other regular checks, on this connection."""
@@ -96,6 +100,8 @@ class Recovery(Service):
         self._looks = 0
         # Where the next look for locks of unregistered workers continues.
         self._continue_at: float | None = None
+        # Where the next look for progress that dead workers have left behind continues.
+        self._progress_after = 0
         # Dead workers whose jobs are not all free yet.
         self._unfinished: list[str] = []
         # Set for a draining worker. It has no time to watch the other workers, so it requires a longer silence instead.
@@ -162,7 +168,9 @@ class Recovery(Service):
         with self._database.cursor() as cursor:
             removed = recovery.remove_dead_workers(cursor, dead, schema=schema)
             worker_ids = list(dict.fromkeys([*removed, *unregistered]))
-            recovered = recovery.recover_claims(cursor, worker_ids, schema=schema, now=self._events.now())
+            recovered = recovery.recover_claims(
+                cursor, worker_ids, schema=schema, now=self._events.now(), keeping=self._events.result_keeping()
+            )
         if recovered.dead_worker_ids:
             self._events.jobs_recovered(recovered)
         if self._notify and (recovered.job_ids or recovered.queue_ids):
@@ -190,12 +198,17 @@ class Recovery(Service):
 
     def _clean_up(self) -> None:
         # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import recovery, statistics
+        from django_graphile_worker.sql import progress, recovery, statistics
 
         with self._database.cursor() as cursor:
-            unlocked = recovery.release_stale_locks(cursor, schema=self._database.schema, now=self._events.now())
+            unlocked = recovery.release_stale_locks(
+                cursor, schema=self._database.schema, now=self._events.now(), keeping=self._events.result_keeping()
+            )
             recovery.forget_ended(cursor, schema=self._database.schema)
             statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
+            self._progress_after = progress.forget_ended(
+                cursor, schema=self._database.schema, after=self._progress_after
+            )
         if unlocked.jobs or unlocked.queues:
             self._events.stale_locks_released(unlocked)
 

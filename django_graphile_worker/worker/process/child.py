@@ -14,6 +14,7 @@ from typing import Any
 import django
 
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.gc_pause import collect_less_often
 from django_graphile_worker.worker.process.exit import end_process
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.stop_request import StopState
@@ -120,6 +121,7 @@ def run_child(main: ChildMain, arguments: dict[str, Any], reports_start: Connect
     with handled_signals(request):
         _send(reports_start, HANDLES_SIGNALS)
         django.setup()
+        collect_less_often()
         _stop_with_parent(request)
         try:
             code = main(request, arguments)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.gc_pause import collector_paused
+from django_graphile_worker.gc_pause import collect_less_often, collector_paused
 from django_graphile_worker.worker.process.plan import Plan, is_watched
 from django_graphile_worker.worker.stop_request import StopState
 
@@ -28,6 +28,8 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
     run. With ``owns_process``, a process in which a job still runs ends within this function; without it, as under
     call_command(), the function always returns.
     """
+    if owns_process:
+        collect_less_often()
     run: Callable[[Any], int] = partial(_run, plan, say)
     if plan.reload:
         # Late import: Django's reloader and subprocess are for development.

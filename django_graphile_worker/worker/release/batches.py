@@ -16,7 +16,7 @@ from psycopg import errors
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Recorded, Succeeded
 from django_graphile_worker.worker.release.pending import (
     PendingReleases,
     RejectedReleases,
@@ -62,7 +62,7 @@ TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceede
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
 AnyItem = TypeVar("AnyItem", bound=Outcome | HeldQueue)
-AnyOutcome = TypeVar("AnyOutcome", Succeeded, Failed, Interrupted)
+AnyOutcome = TypeVar("AnyOutcome", Succeeded, Recorded, Failed, Interrupted)
 Answer = TypeVar("Answer")
 
 
@@ -122,6 +122,8 @@ class ReleaseBatcher:
     def release_jobs(self, pending: PendingReleases) -> None:
         """End the claims of all pending outcomes. The outcomes that stay in ``pending`` must be tried again."""
         self._release(pending, pending.succeeded, self._complete)
+        if pending.recorded:
+            self._release_recorded(pending)
         self._release(pending, pending.failed, self._fail)
         self._return_interrupted(pending)
 
@@ -143,19 +145,31 @@ class ReleaseBatcher:
     def _complete(self, outcomes: Sequence[Outcome]) -> Collection[int]:
         return self._statements.complete([outcome.claim for outcome in outcomes])
 
+    def _release_recorded(self, pending: PendingReleases) -> None:
+        # Late import: most workers record nothing.
+        from django_graphile_worker.worker.recording import in_one_statement
+
+        self._release(pending, pending.recorded, self._statements.complete_recorded, in_one_statement)
+
     def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
+        failures = [_failure(outcome) for outcome in outcomes]
         try:
-            stored = self._statements.fail([_failure(outcome) for outcome in outcomes])
+            stored = self._store_failures(failures, outcomes)
         except psycopg.DataError as error:
             if len(outcomes) > 1:
                 raise
             # The text cannot be stored: release the job without its error rather than not at all.
-            culprit = replace(_failure(outcomes[0]), error=UNSTORABLE.format(error=error), payload_text=None)
-            stored = self._statements.fail([culprit])
+            culprit = replace(failures[0], error=UNSTORABLE.format(error=error), payload_text=None)
+            stored = self._store_failures([culprit], outcomes)
         for delay in stored.values():
             if delay is not None:
                 self._events.retry_scheduled(delay)
         return stored
+
+    def _store_failures(self, failures: Sequence[Failure], outcomes: Sequence[Failed]) -> dict[int, float | None]:
+        if any(map(self._statements.is_recorded, outcomes)):
+            return self._statements.fail_recorded(list(zip(failures, outcomes, strict=True)))
+        return self._statements.fail(failures)
 
     def _return_interrupted(self, pending: PendingReleases) -> None:
         if pending.interrupted:
@@ -163,12 +177,23 @@ class ReleaseBatcher:
             self._events.jobs_returned()
 
     def _return_jobs(self, outcomes: Sequence[Interrupted]) -> Collection[int]:
+        if self._statements.has_history and any(outcome.has_begun for outcome in outcomes):
+            return self._return_recorded(outcomes)
         remaining = [(each.claim, each.payload_text) for each in outcomes if each.payload_text is not None]
         if not remaining:
             return self._statements.return_jobs([outcome.claim for outcome in outcomes])
         return self._return_remaining(remaining) | self._statements.return_jobs(
             [outcome.claim for outcome in outcomes if outcome.payload_text is None]
         )
+
+    def _return_recorded(self, outcomes: Sequence[Interrupted]) -> set[int]:
+        try:
+            return self._statements.return_recorded(outcomes)
+        except psycopg.DataError:
+            if len(outcomes) > 1:
+                raise
+            # The remaining payload cannot be stored: see _return_remaining.
+            return self._statements.return_jobs([outcomes[0].claim])
 
     def _return_remaining(self, remaining: Sequence[tuple[Claim, str]]) -> set[int]:
         try:
@@ -184,12 +209,17 @@ class ReleaseBatcher:
         pending: PendingReleases,
         outcomes: list[AnyOutcome],
         act: Callable[[Sequence[AnyOutcome]], Collection[int]],
+        fitting: Callable[[Sequence[AnyOutcome]], int] = len,
     ) -> None:
-        """Release outcomes and report what happened to them. Outcomes that must be tried again stay in the list."""
+        """Release outcomes and report what happened to them. Outcomes that must be tried again stay in the list.
+
+        ``fitting`` returns how many outcomes of a batch, from the first on, one statement takes.
+        """
         busy: list[AnyOutcome] = []
         try:
             while outcomes:
                 batch = outcomes[: self._limiter.batch_size]
+                batch = batch[: fitting(batch)]
                 released = self._limiter.send(pending, outcomes, batch, act)
                 if released is not None:
                     busy += self._report(pending, batch, released)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Recorded, Succeeded
 
 # Seconds until a result that the database rejected is sent again.
 REJECTED_DELAY = 5.0
@@ -27,6 +27,7 @@ class PendingReleases:
 
     def __init__(self, *, is_in_doubt: bool = False, retry_at: float = -math.inf) -> None:
         self.succeeded: list[Succeeded] = []
+        self.recorded: list[Recorded] = []
         self.failed: list[Failed] = []
         self.interrupted: list[Interrupted] = []
         self.queues: list[HeldQueue] = []
@@ -38,11 +39,14 @@ class PendingReleases:
         self.successes_before: int | None = None
 
     def __len__(self) -> int:
-        return len(self.succeeded) + len(self.failed) + len(self.interrupted) + len(self.queues)
+        outcomes = len(self.succeeded) + len(self.recorded) + len(self.failed) + len(self.interrupted)
+        return outcomes + len(self.queues)
 
     def put(self, item: Outcome | HeldQueue) -> None:
         if type(item) is Succeeded:
             self.succeeded.append(item)
+        elif type(item) is Recorded:
+            self.recorded.append(item)
         elif type(item) is Failed:
             self.failed.append(item)
         elif type(item) is Interrupted:
@@ -51,7 +55,7 @@ class PendingReleases:
             self.queues.append(item)
 
     def outcomes(self) -> Sequence[Outcome]:
-        return [*self.succeeded, *self.failed, *self.interrupted]
+        return [*self.succeeded, *self.recorded, *self.failed, *self.interrupted]
 
 
 class RejectedReleases:

@@ -1,7 +1,12 @@
 """Releases jobs: completed, failed or returned. Until the database has stored an outcome, it exists only here.
 
-Every outcome that arrives while a statement runs goes into the next statement: there is no timer and no added wait. A
-result stays pending until the database has accepted it, or until its claim is known to be lost. Otherwise it is tried
+Every outcome that arrives while a statement runs goes into the next statement. The first outcome after a rest is sent
+at once. The statement after it follows after a pause, which is no longer than the jobs of the last statement took:
+otherwise each of ten jobs that end one after the other would need a statement and a commit of its own. If the process
+is killed, the jobs that run at that moment run again, and so do the jobs that wait for the end of the pause: at most
+twice as many. Named queues and returned jobs, which other jobs or workers wait for, end the pause.
+
+A result stays pending until the database has accepted it, or until its claim is known to be lost. Otherwise it is tried
 again: in a smaller batch if the database does not accept so large a batch, and by itself if the database rejects it.
 """
 
@@ -17,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 import psycopg
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import CompletedAtomically, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import CompletedAtomically, Interrupted, Outcome, Recorded, Succeeded
 from django_graphile_worker.worker.release.batches import BATCH, CONNECTION_TROUBLE, BatchLimiter, ReleaseBatcher
 from django_graphile_worker.worker.release.pending import PendingReleases, RejectedReleases
 from django_graphile_worker.worker.release.statements import ReleaseStatements
@@ -28,7 +33,12 @@ if TYPE_CHECKING:
 
 # Seconds until a row that a transaction of the site is changing is tried again.
 BUSY_ROW_DELAY = 0.05
+# Seconds. There is no pause for jobs that are shorter than the shortest pause: so many of them end while a statement
+# runs that the next statement takes them together anyway.
+SHORTEST_PAUSE = 0.002
+LONGEST_PAUSE = 0.02
 _ONLY_SUCCEEDED = frozenset({Succeeded})
+_ONLY_RECORDED = frozenset({Recorded})
 
 
 class Releaser(Service):
@@ -55,14 +65,25 @@ class Releaser(Service):
         self._is_empty = threading.Event()
         self._is_empty.set()
         self._is_resting = True
+        self._is_pausing = False
+        # Whether something arrived that must not wait for the end of a pause.
+        self._is_urgent = False
+        self._is_hurried = False
 
     def put(self, outcome: Outcome | HeldQueue) -> None:
-        """Take an outcome, or a queue whose work unit is over."""
+        """Take an outcome. It may wait for the end of a pause, unless it is a result that a session may wait for."""
         self._inbox.append(outcome)
+        if self._is_pausing and type(outcome) is Recorded and outcome.value_text is not None:
+            self._end_pause()
         if self._is_resting:
             self._is_resting = False
             self._is_empty.clear()
             self.wake()
+
+    def release_queue(self, queue: HeldQueue) -> None:
+        """Take a queue whose work unit is over."""
+        self.put(queue)
+        self._end_pause()
 
     def return_jobs(self, outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
         """Take jobs that never began, and the queues that were claimed with them."""
@@ -70,11 +91,13 @@ class Releaser(Service):
             self.put(outcome)
         for queue in queues:
             self.put(queue)
+        self._end_pause()
 
     def step(self) -> float:
         """Release everything that has arrived."""
-        self._is_resting = False
+        self._is_resting = self._is_pausing = self._is_urgent = False
         self._collect()
+        pause = self._next_pause()
         # Rejected results are sent last, and only while no other result has arrived: each may take long.
         for pending in (self._pending, *self._rejected.due()):
             if pending is not self._pending and self._inbox:
@@ -83,12 +106,15 @@ class Releaser(Service):
                 self._is_empty.clear()
                 self._release(pending)
         self._rejected.remove_released()
+        if pause:
+            return self._pause(pause)
         if self._inbox:
             return 0.0
         return BUSY_ROW_DELAY if self._pending else self._rest()
 
     def hurry(self) -> None:
         """Send everything now, including rejected results: the worker stops, and waits for the results."""
+        self._is_hurried = True
         self._rejected.hurry()
         super().hurry()
 
@@ -110,6 +136,24 @@ class Releaser(Service):
     def close(self) -> None:
         self._statements.close()
 
+    def _end_pause(self) -> None:
+        # As in _rest(): whichever runs second sees the flag of the other.
+        self._is_urgent = True
+        if self._is_pausing:
+            self.wake()
+
+    def _next_pause(self) -> float:
+        """Return how long to pause after the release of what has been collected; zero for no pause."""
+        succeeded = self._pending.succeeded
+        if not succeeded or self._is_hurried:
+            return 0.0
+        seconds = min(succeeded[0].duration, succeeded[-1].duration, LONGEST_PAUSE)
+        return seconds if seconds >= SHORTEST_PAUSE else 0.0
+
+    def _pause(self, seconds: float) -> float:
+        self._is_pausing = True
+        return 0.0 if self._is_urgent or self._is_hurried else seconds
+
     def _rest(self) -> float:
         # Set the flag before checking the inbox; put() does the reverse. Whichever runs second sees the other, so no
         # wake-up is lost.
@@ -126,6 +170,9 @@ class Releaser(Service):
         arrived = [take() for _ in range(min(len(self._inbox), BATCH))]
         if _ONLY_SUCCEEDED.issuperset(map(type, arrived)):
             self._pending.succeeded += cast("list[Succeeded]", arrived)
+            return
+        if _ONLY_RECORDED.issuperset(map(type, arrived)):
+            self._pending.recorded += cast("list[Recorded]", arrived)
             return
         for item in arrived:
             if isinstance(item, CompletedAtomically):

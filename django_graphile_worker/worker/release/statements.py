@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from psycopg.errors import ProgramLimitExceeded
 
+from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Recorded
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.recording import Recording
 
 Clock = Callable[[], datetime | None]
 
@@ -18,24 +24,63 @@ Clock = Callable[[], datetime | None]
 class ReleaseStatements:
     """The statements of ``sql.releases``, bound to a connection, a schema and a clock."""
 
-    def __init__(self, database: Database, *, now: Clock, notify: bool) -> None:
+    def __init__(self, database: Database, *, now: Clock, settings: Settings) -> None:
         self._database = database
         self._blocking_cursor = BlockingCursor(database)
         self._schema = database.schema
         self._now = now
-        self._notify = notify
+        self._settings = settings
+        self._recording: Recording | None = None
 
     def complete(self, ended: Sequence[Claim]) -> set[int]:
         with self._blocking_cursor.usable() as cursor:
             return releases.complete_jobs(cursor, ended, schema=self._schema)
 
+    def complete_recorded(self, outcomes: Sequence[Recorded]) -> set[int]:
+        """Complete jobs of which something is recorded."""
+        # Late import: most workers record nothing.
+        from django_graphile_worker.sql import recorded_releases
+
+        completed = self._records().completed(outcomes)
+        with self._blocking_cursor.usable() as cursor:
+            return recorded_releases.complete_jobs(cursor, completed, schema=self._schema, now=self._now())
+
     def fail(self, failures: Sequence[releases.Failure]) -> dict[int, float | None]:
         with self._database.cursor() as cursor:
             return releases.fail_jobs(cursor, failures, schema=self._schema, now=self._now())
 
+    def fail_recorded(self, failures: Sequence[tuple[releases.Failure, Failed]]) -> dict[int, float | None]:
+        """Fail jobs, some of which keep their results or have a history."""
+        # Late import: most workers record nothing.
+        from django_graphile_worker.sql import recorded_releases
+
+        records = self._records()
+        recorded = [(failure, records.failed(outcome)) for failure, outcome in failures]
+        with self._database.cursor() as cursor:
+            return recorded_releases.fail_jobs(cursor, recorded, schema=self._schema, now=self._now())
+
+    def is_recorded(self, outcome: Failed) -> bool:
+        """Return True if something is recorded of a failed attempt."""
+        default = self._settings.keep_results
+        keep = default if outcome.task is None else outcome.task.result_seconds(default)
+        return self.has_history or keep is not None
+
+    @property
+    def has_history(self) -> bool:
+        return self._settings.history is not None
+
     def return_jobs(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:
             return releases.return_jobs(cursor, ended, schema=self._schema)
+
+    def return_recorded(self, outcomes: Sequence[Interrupted]) -> set[int]:
+        """Return jobs, with the items that are left of their payloads, and add them to the history."""
+        # Late import: most workers record nothing.
+        from django_graphile_worker.sql import recorded_releases
+
+        returned = list(map(self._records().returned, outcomes))
+        with self._database.cursor() as cursor:
+            return recorded_releases.return_jobs(cursor, returned, schema=self._schema, now=self._now())
 
     def return_remaining(self, ended: Sequence[tuple[Claim, str]]) -> set[int]:
         """Return array jobs with the items that are left of their payloads."""
@@ -56,13 +101,21 @@ class ReleaseStatements:
             releases.release_queues(cursor, queues, schema=self._schema)
         queue_ids = [queue.id for queue in queues]
         try:
-            return self._waiting(queue_ids, notify=self._notify)
+            return self._waiting(queue_ids, notify=self._settings.notify)
         except ProgramLimitExceeded:
             # The notification queue of the server is full. This worker claims the jobs, or others find them by polling.
             return self._waiting(queue_ids, notify=False)
 
     def close(self) -> None:
         self._database.close()
+
+    def _records(self) -> Recording:
+        if self._recording is None:
+            # Late import: most workers record nothing.
+            from django_graphile_worker.worker.recording import Recording
+
+            self._recording = Recording(self._settings)
+        return self._recording
 
     def _waiting(self, queue_ids: Sequence[int], *, notify: bool) -> set[int]:
         with self._database.cursor() as cursor:

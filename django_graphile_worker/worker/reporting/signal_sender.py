@@ -28,13 +28,22 @@ class SignalSender(Service):
         self._sender = sender
         # Called at each step, as it may queue a signal; returns the seconds until its next call.
         self._before_sending = before_sending
-        self._queued: deque[tuple[Signal, dict[str, Any]]] = deque()
+        self._queued: deque[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = deque()
 
     def send(self, signal: Signal, **arguments: Any) -> None:
         """Queue a signal; drop a signal without receivers."""
         if signal.receivers:
-            self._queued.append((signal, arguments))
-            self.wake()
+            self.call(signal.send_robust, self._sender, **arguments)
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Queue a call of code of the site."""
+        self._queued.append((function, args, kwargs))
+        self.wake()
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether a signal or a call waits for the next step."""
+        return bool(self._queued)
 
     def step(self) -> float:
         delay = self._before_sending()
@@ -59,7 +68,7 @@ class SignalSender(Service):
             lifecycle.begin()
         try:
             while self._queued:
-                signal, arguments = self._queued.popleft()
-                signal.send_robust(self._sender, **arguments)
+                function, args, kwargs = self._queued.popleft()
+                function(*args, **kwargs)
         finally:
             lifecycle.end()

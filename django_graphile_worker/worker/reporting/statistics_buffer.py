@@ -13,7 +13,14 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import (
+    CompletedAtomically,
+    Failed,
+    Interrupted,
+    Outcome,
+    Recorded,
+    Succeeded,
+)
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.statistics import Row
@@ -32,7 +39,7 @@ UNKNOWN_TASK = "?"
 _claim = attrgetter("claim")
 # By position, as access by name costs twice as much.
 _task_id = itemgetter(Claim._fields.index("task_id"))
-_PLAIN = frozenset({Succeeded, CompletedAtomically})
+_PLAIN = frozenset({Succeeded, Recorded, CompletedAtomically})
 
 
 class Cell:

@@ -9,7 +9,15 @@ from django.test import Client
 
 MakeClient = Callable[..., Client]
 
-VIEWS = ("view_overview", "view_job", "view_jobqueue", "view_recurringtask", "view_worker", "view_errorgroup")
+VIEWS = (
+    "view_overview",
+    "view_job",
+    "view_jobqueue",
+    "view_recurringtask",
+    "view_worker",
+    "view_errorgroup",
+    "view_pastattempt",
+)
 
 
 @pytest.fixture

@@ -24,7 +24,11 @@ from tests.support.factories import make_failed_job, make_job, make_queue
 from tests.support.operating import execute
 
 PAGE_OF = dict(
-    zip(VIEWS, (pages.OVERVIEW, pages.JOBS, pages.QUEUES, pages.RECURRING, pages.WORKERS, pages.ERRORS), strict=True)
+    zip(
+        VIEWS,
+        (pages.OVERVIEW, pages.JOBS, pages.QUEUES, pages.RECURRING, pages.WORKERS, pages.ERRORS, pages.HISTORY),
+        strict=True,
+    )
 )
 # The permission, the address and the fields of every view that changes something.
 CHANGES: dict[str, tuple[str, str, dict[str, str]]] = {

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, models
-from django_graphile_worker.sql import grants
+from django_graphile_worker.sql import grants, jobs, recovery
 from django_graphile_worker.sql.install import catalog
 from tests.support.worker_sql import WorkerSql
 
@@ -279,6 +279,37 @@ class TestAWorkerRole:
         assert owner.jobs() == []
         with as_role.connection.cursor() as cursor:
             catalog.check_usable(cursor, schema=owner.schema)
+
+    def test_tends_the_history_and_writes_into_days_that_it_made(
+        self, owner: WorkerSql, role: str, as_role: WorkerSql
+    ) -> None:
+        assert denied(as_role, "select {schema}._private_make_history_partitions_v1(0)")
+        follow(owner, role, "worker")
+        as_role.query("select {schema}._private_make_history_partitions_v1(0)")
+        as_role.query(
+            "insert into {schema}._private_history (ended_at, added_at, run_at, job_id, attempt, outcome,"
+            " task_identifier) values (now(), now(), now(), 1, 1, 1, 'task')"
+        )
+        as_role.query("select {schema}._private_index_history_v1()")
+        tables = "select tableoid::regclass::text as name from {schema}._private_history"
+        assert not as_role.query(tables)[0]["name"].endswith("default")
+        while as_role.query("select {schema}._private_drop_history_v1(now() + interval '2 days', 10) as more")[0][
+            "more"
+        ]:
+            pass
+        assert as_role.query(tables) == []
+
+    def test_granted_before_there_were_results__ends_and_recovers_jobs(
+        self, owner: WorkerSql, role: str, as_role: WorkerSql
+    ) -> None:
+        follow(owner, role, "worker")
+        tables = "{schema}._private_results, {schema}._private_waiters, {schema}._private_history"
+        owner.query(f"revoke all on {tables} from {role}")
+        job_id = owner.add_job()["id"]
+        owner.lock(owner.add_job()["id"], by="django-worker-dead/1")
+        with as_role.connection.cursor() as cursor:
+            assert [job.id for job in jobs.complete_jobs(cursor, [job_id], schema=owner.schema)] == [job_id]
+            assert len(recovery.recover_claims(cursor, ["django-worker-dead"], schema=owner.schema).job_ids) == 1
 
 
 class TestAViewer:

@@ -65,6 +65,19 @@ def undone() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
+@contextmanager
+def limited(limit: str | None, duration: str) -> Iterator[None]:
+    """Set a time limit of the session of Django's connection, if the server has it."""
+    has_limit = limit is not None and execute("select 1 from pg_settings where name = %s", [limit])
+    if has_limit:
+        execute(f"set {limit} = '{duration}'")
+    try:
+        yield
+    finally:
+        if has_limit:
+            execute(f"reset {limit}")
+
+
 def rows_after(add: Callable[[list[JobSpec]], Any], given_specs: list[JobSpec]) -> list[Any]:
     """Return the rows that adding the specs leaves, and undo it; times are the same within the transaction."""
     with undone():
@@ -212,19 +225,30 @@ class TestNotifications:
         add_job("a")
         assert self.counts(worker) == [1]
 
-    def test_of_a_client_that_waited_wake_all_workers_of_the_original(
+    @pytest.mark.parametrize("limit", [None, "statement_timeout", "lock_timeout", "transaction_timeout"])
+    def test_of_a_client_that_cannot_get_the_lock_wake_all_workers_of_the_original(
+        self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql], limit: str | None
+    ) -> None:
+        """Any role can take the lock for ever, and the session may have a time limit."""
+        with limited(limit, "3s"), committing_worker().connection.transaction() as other:
+            other.connection.execute(NOTIFYING[0].replace("{schema}", worker.schema).encode())
+            job = add_job("a")
+        assert [row["id"] for row in worker.jobs()] == [job.id]
+        assert self.counts(worker) == [64]
+
+    def test_of_a_client_are_not_left_to_a_silent_client(
         self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql]
     ) -> None:
-        holder, waiting = committing_worker(), committing_worker()
-        with ThreadPoolExecutor(1) as thread:
-            with holder.connection.transaction():
-                holder.query(NOTIFYING[0])
-                call = "call {schema}._private_insert_job_and_notify_v1('a', '{}', null, null)"
-                answer = thread.submit(waiting.query, call)
-                while not worker.value("select count(*) from pg_locks where locktype = 'advisory' and not granted"):
-                    assert not answer.done()
-                assert len(worker.jobs()) == 1
-            answer.result()
+        holder, silent = committing_worker(), committing_worker()
+        silent.query("set graphile_worker.notify = 'off'")
+        call = "call {schema}._private_insert_job_and_notify_v2('a', '{}', null, null, null)"
+        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        with ThreadPoolExecutor(1) as thread, holder.connection.transaction():
+            holder.query(NOTIFYING[0])
+            answer = thread.submit(silent.query, call)
+            while not (answer.done() or worker.value(waiting)):
+                pass
+            add_job("a")
         assert self.counts(worker) == [64]
 
     def test_tell_how_many_jobs_are_due(self, worker: WorkerSql) -> None:
@@ -275,22 +299,38 @@ def test_a_name__is_found_by_its_index__whatever_the_session_planned_before() ->
 class TestAJobThatIsAddedAlone:
     """Its transaction has ended when workers are notified, so that clients need not commit one after the other."""
 
-    def test_is_committed_before_the_notification(self, owner: WorkerSql) -> None:
-        # The notification fails, as it does when the queue of notifications is full.
+    @pytest.fixture
+    def without_notifications(self) -> Iterator[None]:
+        """Notifications fail, as they do when the queue of notifications is full."""
         execute("alter function {schema}._private_notify(bigint) rename to _private_notify_now")
         execute(
             "create function {schema}._private_notify(due bigint) returns text language plpgsql as"
             " $$ begin raise exception 'no notification'; end $$"
         )
-        try:
-            with pytest.raises(DatabaseError, match="no notification"):
-                add_job("alone")
-            with pytest.raises(DatabaseError, match="no notification"), transaction.atomic():
-                add_job("together")
-        finally:
-            execute("drop function {schema}._private_notify(bigint)")
-            execute("alter function {schema}._private_notify_now(bigint) rename to _private_notify")
+        yield
+        execute("drop function {schema}._private_notify(bigint)")
+        execute("alter function {schema}._private_notify_now(bigint) rename to _private_notify")
+
+    @pytest.mark.usefixtures("without_notifications")
+    def test_is_committed_before_the_notification__and_no_error_follows(self, owner: WorkerSql) -> None:
+        add_job("alone")
+        with pytest.raises(DatabaseError, match="no notification"), transaction.atomic():
+            add_job("together")
         assert [row["task_identifier"] for row in owner.query("select * from {schema}.jobs")] == ["alone"]
+
+    @pytest.mark.usefixtures("without_notifications")
+    @pytest.mark.parametrize("limit", ["statement_timeout", "lock_timeout"])
+    def test_is_not_committed_before_an_error_if_the_session_has_a_time_limit(
+        self, owner: WorkerSql, limit: str
+    ) -> None:
+        """The limit could end during the commit, and nothing can catch its error then."""
+        with limited(limit, "20s"):
+            with pytest.raises(DatabaseError, match="no notification"):
+                add_job("first")
+            with owner.connection.transaction():
+                owner.query(NOTIFYING[0])
+                add_job("second")
+        assert [row["task_identifier"] for row in owner.query("select * from {schema}.jobs")] == ["second"]
 
     def test_is_the_job_that_is_returned(self) -> None:
         job = add_job("send_email", {"n": 1})

@@ -17,6 +17,9 @@ from django_graphile_worker.sql.overlap import overlapping
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+# Without the tag, the statement would end the mode.
+FAILING = "/* gw:add_jobs */ select 1 / 0"
+
 
 def is_overlapping() -> bool:
     return bool(connection.connection.pgconn.pipeline_status != PipelineStatus.OFF)
@@ -33,12 +36,24 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_error__is_raised_at_the_end_as_djangos() -> None:
+    states: list[bool] = []
     with pytest.raises(DatabaseError, match="division by zero"), transaction.atomic():
         with overlapping(connection), connection.cursor() as cursor:
-            cursor.execute("select 1 / 0")
-            assert is_overlapping()
+            cursor.execute(FAILING)
+            states.append(is_overlapping())
+    assert states == [True]
     assert not is_overlapping()
     assert numbers() == []
+
+
+def test_an_error_of_the_block__is_the_only_one_that_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ValueError, match="of the block"), transaction.atomic():
+        with overlapping(connection), connection.cursor() as cursor:
+            cursor.execute(FAILING)
+            raise ValueError("of the block")
+    assert not is_overlapping()
+    assert numbers() == []
+    assert [record.getMessage() for record in caplog.records if record.name == "psycopg"] == []
 
 
 def test_wrappers_and_the_log__wait_for_each_statement(django_assert_num_queries: Any) -> None:

@@ -365,7 +365,7 @@ def test_run_once__runs_a_job_that_came_in_before_the_floors(monkeypatch: pytest
 
     monkeypatch.setattr(Looks, "__init__", make_slow_looks)
     monkeypatch.setattr(looks, "MANY_PAGES", -1)
-    monkeypatch.setattr(Slices, "next", lambda self, floor: (0.0, 0.0))
+    monkeypatch.setattr(Slices, "next", lambda self, floor: ((0.0, 0), (0.0, 0)))
     monkeypatch.setattr(FastClaim, "is_worth_trying", False)
     ran: list[int] = []
 

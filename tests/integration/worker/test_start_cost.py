@@ -10,14 +10,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from django_graphile_worker import add_job
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
 from django_graphile_worker.worker.service import Service
+from tests.support import records
 from tests.support.stepped_worker import build, own_tasks
 
 SETTINGS = """
@@ -132,6 +135,29 @@ def test_the_part_that_claims_starts_before_those_that_can_wait(monkeypatch: pyt
         runner.close()
     assert started[0] == "fetcher"
     assert {"signal-sender", "releaser", "heartbeat", "recovery"} <= set(started)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_day_of_the_history_is_there_before_the_first_job_is_claimed(
+    monkeypatch: pytest.MonkeyPatch, worker_schema: str
+) -> None:
+    """A row that is on its way into the default partition is refused when the day comes into being."""
+    days: list[bool] = []
+
+    def note_day(fetcher: Fetcher) -> None:
+        with connection.cursor() as cursor:
+            table = f"{worker_schema}._private_history_{datetime.now(UTC):%Y%m%d}"
+            cursor.execute("select to_regclass(%s) is not null", [table])
+            days.extend(cursor.fetchone() or ())
+
+    monkeypatch.setattr(Service, "start", lambda service: None)
+    monkeypatch.setattr(Fetcher, "start", note_day)
+    with own_tasks() as registry:
+        runner = build(registry, history=timedelta(days=1))
+        runner.start()
+        runner.close()
+    records.drop_days(worker_schema)
+    assert days[0]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -59,6 +59,28 @@ def test_job_that_succeeds__has_its_line_without_a_record_a_signal_or_a_job(
     assert [line.split()[1] for line in lines] == ["#0", "#1", "#2"]
 
 
+def test_job_that_succeeds__has_its_line_without_a_record_beside_a_receiver_of_the_site(
+    log: ConsoleLog, slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[Job] = []
+
+    def receive(sender: Any, job: Job, **arguments: Any) -> None:
+        received.append(job)
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("expected not to be called")
+
+    monkeypatch.setattr(logging.LogRecord, "__init__", refuse)
+    signals.job_succeeded.connect(receive)
+    try:
+        slot.run(nothing, id=5)
+    finally:
+        signals.job_succeeded.disconnect(receive)
+    (line,) = log.lines()
+    assert SUCCEEDED.fullmatch(line)
+    assert [job.id for job in received] == [5]
+
+
 LINES = [
     (None, "send_email", 0.0123),
     (None, "a\nINFO forged", 0.00004),

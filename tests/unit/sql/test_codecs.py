@@ -11,10 +11,13 @@ import pytest
 from django_graphile_worker.sql.codecs import (
     EARLIEST,
     LATEST,
+    boolean_array,
     flags_from,
     int_array,
     int_multirange,
     naive,
+    nullable_array,
+    nullable_text_array,
     text_array,
     time_reader,
 )
@@ -76,3 +79,9 @@ def test_arrays__are_written_as_postgresql_reads_them() -> None:
 def test_multirange__joins_neighbours() -> None:
     assert int_multirange([]) == "{}"
     assert int_multirange([7, 3, 4, 4, 5, 9]) == "{[3,6),[7,8),[9,10)}"
+
+
+def test_arrays_with_nulls__are_written_as_postgresql_reads_them() -> None:
+    assert nullable_array([1.5, None, 3]) == "{1.5,NULL,3}"
+    assert nullable_text_array(['{"a":"b\\\\"}', None, "NULL", ""]) == r'{"{\"a\":\"b\\\\\"}",NULL,"NULL",""}'
+    assert boolean_array([1, 0, None, "x"]) == "{t,f,f,t}"

@@ -12,6 +12,13 @@ from django_graphile_worker.worker.worker_options import OnceOptions, WorkerOpti
 
 def test_options__are_the_settings_that_a_worker_from_code_can_have() -> None:
     given = WorkerOptions.__annotations__ | OnceOptions.__annotations__
-    of_the_process = {"database", "max_payload_size", "redact", "admin_statement_timeout"}
+    of_the_process = {
+        "database",
+        "immediate",
+        "max_payload_size",
+        "redact",
+        "admin_statement_timeout",
+        "progress_permission",
+    }
     of_migrations = {"migration_lock_timeout", "drop_waiting_jobs"}
     assert set(given) == {field.name for field in fields(conf.Settings)} - of_the_process - of_migrations

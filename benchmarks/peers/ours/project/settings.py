@@ -19,5 +19,6 @@ DATABASES = {
 }
 if "SECOND_DATABASE" in os.environ:
     DATABASES["second"] = DATABASES["default"] | {"NAME": os.environ["SECOND_DATABASE"]}
-if "HEARTBEAT_INTERVAL" in os.environ:
-    GRAPHILE_WORKER = {"HEARTBEAT_INTERVAL": float(os.environ["HEARTBEAT_INTERVAL"])}
+# Settings whose values are seconds, from variables of the same names.
+_SECONDS = ("HEARTBEAT_INTERVAL", "KEEP_RESULTS", "HISTORY")
+GRAPHILE_WORKER = {name: float(os.environ[name]) for name in _SECONDS if name in os.environ}

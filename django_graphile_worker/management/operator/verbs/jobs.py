@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from django.core.management.base import CommandParser
 from django.core.management.color import Style
@@ -16,6 +18,7 @@ from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, State
 from django_graphile_worker.sql.inspection.search import JobRow
+from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of, split_identifier
 
 DEFAULT_LIMIT = 50
 # On a terminal with at least this many columns, a time is shown as a date and relative to now.
@@ -37,6 +40,7 @@ class Jobs(Verb):
         states = [state.value for state in (*STATES, State.ANY)]
         parser.add_argument("--state", choices=states, default="all", help="List jobs in this state (default: all).")
         parser.add_argument("--task", metavar="TASK", help="List only jobs of this task identifier.")
+        parser.add_argument("--label", metavar="LABEL", help="List only jobs of Django tasks with this label.")
         parser.add_argument("--queue", metavar="QUEUE", help="List only jobs of this queue.")
         parser.add_argument(
             "--limit",
@@ -55,8 +59,13 @@ class Jobs(Verb):
             console.dump([job_row_as_dict(job) for job in listed.rows])
         elif listed.rows:
             is_narrow = console.width is not None and console.width < WIDE
+            columns: Sequence[Column]
             columns, row = (_NARROW_COLUMNS, _narrow_row) if is_narrow else (_COLUMNS, _row)
-            console.table(columns, [row(job, now, console.style) for job in listed.rows])
+            rows = [row(job, now, console.style) for job in listed.rows]
+            if any(map(_label, listed.rows)):
+                columns = _with_label(columns, Column("LABEL", gives_way=True))
+                rows = [_with_label(cells, _label(job)) for job, cells in zip(listed.rows, rows, strict=True)]
+            console.table(columns, rows)
         else:
             console.note("No jobs.")
         if listed.has_more:
@@ -92,12 +101,29 @@ _NARROW_COLUMNS = (
 )
 
 
+def _with_label(cells: Sequence[Any], label: Any) -> list[Any]:
+    """Return the cells with another after the task: only Django tasks have labels."""
+    return [*cells[:_AFTER_TASK], label, *cells[_AFTER_TASK:]]
+
+
+_AFTER_TASK = 3
+
+
+def _task(job: JobRow) -> str:
+    return split_identifier(job.task_identifier or "")[0]
+
+
+def _label(job: JobRow) -> str:
+    label = label_of(job.task_identifier or "")
+    return "" if label == DEFAULT_LABEL else label
+
+
 def _row(job: JobRow, now: datetime, style: Style) -> list[Cell | str]:
     since = f"claimed {times.relative(job.locked_at, now)}" if job.locked_at else times.both(job.run_at, now)
     return [
         str(job.id),
         state_cell(job.state, style),
-        job.task_identifier or "",
+        _task(job),
         job.queue_name or "",
         str(job.priority),
         since,
@@ -112,7 +138,7 @@ def _narrow_row(job: JobRow, now: datetime, style: Style) -> list[Cell | str]:
     return [
         str(job.id),
         state_cell(job.state, style),
-        job.task_identifier or "",
+        _task(job),
         job.queue_name or "",
         f"{verb} {times.relative(job.moment, now)}",
         f"{job.attempts_made}/{job.max_attempts}",

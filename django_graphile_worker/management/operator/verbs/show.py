@@ -19,6 +19,7 @@ from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
+from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of, split_identifier
 
 
 class Show(Verb):
@@ -79,7 +80,8 @@ def _as_text(job: JobDetail, reasons: list[str], now: datetime, style: Style) ->
     held = f"{job.locked_by} since {times.both(job.locked_at, now)}" if job.locked_at else ""
     pairs: list[tuple[str, Cell | str]] = [
         ("job", str(job.id)),
-        ("task", job.task_identifier or ""),
+        ("task", split_identifier(job.task_identifier or "")[0]),
+        ("label", _label(job)),
         ("state", state_cell(job.state, style)),
         *(("waits because", reason) for reason in reasons),
         ("run at", times.both(job.run_at, now)),
@@ -97,6 +99,12 @@ def _as_text(job: JobDetail, reasons: list[str], now: datetime, style: Style) ->
     if job.last_error:
         text += ["last error", _indented(job.last_error)]
     return "\n".join(text)
+
+
+def _label(job: JobDetail) -> str:
+    """Return the label of a Django task; the label that all tasks have by default is not shown."""
+    label = label_of(job.task_identifier or "")
+    return "" if label == DEFAULT_LABEL else label
 
 
 def _pretty(payload_text: str) -> str:

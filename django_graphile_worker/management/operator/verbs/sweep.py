@@ -96,9 +96,14 @@ def sweep(
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_hidden_tables()
         recovered = recovery.recover(
-            queue.cursor, dead, schema=queue.schema, timeout=settings.worker_timeout, limit=MOST_RECOVERED
+            queue.cursor,
+            dead,
+            schema=queue.schema,
+            timeout=settings.worker_timeout,
+            limit=MOST_RECOVERED,
+            keeping=queue.keeping,
         )
-        unlocked = recovery.release_stale_locks(queue.cursor, schema=queue.schema)
+        unlocked = recovery.release_stale_locks(queue.cursor, schema=queue.schema, keeping=queue.keeping)
         unlocked_number = len(recovered.job_ids) + len(recovered.queue_ids) + unlocked.jobs + unlocked.queues
         if unlocked_number and settings.notify:
             recovery.wake_workers(queue.cursor, unlocked_number, schema=queue.schema)

@@ -25,3 +25,10 @@ def test_shows_the_worker_and_no_action_while_running(admin_page: Client) -> Non
     shown = admin_page.get(job_url(make_job("send", locked_by=worker)))
     assert "django-worker-7 (last heartbeat" in text(shown)
     assert 'name="action"' not in body(shown)
+
+
+def test_shows_the_label_of_a_django_task(admin_page: Client) -> None:
+    shown = text(admin_page.get(job_url(make_job("shop.tasks.send@emails"))))
+    assert "Task shop.tasks.send " in shown
+    assert "Label emails" in shown
+    assert "Label" not in text(admin_page.get(job_url(make_job("shop.tasks.send"))))

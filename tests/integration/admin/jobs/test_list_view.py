@@ -35,6 +35,20 @@ class TestFinding:
             assert found(admin_page, q=query, state="ready") == [wanted], query
             assert found(admin_page, q=query, state="failed") == [], query
 
+    def test_labels_of_django_tasks_are_shown_and_found(self, admin_page: Client) -> None:
+        names = ("shop.send", "shop.send@emails", "shop.pack@emails", "plain")
+        ids = {name: make_job(name) for name in names}
+        assert sorted(found(admin_page, q="label:emails")) == [ids["shop.send@emails"], ids["shop.pack@emails"]]
+        assert sorted(found(admin_page, q="label:default")) == [ids["shop.send"], ids["plain"]]
+        assert found(admin_page, q="label:emails task:shop.send*") == [ids["shop.send@emails"]]
+        assert found(admin_page, q="label:other") == []
+        filtered = admin_page.get(pages.JOBS, {"filter_label": "emails"}, follow=True)
+        assert len(filtered.context["rows"]) == 2
+        page = admin_page.get(pages.JOBS)
+        assert page.context["known_labels"] == ["emails"]
+        shown = {(row.task, row.label) for row in page.context["rows"]}
+        assert shown == {("shop.send", ""), ("shop.send", "emails"), ("shop.pack", "emails"), ("plain", "")}
+
     # What PostgreSQL's json takes and its operators refuse to read, beside what only looks like it.
     @pytest.mark.parametrize("user", ["superuser", "viewer"])
     def test_payloads_that_postgresql_cannot_read_are_skipped(

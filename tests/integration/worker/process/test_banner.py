@@ -47,6 +47,10 @@ def test_banner__says_when_there_is_nothing_to_run() -> None:
         assert "tasks        none: write functions with @task" in _banner()
 
 
+def test_banner__says_that_django_tasks_are_found_later(framework: Any) -> None:
+    assert "tasks        none yet, and Django tasks, which are imported by the names of their jobs" in _banner()
+
+
 def test_banner__says_which_globs_match_nothing_and_what_there_is() -> None:
     alone = _banner(tasks=["nothing_like_this", "nor_*"])
     assert "none: nothing matches 'nothing_like_this', 'nor_*'. There are: " in alone

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql.claims import Claim, Claimed, Floor
+from django_graphile_worker.sql.claims import Claim, Claimed, End
 from django_graphile_worker.worker.fetching import looks
 from django_graphile_worker.worker.fetching.looks import WHOLE, Look, Looks
 
@@ -146,7 +146,7 @@ def test_slices__end_at_the_floor_of_each_priority(stage: Stage) -> None:
     """Behind it are jobs of the backlog that have not had their turn."""
     backlog = claim(SERVER - 3600, job_id=7)
     stage.slows_down(backlog, has_more=True, levels=[-5, 0], queued_floors=[None, SERVER - 1800])
-    periods: list[tuple[Floor, ...]] = []
+    periods: list[tuple[End, ...]] = []
     while len(periods) < 20:
         look = stage.claims(backlog, has_more=True, levels=[-5, 0], queued_floors=[None, SERVER - 1800])
         if look.is_slice:
@@ -154,7 +154,7 @@ def test_slices__end_at_the_floor_of_each_priority(stage: Stage) -> None:
         stage.now += 0.05
     assert max(urgent.run_at for urgent, _ in periods) > SERVER - 10
     assert max(usual.run_at for _, usual in periods) == SERVER - 3600
-    assert max(usual.queued_run_at for _, usual in periods) == SERVER - 1800
+    assert max(usual.queued_run_at for _, usual in periods) == pytest.approx(SERVER - 1800, abs=1e-5)
 
 
 def test_floor__is_a_place_among_jobs_with_the_same_due_time(stage: Stage) -> None:
@@ -204,3 +204,40 @@ def test_floors__are_limited_in_number(stage: Stage) -> None:
         stage.claims(levels=[priority])
     stage.slows_down(levels=[100])
     assert len(stage.claims_from_floors(levels=[100]).floors) <= looks.MOST_FLOORS
+
+
+def test_slice_with_more_jobs_than_a_claim_takes__is_continued_after_a_claim_from_the_floors(stage: Stage) -> None:
+    """A transaction that took long has added many jobs before the floor: they do not wait for the share of slices."""
+    stage.slows_down()
+    while not (stage.looks.choose(stage.now)).is_slice:
+        stage.claims()
+    assert stage.claims(has_more=True).is_slice
+    # Two looks at the slice, with a claim from the floors after each; then the next slice, which has no more jobs.
+    looked = [stage.claims(has_more=is_slice).is_slice for is_slice in (False, True, False, False)]
+    assert looked == [False, True, False, True]
+    assert stage.looks.until_next(stage.now) == pytest.approx(stage.slice_takes)
+    stage.now += stage.slice_takes
+    assert stage.claims().is_slice
+    # Nothing is left in the slice: the looks rest as usual.
+    assert (stage.looks.until_next(stage.now) or 0.0) >= looks.REST * stage.slice_takes
+
+
+def test_periods__leave_no_gap_between_the_times_of_the_server(stage: Stage) -> None:
+    """A period that ends before a time ends at the last id of the microsecond before."""
+    stage.slows_down(claim(SERVER - 100, job_id=77), has_more=True)
+    stage.slice_pages = MANY
+    ends: list[tuple[float, int]] = []
+    starts: set[tuple[float, int]] = set()
+    for _ in range(500):
+        is_slice = stage.looks.choose(stage.now).is_slice
+        look = stage.claims() if is_slice else stage.claims(claim(SERVER - 100, job_id=77), has_more=True)
+        if look.is_slice and look.ends[0].run_at > look.floors[0].run_at:
+            starts.add((look.floors[0].run_at, look.floors[0].id))
+            ends.append((look.ends[0].run_at, look.ends[0].id))
+        stage.now += 0.05
+    # Behind the floor is the backlog.
+    assert max(ends) == (SERVER - 100, 77)
+    times = {round(run_at * 1e6) for run_at, job_id in ends[:-2] if job_id == looks.LAST_ID}
+    assert len(times) > 10
+    following = {round(run_at * 1e6) for run_at, job_id in starts if not job_id and run_at > -float("inf")}
+    assert {time + 1 for time in times} <= following

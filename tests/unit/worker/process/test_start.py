@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,6 +38,15 @@ class Calls:
 
     def start(self, plan: Plan, *, owns_process: bool = True) -> int:
         return start(plan, say=print, complain=self.complaints.append, owns_process=owns_process)
+
+
+@pytest.fixture(autouse=True)
+def former_default() -> Iterator[None]:
+    """The garbage collector of Python 3.11, whatever the version."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(700)
+    yield
+    gc.set_threshold(*thresholds)
 
 
 @pytest.fixture
@@ -112,3 +123,11 @@ def test_error__is_shown_here_where_the_process_has_to_be_left(calls: Calls) -> 
     calls.start(Plan())
     assert calls.complaints == ["too new"]
     assert calls.names[:2] == ["alone", f"leave {BreakingMigrationError.exit_code}"]
+
+
+@pytest.mark.parametrize(("owns_process", "threshold"), [(True, 2000), (False, 700)])
+def test_start__has_garbage_collected_less_often_in_a_process_of_its_own(
+    calls: Calls, owns_process: bool, threshold: int
+) -> None:
+    calls.start(Plan(), owns_process=owns_process)
+    assert gc.get_threshold()[0] == threshold

@@ -155,3 +155,30 @@ def test_notes__are_no_alarm() -> None:
     call_command("graphile_worker", "jobs", "--limit", "1", stdout=_Terminal(), stderr=err, force_color=True)
     assert "There are more" in err.getvalue()
     assert "\x1b[" not in err.getvalue()
+
+
+@pytest.fixture
+def labelled() -> dict[str, int]:
+    names = ("shop.tasks.send", "shop.tasks.send@emails", "shop.tasks.pack@emails", "plain")
+    return {name: make_job(name) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("--label", "emails"), ["shop.tasks.pack@emails", "shop.tasks.send@emails"]),
+        (("--label", "default"), ["plain", "shop.tasks.send"]),
+        (("--label", "emails", "--task", "shop.tasks.send@emails"), ["shop.tasks.send@emails"]),
+        (("--label", "unknown"), []),
+    ],
+)
+def test_jobs__of_a_label(labelled: dict[str, int], arguments: tuple[str, ...], found: list[str]) -> None:
+    assert sorted(_ids(*arguments)) == sorted(labelled[name] for name in found)
+
+
+def test_jobs__show_the_label_apart_from_the_task(labelled: dict[str, int]) -> None:
+    heading, *lines = operate("jobs", "--task", "shop.tasks.send@emails").out.splitlines()
+    assert heading.split()[:4] == ["ID", "STATE", "TASK", "LABEL"]
+    assert lines[0].split()[2:4] == ["shop.tasks.send", "emails"]
+    assert "LABEL" not in operate("jobs", "--task", "plain").out
+    assert operate("jobs", "--json", "--task", "plain").json[0]["label"] == "default"

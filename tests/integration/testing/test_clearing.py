@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.core import mail
+from django.core.management import call_command
 from django.db import transaction
 from django.test import TransactionTestCase
 
@@ -60,6 +62,29 @@ class TestRecipe(TransactionTestCase):
 
     def _add_alone(self) -> None:
         add_job("left behind")
+        assert models.Job.objects.count() == 1
+
+
+class TestFlush(TransactionTestCase):
+    """Django flushes the tables of its models after each test that commits."""
+
+    def test_flush_in_a_test_run__empties_the_queue(self) -> None:
+        add_job("waiting")
+        call_command("flush", verbosity=0, interactive=False)
+        assert not models.Job.objects.exists()
+
+    def test_migrate__keeps_the_jobs(self) -> None:
+        add_job("waiting")
+        call_command("migrate", verbosity=0)
+        assert models.Job.objects.count() == 1
+
+    def test_flush_outside_a_test_run__keeps_the_jobs(self) -> None:
+        add_job("waiting")
+        outbox = mail.__dict__.pop("outbox")
+        try:
+            call_command("flush", verbosity=0, interactive=False)
+        finally:
+            mail.__dict__["outbox"] = outbox
         assert models.Job.objects.count() == 1
 
 

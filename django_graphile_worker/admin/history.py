@@ -1,0 +1,164 @@
+"""The pages of the history: attempts that have ended, newest first, and all attempts of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_graphile_worker import conf
+from django_graphile_worker.admin import databases, error_summary, formatting
+from django_graphile_worker.admin.history_search import HistoryQuery, of_day, parse_history_search
+from django_graphile_worker.admin.jobs.payload_tree import PayloadTree
+from django_graphile_worker.admin.jobs.tracebacks import parse_error
+from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
+from django_graphile_worker.admin.search import SearchTerm, join_terms
+from django_graphile_worker.admin.search_criteria import job_id as parse_job_id
+from django_graphile_worker.payloads import RawPayload, decode_leniently
+from django_graphile_worker.redaction import HIDDEN, redact, redact_text
+from django_graphile_worker.sql.history import HistoryOutcome
+from django_graphile_worker.sql.inspection import history
+from django_graphile_worker.sql.inspection.history import PastAttempt
+
+PAGE_SIZE = 50
+
+
+class PastAttemptAdmin(PageAdmin):
+    """The history. It has the attempts of deleted jobs, so it is shown only to users who may see every job."""
+
+    page_title = gettext_lazy("History")
+
+    @explain_database_errors
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        self.require(self.has_view_permission(request))
+        alias = databases.selected_alias(request)
+        text, day = request.GET.get("q", ""), request.GET.get("day", "")
+        query = parse_history_search(text, sees_payloads=self._sees_payloads(request))
+        context = {
+            "query": text,
+            "day": day,
+            "mistakes": query.mistakes,
+            "is_off": conf.current().history is None,
+            "is_restricted": self.visible_ids(request, alias) is not None,
+            "rows": [],
+        }
+        if not context["is_restricted"]:
+            context |= self._page(request, alias, query, text, day)
+        return self.render(request, "history.html", context)
+
+    def _page(self, request: HttpRequest, alias: str, query: HistoryQuery, text: str, day: str) -> dict[str, Any]:
+        criteria = of_day(query.criteria, day)
+        with databases.reading(alias) as (cursor, schema):
+            after = request.GET.get("after")
+            page = history.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after)
+        next_url = self.url(request, "pastattempt", q=text, day=day, after=page.next_token) if page.next_token else ""
+        return {
+            "rows": [self._row(request, row) for row in page.rows],
+            "next_url": next_url,
+            "first_url": self.url(request, "pastattempt", q=text, day=day) if after else "",
+            "is_cut_off": page.is_cut_off,
+            "is_day_cut_off": page.is_day_cut_off,
+            "most_examined": f"{history.MOST_EXAMINED:,}",
+        }
+
+    @explain_database_errors
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """Show all attempts of a job, with their errors."""
+        self.require(self.has_view_permission(request))
+        alias = databases.selected_alias(request)
+        try:
+            job_id = parse_job_id(object_id)
+        except ValueError:
+            raise Http404 from None
+        self.require(self.visible_ids(request, alias) is None)
+        with databases.reading(alias) as (cursor, schema):
+            attempts = history.attempts_of_job(cursor, job_id, schema=schema)
+        context = {
+            "title": _("History of job %(id)s") % {"id": job_id},
+            "rows": [self._row(request, row) | self._details(request, row) for row in attempts],
+            "job_url": self.url(request, "job", "change", job_id),
+            "list_url": self.url(request, "pastattempt"),
+            "most": history.MOST_ATTEMPTS if len(attempts) >= history.MOST_ATTEMPTS else 0,
+        }
+        return self.render(request, "job_history.html", context, status=200 if attempts else 404)
+
+    def _sees_payloads(self, request: HttpRequest) -> bool:
+        return self.has_app_permission(request, "view_payload")
+
+    def _row(self, request: HttpRequest, row: PastAttempt) -> dict[str, Any]:
+        return {
+            "job_id": row.job_id,
+            "url": self.url(request, "pastattempt", "change", row.job_id),
+            "task": row.task_identifier,
+            "task_url": self._search(request, "task", row.task_identifier),
+            "queue": row.queue_name,
+            "queue_url": self._search(request, "queue", row.queue_name or "?"),
+            "key": row.job_key,
+            "worker": row.worker_id,
+            "attempt": row.attempt,
+            "outcome": outcome_class(row.outcome),
+            "outcome_name": outcome_name(row.outcome),
+            "ended": formatting.relative_time(row.ended_at),
+            "ended_exactly": formatting.exact_time(row.ended_at),
+            "duration": formatting.duration(row.seconds),
+            "error": error_summary.summarize(row.error, sees_payloads=self._sees_payloads(request)),
+        }
+
+    def _details(self, request: HttpRequest, row: PastAttempt) -> dict[str, Any]:
+        sees_payloads = self._sees_payloads(request)
+        error = row.error or ""
+        return {
+            "parsed_error": parse_error(error if sees_payloads else redact_text(error)) if error else None,
+            "payload": _payload(row.payload_text, sees_payloads=sees_payloads),
+            "facts": list(_facts(row)),
+        }
+
+    def _search(self, request: HttpRequest, name: str, value: str) -> str:
+        return self.url(request, "pastattempt", q=join_terms([SearchTerm(name, value)]))
+
+
+def _facts(row: PastAttempt) -> Iterator[tuple[str, str]]:
+    yield _("Added"), formatting.exact_time(row.added_at)
+    yield _("Due"), formatting.exact_time(row.run_at)
+    if row.started_at is not None:
+        yield _("Started"), formatting.exact_time(row.started_at)
+    yield _("Ended"), formatting.exact_time(row.ended_at)
+    if row.worker_id is not None:
+        yield _("Worker"), row.worker_id
+
+
+def _payload(text: str | None, *, sees_payloads: bool) -> Any:
+    if text is None:
+        return ""
+    value = decode_leniently(text)
+    if isinstance(value, RawPayload):
+        return value if sees_payloads else HIDDEN
+    return PayloadTree().render(value if sees_payloads else redact(value))
+
+
+def outcome_class(outcome: int) -> str:
+    """Return the colour of an outcome: that of the state of a job that ended so."""
+    return {
+        HistoryOutcome.SUCCEEDED: "succeeded",
+        HistoryOutcome.FAILED: "retrying",
+        HistoryOutcome.PERMANENTLY_FAILED: "failed",
+        HistoryOutcome.FAILED_BY_OPERATOR: "failed",
+        HistoryOutcome.LOST: "lost",
+    }.get(HistoryOutcome(outcome), "removed")
+
+
+def outcome_name(outcome: int) -> str:
+    return {
+        HistoryOutcome.SUCCEEDED: _("Succeeded"),
+        HistoryOutcome.FAILED: _("Failed, retried"),
+        HistoryOutcome.PERMANENTLY_FAILED: _("Permanently failed"),
+        HistoryOutcome.INTERRUPTED: _("Interrupted"),
+        HistoryOutcome.LOST: _("Worker died"),
+        HistoryOutcome.REMOVED_BY_OPERATOR: _("Removed"),
+        HistoryOutcome.FAILED_BY_OPERATOR: _("Failed by an operator"),
+    }[HistoryOutcome(outcome)]

@@ -1,0 +1,88 @@
+"""The progress and the result of a job on its page, also after the job itself has been deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from django_graphile_worker.admin import databases, formatting
+from django_graphile_worker.admin.jobs.payload_tree import PayloadTree
+from django_graphile_worker.admin.jobs.tracebacks import parse_error
+from django_graphile_worker.payloads import RawPayload
+from django_graphile_worker.progress import Progress
+from django_graphile_worker.redaction import HIDDEN, redact, redact_text
+from django_graphile_worker.results.values import Attempt, Result, ResultStatus, result_from
+from django_graphile_worker.sql import result_rows
+
+
+def shown_progress(progress: Progress | None, *, sees_payloads: bool) -> Progress | None:
+    """Return the progress with the message that the user may see."""
+    if progress is None or sees_payloads:
+        return progress
+    return replace(progress, message=redact_text(progress.message))
+
+
+def read_result(alias: str, job_id: int) -> Result | None:
+    """Read what is kept of a job."""
+    with databases.reading(alias) as (cursor, schema):
+        row = result_rows.read(cursor, [job_id], schema=schema).get(job_id)
+    return None if row is None else result_from(row)
+
+
+def outcome_context(found: Result | None, *, sees_payloads: bool) -> dict[str, Any]:
+    """Return what a page shows of a result: the progress, the value and the attempts."""
+    if found is None:
+        return {"outcome": None, "progress": None}
+    has_result = bool(found.attempts) or (found.is_finished and found.status is not ResultStatus.FAILED)
+    progress = shown_progress(found.progress, sees_payloads=sees_payloads)
+    return {"outcome": _outcome(found, sees_payloads) if has_result else None, "progress": progress}
+
+
+def _outcome(found: Result, sees_payloads: bool) -> dict[str, Any]:
+    return {
+        "status": found.status.value,
+        "status_name": status_name(found.status),
+        "finished": formatting.exact_time(found.finished_at) if found.finished_at else "",
+        "value": _value(found, sees_payloads),
+        "attempts": list(_attempts(found.attempts, sees_payloads)),
+    }
+
+
+def _value(found: Result, sees_payloads: bool) -> Any:
+    if found.status is not ResultStatus.SUCCEEDED:
+        return ""
+    if isinstance(found.value, RawPayload):
+        return found.value if sees_payloads else HIDDEN
+    return PayloadTree().render(found.value if sees_payloads else redact(found.value))
+
+
+def _attempts(attempts: tuple[Attempt, ...], sees_payloads: bool) -> Iterator[dict[str, Any]]:
+    for number, attempt in enumerate(attempts, start=1):
+        error = attempt.traceback or ""
+        yield {
+            "number": number,
+            "worker": attempt.worker_id or formatting.EMPTY_VALUE,
+            "started": formatting.relative_time(attempt.started_at),
+            "duration": formatting.duration(_seconds(attempt)),
+            "exception": attempt.exception_class or "",
+            "error": parse_error(error if sees_payloads else redact_text(error)) if error else None,
+        }
+
+
+def _seconds(attempt: Attempt) -> float | None:
+    if attempt.started_at is None or attempt.ended_at is None:
+        return None
+    return (attempt.ended_at - attempt.started_at).total_seconds()
+
+
+def status_name(status: ResultStatus) -> str:
+    return {
+        ResultStatus.WAITING: _("Waiting"),
+        ResultStatus.RUNNING: _("Running"),
+        ResultStatus.SUCCEEDED: _("Succeeded"),
+        ResultStatus.FAILED: _("Permanently failed"),
+        ResultStatus.REMOVED: _("Removed"),
+    }[status]

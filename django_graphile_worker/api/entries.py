@@ -1,0 +1,73 @@
+"""Checks what is to be added: payloads, times and names of tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from django_graphile_worker import registry, simulation
+from django_graphile_worker.api.simulated import refuse_unknown_task
+from django_graphile_worker.api.times import aware
+from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
+from django_graphile_worker.jobs import JobSpec
+from django_graphile_worker.payloads import encode
+from django_graphile_worker.routing import Place
+from django_graphile_worker.sql.add_jobs import Entry
+
+logger = logging.getLogger("django_graphile_worker.jobs")
+
+
+def entries(specs: Iterable[JobSpec], place: Place, *, first: int = 0) -> Iterator[Entry]:
+    """Return the specs with their payloads; an error names the place of the spec, counted from ``first``."""
+    for index, spec in enumerate(specs, start=first):
+        if not isinstance(spec, JobSpec):
+            raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
+        try:
+            entry = entry_of(spec, place)
+        except PayloadError as error:
+            raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
+        yield entry
+
+
+def entry_of(spec: JobSpec, place: Place) -> Entry:
+    """Return a spec as it is added, with its payload as JSON; raise for a payload that cannot be stored."""
+    if spec.identifier not in registry.tasks:
+        _note_unknown_name(spec.identifier, place)
+    if simulation.now is not None:
+        spec = dataclasses.replace(spec, run_at=simulation.moved(aware(spec.run_at)) or simulation.now())
+    elif isinstance(spec.run_at, datetime):
+        run_at = aware(spec.run_at)
+        if run_at is not spec.run_at:
+            spec = dataclasses.replace(spec, run_at=run_at)
+    return spec, "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
+
+
+def _note_unknown_name(name: str, place: Place) -> None:
+    if simulation.is_immediate or place.settings.immediate:
+        refuse_unknown_task(name)
+    if name not in logged_names:
+        _log_unknown_name(name)
+
+
+# Task identifiers that this project does not have; each is logged once.
+logged_names: set[str] = set()
+MOST_LOGGED_NAMES = 1_000
+
+
+def _log_unknown_name(name: str) -> None:
+    """Log a task identifier that may be mistyped. It may also be a task that the worker of another project has."""
+    if len(logged_names) >= MOST_LOGGED_NAMES:
+        return
+    logged_names.add(name)
+    # Late import: only a mistake needs suggestions.
+    from django_graphile_worker.suggestions import did_you_mean
+
+    hint = did_you_mean(name, registry.tasks.identifiers())
+    logger.warning(
+        "job added for %r, a task that this project does not have: it waits for a worker that has it.%s",
+        name,
+        f" {hint}" if hint else "",
+        extra={"task_identifier": name},
+    )

@@ -1,0 +1,155 @@
+"""``Result``: what became of a job, as a value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from django.conf import settings
+
+from django_graphile_worker.exceptions import JobFailedError, ResultNotReadyError
+from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.progress import Progress
+from django_graphile_worker.sql.codecs import naive, time_reader
+from django_graphile_worker.sql.result_rows import ResultRow
+from django_graphile_worker.sql.results import ResultStatus as StoredStatus
+
+
+class ResultStatus(StrEnum):
+    """What became of a job."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    # Permanently: a job that is tried again is waiting.
+    FAILED = "failed"
+    # An operator or the project removed or completed it before it had ended.
+    REMOVED = "removed"
+
+
+_ENDED = {
+    StoredStatus.SUCCEEDED: ResultStatus.SUCCEEDED,
+    StoredStatus.FAILED: ResultStatus.FAILED,
+    StoredStatus.WAITING: ResultStatus.REMOVED,
+    StoredStatus.REMOVED: ResultStatus.REMOVED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An attempt that has ended."""
+
+    worker_id: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    # The dotted path of the exception, and the text that the job stored; None for the attempt that succeeded.
+    exception_class: str | None
+    traceback: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a job, as it was when it was read."""
+
+    job_id: int
+    task_identifier: str
+    queue_name: str | None
+    status: ResultStatus
+    added_at: datetime
+    first_started_at: datetime | None
+    last_started_at: datetime | None
+    # When the job succeeded or failed permanently.
+    finished_at: datetime | None
+    # The attempts that have ended, the latest last; empty if the task does not keep its results.
+    attempts: tuple[Attempt, ...]
+    # The worker that runs the job at this moment.
+    worker_id: str | None
+    last_error: str | None
+    # The last progress that the task has reported in its latest attempt.
+    progress: Progress | None
+    _value: Any = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the job has succeeded, has permanently failed, or was removed."""
+        return self.status not in (ResultStatus.WAITING, ResultStatus.RUNNING)
+
+    @property
+    def value(self) -> Any:
+        """What the task returned. Raises ``ResultNotReadyError`` or ``JobFailedError`` if there is no such value."""
+        name = f"{self.task_identifier} #{self.job_id}"
+        if not self.is_finished:
+            raise ResultNotReadyError(
+                f"{name}: expected a job that has succeeded, got one that is {self.status}. Use wait_for_result()."
+            )
+        if self.status is ResultStatus.REMOVED:
+            raise JobFailedError(f"{name}: expected a job that has succeeded, got one that was removed.")
+        if self.status is ResultStatus.FAILED:
+            why = (self.last_error or "no error is known").strip().partition("\n")[0]
+            raise JobFailedError(f"{name}: expected a job that has succeeded, got one that has failed: {why}")
+        return self._value
+
+
+def result_from(row: ResultRow) -> Result:
+    """Return the value of a row."""
+    attempts = tuple(_attempts(row.attempts_text))
+    status = _status(row)
+    return Result(
+        job_id=row.job_id,
+        task_identifier=row.task_identifier,
+        queue_name=row.queue_name,
+        status=status,
+        added_at=_time(row.added_at),
+        first_started_at=_time(row.first_started_at) or _time(row.locked_at),
+        last_started_at=_time(row.locked_at) or _time(row.last_started_at),
+        # A failed job that is tried again is not finished, although its result says when it failed.
+        finished_at=None if status in (ResultStatus.WAITING, ResultStatus.RUNNING) else _time(row.finished_at),
+        attempts=attempts,
+        worker_id=row.worker_id,
+        last_error=row.last_error if row.is_job_there else _last_error(attempts),
+        progress=_progress(row),
+        _value=None if row.value_text is None else decode_leniently(row.value_text),
+    )
+
+
+def _status(row: ResultRow) -> ResultStatus:
+    if not row.is_job_there:
+        return _ENDED[StoredStatus(row.status or 0)]
+    if row.worker_id is not None:
+        return ResultStatus.RUNNING
+    return ResultStatus.FAILED if row.has_ended else ResultStatus.WAITING
+
+
+def _attempts(text: str | None) -> list[Attempt]:
+    return [
+        Attempt(
+            worker_id=each.get("worker_id"),
+            started_at=_moment(each.get("started_at")),
+            ended_at=_moment(each.get("ended_at")),
+            exception_class=each.get("exception_class"),
+            traceback=each.get("traceback"),
+        )
+        for each in json.loads(text or "[]")
+    ]
+
+
+def _last_error(attempts: tuple[Attempt, ...]) -> str | None:
+    return next((each.traceback for each in reversed(attempts) if each.traceback), None)
+
+
+def _progress(row: ResultRow) -> Progress | None:
+    if row.done is None:
+        return None
+    return Progress(done=row.done, total=row.total, message=row.message or "", updated_at=_time(row.progress_at))
+
+
+def _moment(epoch: float | None) -> datetime | None:
+    return None if epoch is None else time_reader()(epoch)
+
+
+def _time(moment: Any) -> Any:
+    # A connection of Django returns naive times if USE_TZ is False; the connection that waits returns aware times.
+    return moment if moment is None or settings.USE_TZ else naive(moment)

@@ -1,0 +1,21 @@
+"""What the tools of ``testing`` change while a test uses them: the time, and when jobs run. In production, nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+# Returns the time of the clock that a test has opened, aware; None if no clock is open.
+now: Callable[[], datetime] | None = None
+# Whether jobs run as soon as the transaction that adds them has ended.
+is_immediate = False
+
+
+def moved(run_at: datetime | timedelta | None) -> datetime | timedelta | None:
+    """Return a time or a delay as a time of the clock of the test, or unchanged if no clock is open.
+
+    The database counts a delay from its own clock, which a test cannot move.
+    """
+    if now is None or run_at is None or isinstance(run_at, datetime):
+        return run_at
+    return now() + run_at

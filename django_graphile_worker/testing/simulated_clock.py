@@ -1,0 +1,106 @@
+"""``clock()``: the time of a test, which stands still until the test moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from types import FunctionType
+from typing import Any, cast
+
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_graphile_worker import simulation
+from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, InvalidTypeError
+from django_graphile_worker.testing.clock_functions import as_django_has_it, moved_as_postgresql, moved_now
+
+# The open clock.
+current: Clock | None = None
+
+
+class Clock:
+    """The clock that ``clock()`` opens. ``now()`` is its time."""
+
+    def __init__(self, start: datetime) -> None:
+        # What the clock shows. While ``run_jobs()`` catches up, it is the time at which the job runs.
+        self.shown = start
+        # The time that the test has moved the clock to.
+        self.target = start
+        # By place: the time up to which ``run_jobs()`` has run everything, and what else it keeps from call to call.
+        self.caught_up: dict[Any, datetime] = {}
+        self.crontabs: dict[Any, Any] = {}
+        self.start = start
+
+    def __call__(self) -> datetime:
+        """Return the time, aware if ``USE_TZ`` is on."""
+        return as_django_has_it(self.shown)
+
+    def advance(self, delta: timedelta | None = None, /, **units: float) -> datetime:
+        """Move the clock forward by a timedelta, or by its arguments: ``advance(days=3)``; return the new time."""
+        return self.move_to(self.target + _delta(delta, units))
+
+    def move_to(self, moment: datetime) -> datetime:
+        """Move the clock forward to a time; return it."""
+        new = _aware(moment)
+        if self.shown != self.target:
+            raise GraphileWorkerError(
+                "clock: expected to be moved by a test, got a move inside a job. Return from the job first."
+            )
+        if new < self.target:
+            raise InvalidJobError(
+                f"clock: expected a time that is not before {self.target.isoformat()}, the time that it shows, got "
+                f"{new.isoformat()}: a clock does not move backwards, because jobs have run since then. Open a clock "
+                "at the earlier time, clock(at), in a test of its own."
+            )
+        self.shown = self.target = new
+        return self()
+
+
+@contextmanager
+def clock(at: datetime | None = None) -> Iterator[Clock]:
+    """Open a clock that starts at the present, or at ``at``, and stands still until the test moves it.
+
+    Jobs that are added, run, retried or scheduled meanwhile follow it, and so do ``django.utils.timezone.now()`` and
+    the database function ``Now()`` of Django.
+    """
+    global current
+    if current is not None:
+        raise GraphileWorkerError(
+            "clock(): expected no open clock, got one that shows "
+            f"{current.target.isoformat()}. Move it, with advance() or move_to()."
+        )
+    opened = Clock(datetime.now(UTC) if at is None else _aware(at))
+    now = cast("FunctionType", timezone.now)
+    code, as_postgresql = now.__code__, Now.as_postgresql
+    current, simulation.now = opened, lambda: opened.shown
+    # The code and not the name: models and other modules refer to the function itself.
+    now.__code__ = moved_now.__code__
+    Now.as_postgresql = moved_as_postgresql  # type: ignore[assignment, method-assign]
+    try:
+        yield opened
+    finally:
+        now.__code__ = code
+        Now.as_postgresql = as_postgresql  # type: ignore[method-assign]
+        current = simulation.now = None
+
+
+def _delta(delta: timedelta | None, units: dict[str, float]) -> timedelta:
+    if (delta is None) == (not units) or (delta is not None and not isinstance(delta, timedelta)):
+        got = "both" if delta is not None and units else repr(delta)
+        raise InvalidTypeError(f"advance(): expected a timedelta, or days=, hours=, minutes=, seconds=, got {got}.")
+    moved = timedelta(**units) if delta is None else delta
+    if moved < timedelta(0):
+        raise InvalidJobError(
+            f"advance(): expected a duration of zero or more, got {moved}: a clock does not move backwards, because "
+            "jobs have run since then. Open a clock at an earlier time, clock(at), in a test of its own."
+        )
+    return moved
+
+
+def _aware(moment: datetime) -> datetime:
+    if not isinstance(moment, datetime):
+        raise InvalidTypeError(f"clock: expected a datetime, got {moment!r}.")
+    if timezone.is_naive(moment):
+        moment = timezone.make_aware(moment, timezone.get_default_timezone())
+    return moment.astimezone(UTC)

@@ -1,0 +1,125 @@
+"""The claims of the in-process worker: one job at a time, in the order of a worker, with as few statements as possible.
+
+Mostly a test has one job. Then one statement claims it, and a second one finds that it was the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from django_graphile_worker.registry import Task
+from django_graphile_worker.sql import claims
+from django_graphile_worker.sql import simulation as sql_simulation
+from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.codecs import text_array
+from django_graphile_worker.sql.fast_claim import claim_only_job, statement_by_identifiers
+from django_graphile_worker.testing.caller_database import CallerDatabase
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+
+
+class LearningDirectory(TaskDirectory):
+    """A task directory that learns ids from claims, so that it need not read them before."""
+
+    def learn(self, task_id: int, task: Task[Any, Any]) -> None:
+        self._by_id[task_id] = task
+
+
+class SingleClaims:
+    """Claims jobs for one call of ``run_jobs()`` after the other."""
+
+    def __init__(
+        self,
+        database: CallerDatabase,
+        directory: LearningDirectory,
+        *,
+        worker_id: str,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._directory = directory
+        self._forbidden_flags: Callable[[], tuple[str, ...]] = tuple
+        self._now = now
+        self._tokens = (f"{worker_id}/{number}" for number in count(1))
+        self._identifiers = text_array(list(directory.tasks))
+        self._is_reviewed = False
+        # Whether nothing was due the last time: jobs that are due now mostly come one by one.
+        self._was_empty = True
+
+    def begin(self, forbidden_flags: Callable[[], tuple[str, ...]]) -> None:
+        """Forget what an earlier call of ``run_jobs()`` has found: its test may have been rolled back."""
+        self._forbidden_flags = forbidden_flags
+        self._is_reviewed, self._was_empty = False, True
+        if self._directory.finds_tasks:
+            # A job may be the first of a task that is not known yet, and its turn may come before that of others.
+            self._review()
+
+    def claim(self) -> Claimed:
+        """Claim the job that a worker would start next, if one is due."""
+        was_empty, self._was_empty = self._was_empty, False
+        if was_empty and (only := self._only_job()) is not None:
+            return Claimed(claims=[only], seconds_until_next=None, has_more=False)
+        # A shorter statement than another claim finds whether the last job was the last.
+        claimed = self._nothing_due() or self._next_job()
+        self._was_empty = not claimed.claims
+        return claimed
+
+    def _only_job(self) -> Claim | None:
+        """Claim the only job that is due; return None if there is none, or more to decide."""
+        with self._database.cursor() as cursor:
+            found = claim_only_job(
+                lambda parameters: cursor.execute_numbered(statement_by_identifiers(self._database.schema), parameters),
+                token=next(self._tokens),
+                identifiers=self._identifiers,
+                forbidden_flags=self._forbidden_flags(),
+                now=self._now(),
+            )
+        if found is None:
+            return None
+        claim, identifier = found
+        self._directory.learn(claim.task_id, self._directory.tasks[identifier])
+        return claim
+
+    def _nothing_due(self) -> Claimed | None:
+        """Return an empty claim if no job is due that any worker could claim."""
+        with self._database.cursor() as cursor:
+            first = sql_simulation.first_due(cursor, schema=self._database.schema)
+        if first is None:
+            return Claimed(claims=[], seconds_until_next=None, has_more=False)
+        seconds = first - self._now().timestamp()
+        return Claimed(claims=[], seconds_until_next=seconds, has_more=False) if seconds > 0 else None
+
+    def _next_job(self) -> Claimed:
+        if not self._is_reviewed:
+            self._review()
+        claimed = self._claim()
+        if not claimed.claims and self._directory.find_new_tasks():
+            claimed = self._claim()
+        return claimed
+
+    def _review(self) -> None:
+        self._directory.review()
+        self._is_reviewed = True
+
+    def _claim(self) -> Claimed:
+        walk: Any = None
+        while True:
+            with self._database.cursor() as cursor:
+                claimed = claims.claim_jobs(
+                    cursor,
+                    schema=self._database.schema,
+                    token=next(self._tokens),
+                    task_ids=self._directory.ids,
+                    max_jobs=1,
+                    max_queues=1,
+                    max_per_queue=1,
+                    free_slots=1,
+                    forbidden_flags=self._forbidden_flags(),
+                    now=self._now(),
+                    walk=walk,
+                )
+            if claimed.claims or claimed.walk is None:
+                return claimed
+            walk = claimed.walk

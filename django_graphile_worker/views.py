@@ -1,0 +1,118 @@
+"""The progress of a job as JSON, and as a small page that a browser without scripts loads again and again.
+
+A request is permitted by the signed token in its address, or by the function of the project that the setting
+``PROGRESS_PERMISSION`` names. Neither the payload of the job nor what its task returned is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core import signing
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.clickjacking import xframe_options_sameorigin
+from django.views.decorators.http import require_safe
+
+from django_graphile_worker import conf
+from django_graphile_worker.results import Result, ResultStatus, result
+from django_graphile_worker.results.job_ids import LARGEST_ID
+from django_graphile_worker.results.tokens import read_token
+
+# Seconds after which the page without scripts is loaded again.
+RELOAD_INTERVAL = 2
+
+
+@require_safe
+@never_cache
+def progress(request: HttpRequest, token: str) -> HttpResponse:
+    """Return the progress of the job of a token."""
+    return _as_json(_result_of_token(token))
+
+
+@require_safe
+@never_cache
+def job_progress(request: HttpRequest, job_id: int) -> HttpResponse:
+    """Return the progress of a job, if the function of the project permits it."""
+    permission = conf.current().progress_permission
+    if permission is None:
+        error = (
+            "Expected the token of a job in the address, got its id: ids are accepted only if "
+            'GRAPHILE_WORKER["PROGRESS_PERMISSION"] names a function that decides who may see which job.'
+        )
+        return JsonResponse({"error": error}, status=403)
+    may_see = import_string(permission) if isinstance(permission, str) else permission
+    if not 1 <= job_id <= LARGEST_ID or not may_see(request, job_id):
+        return JsonResponse({"error": "Not permitted."}, status=403)
+    return _as_json(result(job_id))
+
+
+@require_safe
+@never_cache
+@xframe_options_sameorigin
+def progress_page(request: HttpRequest, token: str) -> HttpResponse:
+    """Show a bar, in a page for an ``iframe`` that needs no script."""
+    found = _result_of_token(token)
+    context = {**progress_context(found), "reload_interval": RELOAD_INTERVAL}
+    return render(request, "graphile_worker/progress_page.html", context)
+
+
+def progress_context(found: Result | None) -> dict[str, Any]:
+    """Return what the templates show of a job; nothing is known of a job that is gone."""
+    is_over = found is None or found.is_finished
+    has_succeeded = found is None or found.status is ResultStatus.SUCCEEDED
+    reported = None if found is None else found.progress
+    percent = None if reported is None else reported.percent
+    return {
+        "status": "gone" if found is None else found.status.value,
+        "status_name": _status_name(found),
+        "is_over": is_over,
+        "has_succeeded": has_succeeded,
+        "percent": 100 if is_over and has_succeeded else percent,
+        "message": "" if reported is None else reported.message,
+    }
+
+
+def _status_name(found: Result | None) -> str:
+    if found is None:
+        return _("Finished")
+    names = {
+        ResultStatus.WAITING: _("Waiting"),
+        ResultStatus.RUNNING: _("Running"),
+        ResultStatus.SUCCEEDED: _("Finished"),
+        ResultStatus.FAILED: _("Failed"),
+        ResultStatus.REMOVED: _("Removed"),
+    }
+    return names[found.status]
+
+
+def _result_of_token(token: str) -> Result | None:
+    try:
+        job_id, place = read_token(token)
+    except signing.BadSignature:
+        raise Http404("Expected the token of a job, got another text, or an old token.") from None
+    return result(job_id, using=place.using, installation=place.installation)
+
+
+def _as_json(found: Result | None) -> JsonResponse:
+    reported = None if found is None else found.progress
+    shown = progress_context(found)
+    return JsonResponse(
+        {
+            "status": shown["status"],
+            "status_name": shown["status_name"],
+            "is_finished": shown["is_over"],
+            "percent": shown["percent"],
+            "progress": None
+            if reported is None
+            else {
+                "done": reported.done,
+                "total": reported.total,
+                "message": reported.message,
+                "updated_at": reported.updated_at,
+            },
+        }
+    )

@@ -1,0 +1,149 @@
+"""Django tasks are enqueued as jobs, run by a worker, and their results are read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_graphile_worker import get_job
+from django_graphile_worker.exceptions import PayloadError
+
+pytestmark = pytest.mark.django_db
+# A worker sees committed jobs only.
+committing = pytest.mark.django_db(transaction=True)
+
+Run = Callable[..., Any]
+
+
+def job_of(result: Any) -> Any:
+    from django_graphile_worker.backend.result_ids import job_id_of
+
+    job_id = job_id_of(result.id, "default")
+    assert job_id is not None
+    return get_job(job_id)
+
+
+def test_enqueue__adds_a_job_with_the_path_of_the_function(framework: Any) -> None:
+    result = framework.add.enqueue(1, right=2)
+    job = job_of(result)
+    assert job.task_identifier == "tests.support.django_tasks.add"
+    assert job.payload == {"args": [1], "kwargs": {"right": 2}}
+    assert (result.status, result.args, result.kwargs, result.backend) == ("READY", [1], {"right": 2}, "default")
+    assert (result.enqueued_at, result.attempts, len(result.id) < 64) == (job.created_at, 0, True)
+
+
+def test_enqueue__is_part_of_the_transaction_of_the_caller(framework: Any) -> None:
+    with transaction.atomic():
+        result = framework.add.enqueue(1)
+        transaction.set_rollback(True)
+    assert job_of(result) is None
+
+
+def test_get_result__equals_the_result_of_enqueue(framework: Any) -> None:
+    at = datetime(2040, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+    result = framework.add.using(priority=-7, run_after=at, queue_name="emails").enqueue((1, 2), right={"a": None})
+    assert framework.add.get_result(result.id) == result
+    assert result.task.run_after == at
+
+
+def test_run_after__may_be_a_timedelta(framework: Any) -> None:
+    result = framework.add.using(run_after=timedelta(hours=1)).enqueue(1)
+    assert job_of(result).run_at == result.enqueued_at + timedelta(hours=1) == result.task.run_after
+    assert framework.add.get_result(result.id) == result
+
+
+@committing
+def test_priority__larger_numbers_run_sooner(framework: Any, run: Run) -> None:
+    for priority in (0, -100, 100, 5):
+        framework.add.using(priority=priority).enqueue(priority)
+    run(concurrency=1)
+    assert [left for left, _ in framework.calls] == [100, 5, 0, -100]
+
+
+@committing
+def test_result__tells_the_return_value(framework: Any, run: Run) -> None:
+    result = framework.add.enqueue(1, 2)
+    other = framework.later.enqueue("word")
+    run()
+    for each, value in ((result, 3), (other, "WORD")):
+        assert not each.is_finished
+        each.refresh()
+        assert (each.status, each.return_value, each.attempts, each.errors) == ("SUCCESSFUL", value, 1, [])
+        assert each.enqueued_at <= each.started_at == each.last_attempted_at <= each.finished_at
+
+
+@pytest.mark.parametrize("identity", ["123", "", "x" * 16, "a3f1c2d4-1111-4222-8333-444455556666", None, 5])
+def test_malformed_ids__need_no_query(framework: Any, identity: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist
+
+    with CaptureQueriesContext(connection) as queries, pytest.raises(TaskResultDoesNotExist, match="expected an id"):
+        framework.add.get_result(identity)
+    assert not queries.captured_queries
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (float("nan"), "nan at args[0]."),
+        ({"a": [1, float("-inf")]}, "-inf at args[0].a[1]."),
+        ({"a": {1: 2}}, "got 1 (int) at args[0].a."),
+        ({"a b": {3}}, 'got set (pass a list) at args[0]["a b"].'),
+        ("a\x00b", "at $.args[0]."),
+    ],
+)
+def test_arguments_that_json_cannot_hold__are_refused_before_sql(framework: Any, value: Any, place: str) -> None:
+    with CaptureQueriesContext(connection) as queries, pytest.raises(PayloadError) as refused:
+        framework.add.enqueue(value)
+    assert str(refused.value).endswith(place)
+    assert not queries.captured_queries
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_database__is_where_the_jobs_of_a_backend_are(framework: Any, settings: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist, task_backends
+
+    here = settings.TASKS["default"]
+    settings.TASKS = {"default": here, "there": {**here, "OPTIONS": {"DATABASE": "other"}}}
+    there = framework.add.using(backend="there")
+    with transaction.atomic(using="other"):
+        lost = there.enqueue(1)
+        transaction.set_rollback(True, using="other")
+    kept = there.enqueue(2)
+    framework.add.enqueue(3)
+    assert task_backends["there"].get_result(kept.id) == kept
+    with pytest.raises(TaskResultDoesNotExist):
+        task_backends["there"].get_result(lost.id)
+    with CaptureQueriesContext(connection) as queries, pytest.raises(TaskResultDoesNotExist):
+        task_backends["default"].get_result(kept.id)
+    assert not queries.captured_queries
+
+
+def test_serial_queue__of_a_label(framework: Any, settings: Any) -> None:
+    options = {"SERIAL_QUEUES": {"accounts": "one by one"}, "MAX_ATTEMPTS": 4}
+    settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
+    job = job_of(framework.add.using(queue_name="accounts").enqueue(1))
+    assert (job.queue_name, job.max_attempts) == ("one by one", 4)
+    assert job_of(framework.add.enqueue(1)).queue_name is None
+    assert job_of(framework.broken.enqueue()).max_attempts == 3
+
+
+def test_asynchronous_calls__do_the_same(framework: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist
+
+    async def use() -> tuple[Any, Any]:
+        result = await framework.add.aenqueue(1, right=2)
+        found = await framework.add.aget_result(result.id)
+        await found.arefresh()
+        with pytest.raises(TaskResultDoesNotExist):
+            # In an event loop, where a query is an error.
+            framework.add.get_result("123")
+        return result, found
+
+    result, found = async_to_sync(use)()
+    assert (result, result.kwargs) == (found, {"right": 2})

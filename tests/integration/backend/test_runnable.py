@@ -1,0 +1,148 @@
+"""What a worker does with the job of a Django task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import add_job
+from django_graphile_worker.models import Job
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Run = Callable[..., Any]
+PATH = "tests.support.django_tasks"
+
+
+def test_context__tells_the_attempt_and_has_the_helpers(framework: Any, run: Run) -> None:
+    result, other = framework.about.enqueue(), framework.about_later.enqueue("word")
+    run()
+    for each in (result, other):
+        each.refresh()
+    assert result.return_value == {"attempt": 1, "id": result.id}
+    assert other.return_value == [1, "word"]
+    status, context = framework.calls[0]
+    assert (status, context.task_result.task) == ("RUNNING", framework.about)
+    assert context.helpers.job.task_identifier == f"{PATH}.about"
+
+
+def test_retries__tell_of_each_attempt(framework: Any, run: Run) -> None:
+    result = framework.flaky.enqueue()
+    run()
+    result.refresh()
+    assert (result.status, result.return_value, result.attempts) == ("SUCCESSFUL", "attempt 3", 3)
+    assert [error.exception_class for error in result.errors] == [ConnectionError, ConnectionError]
+    assert [f"attempt {number}" in error.traceback for number, error in enumerate(result.errors, 1)] == [True, True]
+    assert len(set(result.worker_ids)) == 1
+    assert result.started_at < result.last_attempted_at <= result.finished_at
+
+
+def test_last_attempt__fails_the_result(framework: Any, run: Run) -> None:
+    result = framework.broken.enqueue()
+    run()
+    result.refresh()
+    assert (result.status, result.attempts, len(result.errors)) == ("FAILED", 3, 3)
+    assert result.errors[-1].exception_class is ValueError
+    assert "no such order" in result.errors[-1].traceback
+    assert result.finished_at is not None
+    with pytest.raises(ValueError, match="Task failed"):
+        _ = result.return_value
+
+
+def test_attempt_that_will_be_repeated__leaves_the_result_ready(framework: Any, run: Run) -> None:
+    result = framework.mail.using(max_attempts=2).enqueue()
+    run()
+    result.refresh()
+    assert (result.status, result.is_finished, result.attempts) == ("READY", False, 1)
+    assert result.errors[0].exception_class is TypeError
+
+
+@pytest.mark.parametrize("name", ["unsuitable", "hopeless"])
+def test_failures_that_no_attempt_can_repair__are_not_repeated(framework: Any, run: Run, name: str) -> None:
+    result = getattr(framework, name).enqueue()
+    run()
+    result.refresh()
+    assert (result.status, result.attempts) == ("FAILED", 1)
+
+
+def test_return_value_that_json_cannot_hold__is_a_type_error_with_its_place(framework: Any, run: Run) -> None:
+    result = framework.unsuitable.enqueue()
+    run()
+    result.refresh()
+    assert issubclass(result.errors[0].exception_class, TypeError)
+    assert "got set (pass a list) at return value.found[0]." in result.errors[0].traceback
+
+
+def test_atomic_task__has_its_result(framework: Any, run: Run) -> None:
+    result = framework.atomic.enqueue()
+    run()
+    result.refresh()
+    assert (result.status, result.return_value) == ("SUCCESSFUL", "done")
+
+
+def test_job_key__replaces_the_waiting_job(framework: Any, run: Run) -> None:
+    first = framework.report.enqueue(7, title="draft")
+    second = framework.report.enqueue(7, title="final")
+    run()
+    second.refresh()
+    assert (first.id, framework.calls) == (second.id, [(7, "final")])
+    assert second.return_value == "final"
+
+
+@pytest.mark.parametrize("name", ["plain_function", "_undeclared", "calls", "nothing"])
+def test_only_a_task_of_our_backend__is_run(framework: Any, run: Run, name: str) -> None:
+    add_job(f"{PATH}.{name}", {"args": [], "kwargs": {}})
+    framework.add.enqueue(1)
+    run()
+    assert framework.calls == [(1, 0)]
+    assert [job.task.identifier for job in Job.objects.all()] == [f"{PATH}.{name}"]
+
+
+def test_task_of_another_backend__is_not_run(
+    framework: Any, run: Run, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django_graphile_worker.backend import task
+    from django_graphile_worker.backend.compat import BaseTaskBackend
+
+    other = f"{BaseTaskBackend.__module__.rpartition('.')[0]}.dummy.DummyBackend"
+    settings.TASKS = {**settings.TASKS, "other": {"BACKEND": other}}
+    foreign = task(backend="other")(framework.plain_function)
+    monkeypatch.setattr(framework, "plain_function", foreign)
+    add_job(foreign.module_path, {"args": [], "kwargs": {}})
+    run()
+    assert framework.calls == []
+    # The same task of our backend is run.
+    monkeypatch.setattr(framework, "plain_function", foreign.using(backend="default"))
+    run()
+    assert framework.calls == ["a function that is no task"]
+
+
+def test_job_that_is_replaced_under_its_key__begins_again(framework: Any, run: Run) -> None:
+    keyed = framework.mail.using(job_key="k")
+    result = keyed.enqueue()
+    run()
+    result.refresh()
+    assert (result.attempts, len(result.errors)) == (1, 1)
+    again = keyed.enqueue("a@example.com")
+    again.refresh()
+    assert (again.id, again.status, again.attempts, again.errors) == (result.id, "READY", 0, [])
+    run()
+    again.refresh()
+    assert (again.status, again.attempts, again.errors) == ("SUCCESSFUL", 1, [])
+
+
+@pytest.mark.parametrize("payload", [[1], {"args": 5}, {"args": [], "kwargs": []}])
+def test_payload_that_is_no_call__fails_at_once(framework: Any, run: Run, payload: Any) -> None:
+    job = add_job(f"{PATH}.add", payload)
+    run()
+    row = Job.objects.get(pk=job.id)
+    assert row.attempts == row.max_attempts
+    assert 'expected {"args": [...], "kwargs": {...}}' in str(row.last_error)
+
+
+def test_payload_without_arguments__calls_without_arguments(framework: Any, run: Run) -> None:
+    add_job(f"{PATH}.unkept")
+    run()
+    assert framework.calls == ["unkept"]

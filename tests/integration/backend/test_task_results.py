@@ -1,0 +1,104 @@
+"""Results of tasks that are no longer what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_graphile_worker import remove_job
+from django_graphile_worker.exceptions import FailedByOperatorError
+
+pytestmark = pytest.mark.django_db
+# A worker sees committed jobs only.
+committing = pytest.mark.django_db(transaction=True)
+
+Run = Callable[..., Any]
+
+
+@committing
+@pytest.mark.parametrize("path", ["gone.module.function", "tests.support.django_tasks.renamed"])
+@pytest.mark.parametrize("table", ["_private_results", "_private_tasks"])
+def test_task_that_has_gone__leaves_readable_results(
+    framework: Any, run: Run, worker_schema: str, path: str, table: str
+) -> None:
+    from django_graphile_worker.backend.compat import TaskResultMismatch, task_backends
+
+    kept = table == "_private_results"
+    result = framework.add.enqueue(1, right=2) if kept else framework.broken.using(max_attempts=1).enqueue("text")
+    run()
+    column = "task_identifier" if kept else "identifier"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'update "{worker_schema}".{table} set {column} = %s where {column} = %s',
+            [path, result.task.module_path],
+        )
+    found = task_backends["default"].get_result(result.id)
+    assert (found.task.module_path, found.task.name) == (path, path.rpartition(".")[2])
+    assert found.task.get_backend().alias == "default"
+    if kept:
+        assert (found.status, found.return_value, found.kwargs) == ("SUCCESSFUL", 3, {"right": 2})
+    else:
+        assert (found.status, found.errors[0].exception_class) == ("FAILED", ValueError)
+    with pytest.raises(LookupError, match="it was renamed, or its module has gone"):
+        found.task.call()
+    with pytest.raises(TaskResultMismatch):
+        framework.add.get_result(result.id)
+
+
+def test_label_that_is_not_allowed_any_more__leaves_readable_results(framework: Any, settings: Any) -> None:
+    result = framework.mail.enqueue("a@example.com")
+    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": ["default"]}}
+    found = framework.mail.get_result(result.id)
+    assert (found.task.queue_name, found.task.priority) == ("emails", 20)
+
+
+def test_removed_job__has_failed_without_an_attempt(framework: Any) -> None:
+    result = framework.report.enqueue(7)
+    remove_job("report:7")
+    result.refresh()
+    assert (result.status, result.attempts) == ("FAILED", 0)
+    assert result.errors[0].exception_class is FailedByOperatorError
+
+
+@committing
+def test_expired_result__does_not_exist(framework: Any, run: Run, worker_schema: str) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist
+
+    result = framework.add.enqueue(7)
+    run()
+    with connection.cursor() as cursor:
+        cursor.execute(f'delete from "{worker_schema}"._private_results')
+    with pytest.raises(TaskResultDoesNotExist, match="It may have expired"):
+        framework.add.get_result(result.id)
+
+
+@committing
+def test_result_ttl__is_how_long_results_are_kept(framework: Any, run: Run, settings: Any, worker_schema: str) -> None:
+    settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": {"RESULT_TTL": timedelta(hours=2)}}}
+    framework.add.enqueue(7)
+    framework.unkept.enqueue()
+    framework.mail.enqueue("for an hour")
+    run()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'select task_identifier, extract(epoch from expires_at - finished_at)::int from "{worker_schema}"'
+            "._private_results order by 1"
+        )
+        assert cursor.fetchall() == [
+            ("tests.support.django_tasks.add", 7200),
+            ("tests.support.django_tasks.mail@emails", 3600),
+        ]
+
+
+def test_result_of_another_backend__does_not_exist(framework: Any, settings: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist, task_backends
+
+    settings.TASKS = {**settings.TASKS, "second": settings.TASKS["default"]}
+    result = framework.add.using(backend="second").enqueue(1)
+    assert task_backends["second"].get_result(result.id).backend == "second"
+    with pytest.raises(TaskResultDoesNotExist):
+        task_backends["default"].get_result(result.id)

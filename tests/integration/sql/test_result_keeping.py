@@ -1,0 +1,180 @@
+"""What operators and recovery do to jobs is told in results and history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_graphile_worker import add_job, complete_jobs, permanently_fail_jobs, registry, remove_job
+from django_graphile_worker.sql import bulk_actions, recovery
+from django_graphile_worker.sql.history import HistoryOutcome
+from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping, keeping
+from django_graphile_worker.sql.results import ResultStatus
+from tests.support import records
+from tests.support.factories import cancel_claimed, make_job
+from tests.support.stepped_worker import own_tasks
+
+pytestmark = pytest.mark.django_db
+
+EVERYTHING = ResultKeeping(seconds={"plain": None}, default=60.0, has_history=True)
+DEAD = "django-worker-dead"
+
+
+@pytest.fixture
+def kept(settings: Any) -> Iterator[None]:
+    """A task that keeps its results, and a history."""
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"HISTORY": timedelta(days=1)}
+
+    def keeps(payload: Any) -> None: ...
+    def plain(payload: Any) -> None: ...
+
+    with own_tasks(plain):
+        registry.task(keep_result=60)(keeps)
+        yield
+
+
+def test_keeping__names_only_the_tasks_that_differ_from_the_setting(settings: Any) -> None:
+    from django_graphile_worker import conf
+
+    with own_tasks() as tasks:
+        registry.task(keep_result=timedelta(minutes=1))(lambda_of("minute"))
+        registry.task(keep_result=False)(lambda_of("never"))
+        registry.task(lambda_of("default"))
+        found = keeping(conf.current().replace(keep_results=5), tasks)
+    assert (dict(found.seconds), found.default, found.has_history) == ({"minute": 60.0, "never": None}, 5.0, False)
+
+
+def lambda_of(name: str) -> Any:
+    def function(payload: Any) -> None: ...
+
+    function.__name__ = name
+    return function
+
+
+@pytest.mark.usefixtures("kept")
+def test_completed_and_removed_jobs__are_removed_in_their_results(worker_schema: str) -> None:
+    completed = add_job("keeps").id
+    removed = add_job("keeps", job_key="order 4711").id
+    silent = add_job("plain").id
+    complete_jobs([completed, silent])
+    remove_job("order 4711")
+    found = records.results(worker_schema)
+    assert {job_id: row.status for job_id, row in found.items()} == {
+        completed: ResultStatus.REMOVED,
+        removed: ResultStatus.REMOVED,
+    }
+    assert found[removed].job_key == "order 4711"
+    assert [(row.job_id, row.outcome) for row in records.history(worker_schema)] == [
+        (completed, HistoryOutcome.REMOVED_BY_OPERATOR),
+        (removed, HistoryOutcome.REMOVED_BY_OPERATOR),
+        (silent, HistoryOutcome.REMOVED_BY_OPERATOR),
+    ]
+
+
+@pytest.mark.usefixtures("kept")
+def test_job_that_an_operator_failed__tells_the_reason(worker_schema: str) -> None:
+    job_id = add_job("keeps").id
+    permanently_fail_jobs([job_id], "the customer has left")
+    failed = records.results(worker_schema)[job_id]
+    assert failed.status == ResultStatus.FAILED
+    (attempt,) = failed.attempts
+    assert attempt["exception_class"] == "django_graphile_worker.exceptions.FailedByOperatorError"
+    assert (attempt["traceback"], attempt["worker_id"]) == ("the customer has left", None)
+    (row,) = records.history(worker_schema)
+    assert (row.outcome, row.error) == (HistoryOutcome.FAILED_BY_OPERATOR, "the customer has left")
+
+
+@pytest.mark.parametrize("call", [bulk_actions.complete(EVERYTHING), bulk_actions.fail("why", EVERYTHING)])
+def test_bulk_actions__record_every_job(worker_schema: str, call: bulk_actions.Call) -> None:
+    job_ids = [make_job("keeps"), make_job("keeps"), make_job("plain")]
+    with connection.cursor() as cursor:
+        parts = bulk_actions.parts(cursor, Criteria(ids=tuple(job_ids)), schema=worker_schema)
+        step = bulk_actions.step(cursor, call, parts, None, schema=worker_schema, since=None, size=None)
+    assert step.changed == 3
+    assert sorted(records.results(worker_schema)) == job_ids[:2]
+    assert [row.job_id for row in records.history(worker_schema)] == job_ids
+
+
+@pytest.mark.usefixtures("kept")
+def test_running_job_that_is_removed__is_left_to_its_worker(worker_schema: str) -> None:
+    make_job("keeps", key="order 4711", locked_by="django-worker-1/1", attempts=1)
+    assert remove_job("order 4711") is not None
+    assert (records.results(worker_schema), records.history(worker_schema)) == ({}, [])
+
+
+def test_job_that_keeps_no_result__has_one_if_somebody_waits(worker_schema: str) -> None:
+    awaited, forgotten = add_job("plain").id, add_job("plain").id
+    records.wait_for(worker_schema, awaited)
+    complete_jobs([awaited, forgotten])
+    assert list(records.results(worker_schema)) == [awaited]
+
+
+def recover(schema: str, kept: ResultKeeping) -> recovery.Recovered:
+    with connection.cursor() as cursor:
+        return recovery.recover_claims(cursor, [DEAD], schema=schema, keeping=kept)
+
+
+def test_job_of_a_dead_worker__tells_that_the_attempt_was_lost(worker_schema: str) -> None:
+    lost = make_job("keeps", locked_by=f"{DEAD}/1", attempts=1, queue_name="orders")
+    silent = make_job("plain", locked_by=f"{DEAD}/1", attempts=1)
+    assert sorted(recover(worker_schema, EVERYTHING).job_ids) == [lost, silent]
+    (result,) = records.results(worker_schema).values()
+    assert (result.job_id, result.status, result.queue_name) == (lost, ResultStatus.WAITING, "orders")
+    (attempt,) = result.attempts
+    assert attempt["worker_id"] == DEAD
+    assert attempt["exception_class"] == "django_graphile_worker.exceptions.WorkerDiedError"
+    assert attempt["traceback"] == f"The worker {DEAD} died while it held this job (the first time)."
+    assert [(row.job_id, row.outcome, row.worker_id, row.attempt) for row in records.history(worker_schema)] == [
+        (lost, HistoryOutcome.LOST, DEAD, 1),
+        (silent, HistoryOutcome.LOST, DEAD, 1),
+    ]
+
+
+def test_job_that_killed_its_workers_too_often__has_failed(worker_schema: str) -> None:
+    job_id = make_job("keeps", locked_by=f"{DEAD}/1", attempts=1, max_attempts=1, last_error="died twice")
+    with connection.cursor() as cursor:
+        cursor.execute(f'insert into "{worker_schema}"._private_job_recoveries values (%s, 2)', [job_id])
+    recover(worker_schema, EVERYTHING)
+    assert records.results(worker_schema)[job_id].status == ResultStatus.FAILED
+
+
+def test_cancelled_job_of_a_dead_worker__is_removed_in_its_result(worker_schema: str) -> None:
+    job_id = make_job("keeps", key="order 4711", locked_by=f"{DEAD}/1", attempts=3)
+    cancel_claimed(job_id, "removed")
+    recover(worker_schema, EVERYTHING)
+    removed = records.results(worker_schema)[job_id]
+    assert (removed.status, removed.job_key) == (ResultStatus.REMOVED, "order 4711")
+    (row,) = records.history(worker_schema)
+    assert (row.job_key, row.attempt) == ("order 4711", 3)
+
+
+def test_recovery_without_results__writes_nothing(worker_schema: str) -> None:
+    make_job("keeps", locked_by=f"{DEAD}/1", attempts=1)
+    recover(worker_schema, NOTHING_KEPT)
+    assert (records.results(worker_schema), records.history(worker_schema)) == ({}, [])
+
+
+def test_recovery__adds_to_the_row_of_a_task_that_this_worker_does_not_have(worker_schema: str) -> None:
+    job_id = make_job("keeps", locked_by=f"{DEAD}/1", attempts=2)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'insert into "{worker_schema}"._private_results (job_id, task_identifier, status, added_at, expires_at)'
+            " values (%s, 'keeps', 0, now(), now() + interval '1 hour')",
+            [job_id],
+        )
+    recover(worker_schema, NOTHING_KEPT)
+    assert len(records.results(worker_schema)[job_id].attempts) == 1
+
+
+def test_stale_lock__is_a_lost_attempt(worker_schema: str) -> None:
+    job_id = make_job("keeps", locked_by="worker-of-node", locked_at=None, attempts=1)
+    with connection.cursor() as cursor:
+        cursor.execute(f"update \"{worker_schema}\"._private_jobs set locked_at = now() - interval '5 hours'")
+        recovery.release_stale_locks(cursor, schema=worker_schema, keeping=EVERYTHING)
+    assert records.results(worker_schema)[job_id].attempts[0]["worker_id"] == "worker-of-node"
+    assert [row.outcome for row in records.history(worker_schema)] == [HistoryOutcome.LOST]

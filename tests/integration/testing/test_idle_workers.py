@@ -1,0 +1,91 @@
+"""The in-process worker stays for the next call of ``run_jobs()``, as long as nothing that it depends on changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import TestCase, override_settings
+
+from django_graphile_worker import add_job
+from django_graphile_worker.routing import place_of
+from django_graphile_worker.testing import idle_workers, run_jobs
+from django_graphile_worker.testing.in_process_worker import InProcessWorker
+from tests.support.stepped_worker import own_tasks
+
+
+def note(payload: Any) -> Any:
+    return payload
+
+
+def other(payload: Any) -> None:
+    """Do nothing."""
+
+
+def fails(payload: Any) -> None:
+    raise ValueError("no")
+
+
+def the_idle_worker() -> InProcessWorker | None:
+    place = place_of()
+    return idle_workers._thread.workers.get((place.using, place.installation))
+
+
+class TestIdleWorkers(TestCase):
+    def test_next_call__has_the_same_worker(self) -> None:
+        with own_tasks(note):
+            run_jobs()
+            first = the_idle_worker()
+            add_job("note", 1)
+            assert [ran.result for ran in run_jobs()] == [1]
+            assert the_idle_worker() is first is not None
+
+    def test_changed_tasks_and_settings__have_another(self) -> None:
+        with own_tasks(note):
+            run_jobs()
+            first = the_idle_worker()
+            with own_tasks(note, other):
+                add_job("other")
+                assert len(run_jobs()) == 1
+                second = the_idle_worker()
+            with override_settings(GRAPHILE_WORKER={"FORBIDDEN_FLAGS": ["later"]}):
+                add_job("note", flags=["later"])
+                assert run_jobs() == []
+                third = the_idle_worker()
+            assert len(run_jobs()) == 1
+        assert len({id(worker) for worker in (first, second, third, the_idle_worker())}) == 4
+
+    def test_replaced_task__runs_as_it_is_now(self) -> None:
+        with own_tasks(note):
+            add_job("note", 1)
+            assert [ran.result for ran in run_jobs()] == [1]
+
+        def note_twice(payload: int) -> int:
+            return 2 * payload
+
+        note_twice.__name__ = "note"
+        with own_tasks(note_twice):
+            add_job("note", 1)
+            assert [ran.result for ran in run_jobs()] == [2]
+
+    def test_call_that_raised_an_error__leaves_none(self) -> None:
+        with own_tasks(fails):
+            add_job("fails")
+            with pytest.raises(ValueError, match="no"):
+                run_jobs()
+            assert the_idle_worker() is None
+
+    def test_another_connection__has_another(self) -> None:
+        with own_tasks(note):
+            run_jobs()
+            first = the_idle_worker()
+            assert first is not None
+            place, tasks = first._place, first._tasks
+            assert first.is_for(place, tasks)
+            wrapper = connections["default"]
+            connections["default"] = wrapper.copy()
+            try:
+                assert not first.is_for(place, tasks)
+            finally:
+                connections["default"] = wrapper

@@ -1,0 +1,205 @@
+"""Immediate mode: jobs run at the end of the outermost transaction of the code under test."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, connection, transaction
+from django.test import TestCase, TransactionTestCase, override_settings
+
+from django_graphile_worker import JobSpec, aadd_job, add_job, add_jobs, run_once, simulation
+from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError, UnknownTaskError
+from django_graphile_worker.testing import clock, immediate, jobs
+from tests.support.stepped_worker import own_tasks
+
+ON = override_settings(GRAPHILE_WORKER={"IMMEDIATE": True})
+
+
+class Log(list[Any]):
+    """A list that is also a task."""
+
+    __name__ = "log"
+
+    def __call__(self, payload: Any) -> str:
+        self.append(payload)
+        return f"logged {payload}"
+
+
+class ImmediateTests:
+    """The same in the transaction of a TestCase, and in autocommit mode."""
+
+    def test_outside_a_transaction__a_job_runs_at_once(self) -> None:
+        with own_tasks(log := Log()), immediate() as ran:
+            add_job("log", 1)
+            assert log == [1]
+            add_jobs([JobSpec("log", 2), JobSpec("log", 3)])
+            assert add_jobs([JobSpec("log", 4)], returning=False) == 1
+        assert log == [1, 2, 3, 4]
+        assert [each.result for each in ran] == [f"logged {number}" for number in log]
+        assert jobs() == []
+
+    def test_in_a_transaction__it_runs_at_the_end_of_the_outermost(self) -> None:
+        with own_tasks(log := Log()), immediate():
+            with transaction.atomic():
+                add_job("log", "outer")
+                with transaction.atomic():
+                    add_job("log", "inner")
+                with transaction.atomic(savepoint=False):
+                    add_job("log", "without a savepoint")
+                assert log == []
+            assert log == ["outer", "inner", "without a savepoint"]
+            with transaction.atomic():
+                add_job("log", "next")
+            assert log[-1] == "next"
+
+    def test_transaction_that_is_rolled_back__runs_nothing(self) -> None:
+        with own_tasks(log := Log()), immediate():
+            with pytest.raises(ValueError), transaction.atomic():
+                add_job("log")
+                raise ValueError
+            with transaction.atomic():
+                add_job("log", "kept")
+                with pytest.raises(ValueError), transaction.atomic():
+                    add_job("log", "undone")
+                    raise ValueError
+        assert log == ["kept"]
+        assert not {"savepoint_commit", "savepoint_rollback"} & vars(connection).keys()
+
+    def test_transaction_that_is_rolled_back__does_not_run_other_jobs_either(self) -> None:
+        with own_tasks(log := Log()):
+            add_job("log", "before")
+            with immediate(), pytest.raises(ValueError), transaction.atomic():
+                add_job("log", "undone")
+                raise ValueError
+        assert log == []
+
+    def test_jobs_that_jobs_add__run_after_them(self) -> None:
+        order: list[str] = []
+
+        def parent(payload: Any) -> None:
+            add_job("child")
+            with transaction.atomic():
+                add_job("child")
+            order.append("parent")
+
+        def child(payload: Any) -> None:
+            order.append("child")
+
+        with own_tasks(parent, child), immediate():
+            add_job("parent")
+        assert order == ["parent", "child", "child"]
+
+    def test_scheduled_jobs__wait(self) -> None:
+        with own_tasks(log := Log()), immediate():
+            add_job("log", run_at=timedelta(hours=1))
+            assert log == []
+            assert len(jobs()) == 1
+
+    def test_failures__are_raised_where_the_transaction_ends(self) -> None:
+        def fails(payload: Any) -> None:
+            raise LookupError("no such order")
+
+        def violates(payload: Any) -> None:
+            User.objects.create(username="ann")
+
+        with own_tasks(fails, violates), immediate():
+            with pytest.raises(LookupError, match="no such order"), transaction.atomic():
+                User.objects.create(username="ann")
+                add_job("fails")
+            assert User.objects.count() == 1
+            with pytest.raises((IntegrityError, GraphileWorkerError), match="duplicate key"), transaction.atomic():
+                add_job("violates")
+            assert User.objects.count() == 1
+
+    def test_what_could_not_work_in_production__is_refused(self) -> None:
+        with own_tasks(log := Log()), immediate():
+            with pytest.raises(UnknownTaskError, match=r"a task of this project, got 'lgo'\. Did you mean 'log'"):
+                add_job("lgo")
+            with pytest.raises(UnknownTaskError, match=r"got 'nothing'\. Register it with @task"):
+                add_jobs([JobSpec("log"), JobSpec("nothing")])
+            with pytest.raises(PayloadError, match=r"\$\.at"):
+                add_job("log", {"at": object()})
+        assert log == []
+        assert jobs() == []
+
+    @ON
+    def test_the_setting(self) -> None:
+        with own_tasks(log := Log()):
+            with transaction.atomic():
+                add_job("log", 1)
+                assert log == []
+            assert log == [1]
+            with pytest.raises(UnknownTaskError):
+                add_job("unknown")
+
+    def test_under_a_clock(self) -> None:
+        with own_tasks(log := Log()), clock() as now, immediate():
+            add_job("log", 1)
+            assert log == [1]
+            add_job("log", 2, run_at=timedelta(days=1))
+            now.advance(days=2)
+            assert log == [1]
+            add_job("log", 3)
+            assert log == [1, 2, 3]
+
+    def test_it_ends_with_its_block(self) -> None:
+        with pytest.raises(ValueError), immediate():
+            raise ValueError
+        assert not simulation.is_immediate
+        with own_tasks(log := Log()):
+            add_job("log")
+        assert log == []
+
+
+class TestInTransaction(ImmediateTests, TestCase):
+    async def test_async_code(self) -> None:
+        with own_tasks(log := Log()), immediate():
+            await aadd_job("log", 1)
+        assert log == [1]
+
+    def test_with_captured_hooks__once(self) -> None:
+        with own_tasks(log := Log()), immediate(), self.captureOnCommitCallbacks(execute=True):
+            with transaction.atomic():
+                add_job("log", 1)
+            transaction.on_commit(lambda: add_job("log", 2))
+        assert log == [1, 2]
+
+
+class TestSeveralDatabases(TestCase):
+    databases = {"default", "other"}
+
+    def test_job_of_another_queue__runs_after_the_job_that_added_it(self) -> None:
+        order: list[str] = []
+
+        def parent(payload: Any) -> None:
+            add_job("child", using="other")
+            order.append("parent")
+
+        def child(payload: Any) -> None:
+            order.append("child")
+
+        with own_tasks(parent, child), immediate():
+            add_job("parent")
+        assert order == ["parent", "child"]
+
+
+class TestInAutocommitMode(ImmediateTests, TransactionTestCase):
+    @ON
+    def test_a_worker__runs_the_jobs_of_its_jobs_itself(self) -> None:
+        order: list[str] = []
+
+        def parent(payload: Any) -> None:
+            add_job("child")
+            order.append("parent")
+
+        def child(payload: Any) -> None:
+            order.append("child")
+
+        with own_tasks(parent, child):
+            with override_settings(GRAPHILE_WORKER={}):
+                add_job("parent")
+            assert run_once() == 0
+        assert order == ["parent", "child"]

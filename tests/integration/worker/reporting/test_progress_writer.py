@@ -1,0 +1,222 @@
+"""Progress: seen while the job runs, written at most once a second, and never without the last report."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_graphile_worker import add_job, result, run_once, task
+from django_graphile_worker.progress import Progress
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.reporting import progress_writer
+from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
+from tests.support.factories import make_job
+from tests.support.rows import in_quotes, query
+from tests.support.slot import TOKEN, make_claim
+from tests.support.stepped_worker import own_tasks, run_all, stepped_workers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Writer:
+    """A writer without a thread, and the values that it has written."""
+
+    def __init__(self, schema: str) -> None:
+        self.clock = Clock()
+        from django_graphile_worker import conf
+
+        database = Database("default", conf.current(), part="progress")
+        self.service = ProgressWriter(database=database, now=lambda: None, clock=self.clock)
+        self.service.start = lambda: None  # type: ignore[method-assign]
+        self._schema = in_quotes(schema)
+
+    def report(self, job_id: int, done: float, message: str = "") -> None:
+        claim = make_claim(id=job_id)
+        self.service.report(claim, Progress(done=done, total=9.0, message=message))
+
+    def stored(self) -> dict[int, float]:
+        return dict(query(f"select job_id, done from {self._schema}._private_progress"))
+
+
+@pytest.fixture
+def writer(worker_schema: str) -> Iterator[Writer]:
+    made = Writer(worker_schema)
+    yield made
+    made.service.close()
+
+
+def test_reports__are_written_once_a_second(writer: Writer) -> None:
+    job_id = make_job(locked_by=TOKEN, attempts=1)
+    for done in range(4):
+        writer.report(job_id, done)
+    writer.service.step()
+    assert writer.stored() == {job_id: 3}
+    writer.report(job_id, 4)
+    writer.clock.now += 0.4
+    assert writer.service.step() == pytest.approx(0.6)
+    assert writer.stored() == {job_id: 3}
+    writer.clock.now += 0.6
+    writer.service.step()
+    assert writer.stored() == {job_id: 4}
+
+
+def test_reports_of_several_jobs__are_written_together(writer: Writer) -> None:
+    ids = [make_job(locked_by=TOKEN, attempts=1) for _ in range(3)]
+    for job_id in ids:
+        writer.report(job_id, job_id % 5)
+    writer.service.step()
+    assert writer.stored() == {job_id: job_id % 5 for job_id in ids}
+
+
+def test_last_report__is_written_before_the_end_of_the_run(writer: Writer, wait_until: Callable[..., None]) -> None:
+    job_id = make_job(locked_by=TOKEN, attempts=1)
+    writer.report(job_id, 1)
+    writer.service.step()
+    writer.report(job_id, 9)
+    ending = threading.Thread(target=writer.service.finish, args=[make_claim(id=job_id)])
+    ending.start()
+    wait_until(lambda: writer.service.step() is not None and not ending.is_alive())
+    assert writer.stored() == {job_id: 9}
+
+
+def test_end_of_a_run__does_not_wait_for_a_writer_that_cannot_write(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_writer, "FINISH_TIMEOUT", 0.01)
+    writer.report(make_job(locked_by=TOKEN), 1)
+    writer.service.finish(make_claim(id=1))
+    writer.service.finish(make_claim(id=2))
+
+
+def test_lost_claim__changes_nothing(writer: Writer) -> None:
+    job_id = make_job(locked_by="another/7", attempts=2)
+    writer.report(job_id, 5)
+    writer.service.step()
+    assert writer.stored() == {}
+
+
+def test_ended_jobs__leave_nothing_behind(writer: Writer, worker_schema: str) -> None:
+    kept, retried, ended = (make_job(locked_by=TOKEN, attempts=1) for _ in range(3))
+    for job_id in (kept, retried, ended):
+        writer.report(job_id, 1)
+    writer.service.step()
+    schema = in_quotes(worker_schema)
+    with connection.cursor() as cursor:
+        cursor.execute(f"delete from {schema}._private_jobs where id in (%s, %s)", [kept, ended])
+        cursor.execute(
+            f"insert into {schema}._private_results (job_id, task_identifier, status, added_at, expires_at)"
+            " values (%s, 'task', 1, now(), now() + interval '1 day')",
+            [kept],
+        )
+    writer.service.settled([kept, retried, ended])
+    writer.service.step()
+    assert writer.stored() == {kept: 1, retried: 1}
+
+
+def test_idle_writer__closes_its_connection(writer: Writer) -> None:
+    writer.report(make_job(locked_by=TOKEN), 1)
+    writer.service.step()
+    writer.service.settled([1])
+    writer.clock.now += 31
+    assert writer.service.step() == float("inf")
+    assert writer.service._database.current is None
+
+
+def test_worker__shows_progress_while_the_transaction_of_the_task_is_open(
+    wait_until: Callable[..., None], worker_schema: str
+) -> None:
+    may_end, seen = threading.Event(), threading.Event()
+
+    def export(payload: Any, helpers: Any) -> None:
+        helpers.progress(3, 7, "page 3 of 7")
+        seen.set()
+        assert may_end.wait(60)
+        for page in range(4, 8):
+            helpers.progress(page, 7, f"page {page} of 7")
+
+    with own_tasks(export, atomic=True) as registry:
+        from tests.support.stepped_worker import build
+
+        job = add_job("export")
+        runner = build(registry).prepare()
+        runner.parts.releaser.start()
+        runner.parts.fetcher.step()
+        assert seen.wait(60)
+
+        def shown() -> Any:
+            found = result(job)
+            return found and found.progress and found.progress.message
+
+        wait_until(lambda: shown() == "page 3 of 7")
+        may_end.set()
+        wait_until(lambda: result(job) is None)
+        assert runner.parts.progress is not None
+        wait_until(lambda: query(f"select * from {in_quotes(worker_schema)}._private_progress") == [])
+        runner.parts.progress.stop()
+        runner.parts.progress.join(60)
+        runner.parts.releaser.stop()
+        runner.parts.releaser.join(60)
+        runner.close()
+
+
+def test_async_task_and_failed_attempt__keep_their_last_report(wait_until: Callable[..., None]) -> None:
+    async def import_pages(payload: Any, helpers: Any) -> None:
+        helpers.progress(1, None, "first")
+        helpers.progress(2, None, "second")
+        raise ValueError
+
+    with stepped_workers(import_pages) as build:
+        job = add_job("import_pages")
+        worker = build()
+        run_all(worker, wait_until)
+        assert worker.progress is not None
+        worker.progress.stop()
+        worker.progress.join(60)
+    found = result(job)
+    assert found is not None
+    assert found.progress is not None
+    assert (found.progress.done, found.progress.total, found.progress.message) == (2, None, "second")
+
+
+def test_worker__without_reports_has_no_writer(wait_until: Callable[..., None]) -> None:
+    with stepped_workers(lambda_free_task) as build:
+        add_job("lambda_free_task")
+        worker = build()
+        run_all(worker, wait_until)
+        assert worker.progress is None
+
+
+def lambda_free_task(payload: Any, helpers: Any) -> None:
+    assert helpers.job.attempts == 1
+
+
+def test_run_once__writes_the_last_report() -> None:
+    """The drain of a worker ends its writer."""
+    with own_tasks():
+
+        @task(max_attempts=1)
+        def fail(payload: Any, helpers: Any) -> None:
+            helpers.progress(5, 10)
+            raise ValueError
+
+        job = add_job(fail)
+        run_once()
+        found = result(job)
+        assert found is not None
+        assert found.progress is not None
+        assert found.progress.percent == 50
+    assert "graphile-worker-progress" not in {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,35 @@
+"""How many waiting jobs are so few that the next claim must begin."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from django_graphile_worker.worker.fetching.prefetch import Prefetch
+
+
+class Pool(SimpleNamespace):
+    """A pool of five slots, whose jobs took this long."""
+
+    concurrency = 5
+
+    def totals(self) -> tuple[int, float]:
+        return 100, 100 * self.seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ahead", "low_water"),
+    [
+        # Two thousand empty jobs last for moments only: the next claim begins early.
+        (0.00001, 2000, 1500),
+        # 25 jobs of ten milliseconds are claimed when six are left, so a claim brings about twenty.
+        (0.01, 25, 6),
+        (0.1, 0, 0),
+    ],
+)
+def test_low_water__is_what_the_slots_run_during_a_claim(seconds: float, ahead: int, low_water: int) -> None:
+    prefetch = Prefetch(cast("Any", Pool(seconds=seconds)))
+    assert prefetch.ahead(2000) == ahead
+    assert prefetch.low_water(ahead) == low_water
