@@ -93,6 +93,7 @@ class NamesDeletion:
             except OperationalError as error:
                 if sqlstate(error) != LOCK_NOT_AVAILABLE:
                     raise
+            # Transactions of the site hold the lock, and no event tells when they end.
             time.sleep(PAUSE)
         raise IncompleteError(self._kind, self._deleted)
 

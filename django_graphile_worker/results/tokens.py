@@ -1,4 +1,4 @@
-"""Signed tokens: whoever has the token of a job may see its progress, and of no other job."""
+"""Signed tokens. The token of a job gives access to the progress of this job, and of no other job."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ COLUMNS = (
 
 # Parameters are numbered, as libpq requires: the statement does not pass through a driver. If a job was changed since
 # the look-up, the update checks it again; the check is in a "case", so that the planner uses no index for it.
-FAST_CLAIM = """/* gw:glance */
+FAST_CLAIM = """/* gw:fast_claim */
 with first as materialized (
     select job.ctid as tid, job.job_queue_id is not null as is_queued, job.run_at,
         job.task_id = any ($2::int[]) as is_known,

@@ -33,7 +33,7 @@ from :SCHEMA._private_late_workers_v2(
 cross join :SCHEMA._private_orphans_v2(
     %(timeout)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz, %(go_on_at)s::pg_catalog.float8) as orphans"""
 
-REMOVE_DEAD_WORKERS = """/* gw:bury-workers */
+REMOVE_DEAD_WORKERS = """/* gw:remove-dead-workers */
 select worker_id
 from :SCHEMA._private_bury_workers_v2(
     %(worker_ids)s::pg_catalog.text[], %(beats)s::pg_catalog.float8[]) as worker_id"""

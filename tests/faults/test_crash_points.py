@@ -23,7 +23,7 @@ RUNNING_TAGS = [
     "listen",
     "proof",
     "look-at-fleet",
-    "bury-workers",
+    "remove-dead-workers",
     "recover",
     "recover-queues",
     "wake",
@@ -67,7 +67,7 @@ def test_fast_claim__survives_a_cut_before_and_after(
     world.add("quick")
     world.wait_until_empty()
     for _ in range(2):
-        rule = proxy.on("glance", mode)
+        rule = proxy.on("fast_claim", mode)
         world.wait_until(lambda: world.add("quick") and rule.fired.wait(0.2))  # noqa: B023 - used at once
         world.wait_until_empty()
         assert worker.is_alive

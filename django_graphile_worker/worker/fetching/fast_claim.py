@@ -30,7 +30,7 @@ class FastClaim:
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.monotonic) -> None:
         # The name under which the session keeps the statement.
         self._statement = PreparedStatement(
-            database, "gw_glance", fast_claim_statement(database.schema), settings=PLANNER
+            database, "gw_fast_claim", fast_claim_statement(database.schema), settings=PLANNER
         )
         self._clock = clock
         # All workers of a fleet are notified of a job, and one worker gets it; each of the others would claim twice in

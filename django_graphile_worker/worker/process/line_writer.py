@@ -137,6 +137,7 @@ class LineWriter(Generic[Line]):
                 # The thread must not end, whatever a stream raises that the project has put in place.
                 with contextlib.suppress(BaseException):
                     self.flush()
+                # The lines of the next moments are written together.
                 time.sleep(PAUSE)
                 continue
             self._wants_call = True

@@ -175,4 +175,5 @@ class Supervisor:
             for child in self.children:
                 if child.handles_signals:
                     child.signal(number)
+                    # A child does not tell when it has written its stacks.
                     time.sleep(DUMP_TIME)

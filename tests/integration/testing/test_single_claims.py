@@ -47,7 +47,7 @@ class TestSingleClaims(TestCase):
             add_job("note")
             with statements() as names:
                 assert len(run_jobs()) == 1
-        assert names == ["glance", "complete", "first_due"]
+        assert names == ["fast_claim", "complete", "first_due"]
 
     def test_no_job__takes_two(self) -> None:
         with own_tasks(note):
@@ -55,7 +55,7 @@ class TestSingleClaims(TestCase):
             add_job("note", run_at=timedelta(days=1))
             with statements() as names:
                 assert run_jobs() == []
-        assert names == ["glance", "first_due"]
+        assert names == ["fast_claim", "first_due"]
 
     def test_several_jobs__are_claimed_in_the_order_of_a_worker(self) -> None:
         with own_tasks(note, urgent), statements() as names:

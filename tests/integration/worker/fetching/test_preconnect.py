@@ -88,7 +88,7 @@ def test_every_statement_before_the_first_job_was_rehearsed() -> None:
             runner.prepare()
             runner.parts.fetcher.step()
             assert not runner.parts.fetcher.last_claim_was_empty
-            assert {"/* gw:worker_tables */", "/* gw:glance */"} <= rehearsed
+            assert {"/* gw:worker_tables */", "/* gw:fast_claim */"} <= rehearsed
             # To register leaves a trace, and cannot be rehearsed.
             assert prepared_statements(runner) - rehearsed == {"/* gw:register-worker */"}
             runner.close()
