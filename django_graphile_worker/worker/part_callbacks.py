@@ -16,6 +16,7 @@ from django_graphile_worker.worker.parts import Parts
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from django_graphile_worker.sql.control import StopRequest
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
     from django_graphile_worker.sql.result_keeping import ResultKeeping
     from django_graphile_worker.worker.database.connection import Database
@@ -89,6 +90,22 @@ class HeartbeatCallbacks:
 
     def lease_lost(self) -> None:
         self._parts.lose_lease()
+
+    def read_control(self, database: Database) -> None:
+        self._parts.control_reader.read(database)
+
+
+class ControlCallbacks:
+    """The ``ControlEvents`` of a worker."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def worker_id(self) -> str:
+        return self._parts.worker_id
+
+    def stops_read(self, requests: Sequence[StopRequest]) -> None:
+        pass
 
 
 class RecoveryCallbacks:
@@ -168,6 +185,7 @@ class ListenerCallbacks:
         self.request_proof = parts.heartbeat.wake
         self.on_listening = parts.events.listening_started
         self.on_lost = parts.events.listening_lost
+        self.on_control = parts.heartbeat.read_control_soon
 
     def on_migration(self) -> None:
         # Recovery checks the version of the schema.

@@ -22,6 +22,7 @@ from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.control.control_reader import ControlReader
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.executor import Executor
     from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -70,6 +71,7 @@ class Parts:
     releaser: Releaser
     slots: SlotPool
     heartbeat: Heartbeat
+    control_reader: ControlReader
     # None without the setting LISTEN.
     listener: Listener | None
     fetcher: Fetcher

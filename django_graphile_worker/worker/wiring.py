@@ -10,6 +10,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
+from django_graphile_worker.worker.control.control_reader import ControlReader
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -29,6 +30,7 @@ from django_graphile_worker.worker.maintenance.retention import STATEMENT_DEADLI
 from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
 from django_graphile_worker.worker.part_callbacks import (
+    ControlCallbacks,
     FetcherCallbacks,
     HeartbeatCallbacks,
     ListenerCallbacks,
@@ -81,6 +83,7 @@ def build_parts(
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
+    parts.control_reader = ControlReader(ControlCallbacks(parts))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)

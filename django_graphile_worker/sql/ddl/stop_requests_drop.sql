@@ -1,2 +1,2 @@
 /* gw:uninstall */
-select 1;
+drop table :SCHEMA._private_stop_requests;
