@@ -108,6 +108,10 @@ class JobFailedError(GraphileWorkerError):
     """The job failed permanently or was removed, so it has no value."""
 
 
+class JobCancelledError(JobFailedError):
+    """The job was cancelled, so it has no value; also named in its result."""
+
+
 class ResultTimeoutError(GraphileWorkerError, TimeoutError):
     """The job did not end in the time that ``wait_for_result()`` was given."""
 

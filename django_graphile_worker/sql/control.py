@@ -18,7 +18,7 @@ from :SCHEMA._private_stop_requests as request
 where request.worker_id = %(worker_id)s::text"""
 
 
-class StopRequest(NamedTuple):
+class RequestedStop(NamedTuple):
     """The request to stop the run of a claim: why, and who asked for it. In the order of READ_CONTROL."""
 
     job_id: int
@@ -30,7 +30,7 @@ class StopRequest(NamedTuple):
 class Control(Frozen):
     """Everything that is asked of one worker."""
 
-    stops: tuple[StopRequest, ...]
+    stops: tuple[RequestedStop, ...]
 
 
 def read_control(cursor: Any, worker_id: str, *, schema: str) -> Control:
@@ -42,7 +42,7 @@ def read_control(cursor: Any, worker_id: str, *, schema: str) -> Control:
     # Late import: most workers are never asked for anything.
     import json
 
-    return Control(stops=tuple(StopRequest(*json.loads(content)) for kind, content in rows if kind == "stop"))
+    return Control(stops=tuple(RequestedStop(*json.loads(content)) for kind, content in rows if kind == "stop"))
 
 
 NOTHING_ASKED = Control(stops=())

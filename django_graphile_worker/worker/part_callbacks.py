@@ -16,7 +16,7 @@ from django_graphile_worker.worker.parts import Parts
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from django_graphile_worker.sql.control import StopRequest
+    from django_graphile_worker.sql.control import RequestedStop
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
     from django_graphile_worker.sql.result_keeping import ResultKeeping
     from django_graphile_worker.worker.database.connection import Database
@@ -104,7 +104,7 @@ class ControlCallbacks:
     def worker_id(self) -> str:
         return self._parts.worker_id
 
-    def stops_read(self, requests: Sequence[StopRequest]) -> None:
+    def stops_read(self, requests: Sequence[RequestedStop]) -> None:
         pass
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         def worker_id(self) -> str:
             """Return the id of the worker whose claims are to be stopped."""
 
-        def stops_read(self, requests: Sequence[control.StopRequest]) -> None:
+        def stops_read(self, requests: Sequence[control.RequestedStop]) -> None:
             """Stop these runs. They are all requests for this worker: a request that is missing now is settled."""
 
 
