@@ -142,10 +142,20 @@ class PoolCallbacks:
         # The methods of the parts themselves: a method of this class would cost one more call for every job.
         self.run = parts.executor.run
         self.may_begin = parts.may_begin
+        self.refuse = parts.refuse
         self.on_outcome = parts.releaser.put
         self.on_queue_done = parts.releaser.release_queue
         self.on_wants_jobs = parts.wake_fetcher
         self.on_thread_end = parts.executor.thread_finished
+
+
+class StopCallbacks:
+    """The ``StopEvents`` of a worker."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.running = parts.executor.runs
+        self.may_begin = parts.may_begin
+        self.check_begin = parts.slots.check_begin
 
 
 class FetcherCallbacks:
