@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.schema import statement
 
 # The channel that workers listen to. The payload is the name of the schema.
@@ -13,18 +15,29 @@ CONTROL_CHANNEL = "jobs:control"
 # One statement for everything: each row has its kind, and its content as JSON. The tables are nearly always empty.
 READ_CONTROL = """/* gw:control */
 select 'stop', pg_catalog.json_build_array(
-    request.job_id, request.token, request.reason, request.requested_by)::text
-from :SCHEMA._private_stop_requests as request
+    request.job_id, request.token, request.reason, request.requested_by, exists (
+        select from only :SCHEMA._private_jobs as job
+        where job.id = request.job_id and job.locked_by = request.token))::text
+from only :SCHEMA._private_stop_requests as request
 where request.worker_id = %(worker_id)s::text"""
+
+FORGET_STOPS = """/* gw:forget-stops */
+delete from only :SCHEMA._private_stop_requests as request
+using rows from (pg_catalog.unnest(%(ids)s::bigint[]), pg_catalog.unnest(%(tokens)s::text[])) as ended(id, token)
+where request.job_id = ended.id and request.token = ended.token and not exists (
+    select from only :SCHEMA._private_jobs as job where job.id = request.job_id and job.locked_by = request.token)
+returning request.job_id"""
 
 
 class RequestedStop(NamedTuple):
-    """The request to stop the run of a claim: why, and who asked for it. In the order of READ_CONTROL."""
+    """The request to stop the run of a claim, in the order of READ_CONTROL."""
 
     job_id: int
     token: str
     reason: str
     requested_by: str
+    # False if the claim has ended without having been stopped.
+    is_claimed: bool
 
 
 class Control(Frozen):
@@ -43,6 +56,13 @@ def read_control(cursor: Any, worker_id: str, *, schema: str) -> Control:
     import json
 
     return Control(stops=tuple(RequestedStop(*json.loads(content)) for kind, content in rows if kind == "stop"))
+
+
+def forget_stops(cursor: Any, requests: Sequence[RequestedStop], *, schema: str) -> set[int]:
+    """Delete requests whose claims have ended; return the ids of their jobs."""
+    ids, tokens = [request.job_id for request in requests], [request.token for request in requests]
+    cursor.execute(statement(FORGET_STOPS, schema), {"ids": int_array(ids), "tokens": text_array(tokens)})
+    return {row[0] for row in cursor.fetchall()}
 
 
 NOTHING_ASKED = Control(stops=())

@@ -17,12 +17,14 @@ from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.identity import new_worker_id
+from django_graphile_worker.worker.outcomes import Interrupted, Outcome
 from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.control.control_reader import ControlReader
+    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.executor import Executor
     from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -83,6 +85,8 @@ class Parts:
     cron: Cron | None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
+    # None until a run has to stop, or a run with a time limit begins; wiring.stops_of() builds it.
+    stops: Stops | None = None
 
     def __init__(
         self,
@@ -118,6 +122,11 @@ class Parts:
         After the process was suspended, the lease may have expired without any part having noticed.
         """
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
+
+    def refuse(self, claim: Claim) -> Outcome:
+        """Return the outcome of a job that may not begin: it was cancelled, or its claim may be lost."""
+        outcome = None if self.stops is None else self.stops.refuse(claim)
+        return outcome or Interrupted(claim, 0.0, has_begun=False)
 
     def return_jobs(self, work_units: Sequence[WorkUnit]) -> None:
         """Return jobs that have not begun, with the queues that were claimed for them."""

@@ -37,6 +37,7 @@ from django_graphile_worker.worker.part_callbacks import (
     PoolCallbacks,
     RecoveryCallbacks,
     ReleaserCallbacks,
+    StopCallbacks,
 )
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
@@ -49,6 +50,7 @@ from django_graphile_worker.worker.reporting.statistics_recorder import Statisti
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
     from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
@@ -83,7 +85,7 @@ def build_parts(
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
-    parts.control_reader = ControlReader(ControlCallbacks(parts))
+    parts.control_reader = ControlReader(ControlCallbacks(parts, stops=lambda: stops_of(parts)))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)
@@ -274,6 +276,20 @@ def _build_progress(parts: Parts) -> ProgressWriter:
                 database=_database(parts, "progress"), now=parts.now, on_trouble=parts.events.database_trouble
             )
         return parts.progress
+
+
+_building_stops = Lock()
+
+
+def stops_of(parts: Parts) -> Stops:
+    """Return the stops of a worker, built once: few workers stop a run."""
+    # Late import: most workers stop no run.
+    from django_graphile_worker.worker.control.stops import Stops
+
+    with _building_stops:
+        if parts.stops is None:
+            parts.stops = Stops(StopCallbacks(parts))
+        return parts.stops
 
 
 def _build_cron(parts: Parts) -> Cron:
