@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.worker.identity import about_this_process
-from django_graphile_worker.worker.outcomes import Outcome
+from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 from django_graphile_worker.worker.parts import Parts
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.control import RequestedStop
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
     from django_graphile_worker.sql.result_keeping import ResultKeeping
@@ -45,6 +46,9 @@ class ReleaserCallbacks:
         if self._parts.task_reports is not None:
             self._parts.task_reports.claim_lost(outcome)
         self._parts.events.claim_lost(outcome)
+
+    def cancelled(self, outcome: Cancelled) -> None:
+        self._parts.events.job_cancelled(outcome)
 
     def retry_scheduled(self, seconds: float) -> None:
         # Later retries are found by polling.
@@ -141,22 +145,24 @@ class RecoveryCallbacks:
         return self._parts.now()
 
     def result_keeping(self) -> ResultKeeping:
-        # Late import: only recovery needs it, and not before the first job.
-        from django_graphile_worker.sql.result_keeping import keeping
-
-        return keeping(self._parts.settings, self._parts.tasks.values())
+        return self._parts.result_keeping()
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
 
+    def cancelled_recovered(self, jobs: Sequence[CancelledJob]) -> None:
+        if self._parts.task_reports is not None:
+            self._parts.task_reports.ended(each.job for each in jobs)
+        self._parts.events.cancelled_jobs_recovered(jobs)
+
     def jobs_recovered(self, recovered: Recovered) -> None:
         if self._parts.task_reports is not None:
-            self._parts.task_reports.exhausted(recovered.exhausted)
+            self._parts.task_reports.ended(each.job for each in recovered.exhausted)
         self._parts.events.jobs_recovered(recovered)
 
     def stale_locks_released(self, unlocked: Unlocked) -> None:
         if self._parts.task_reports is not None:
-            self._parts.task_reports.exhausted(unlocked.exhausted)
+            self._parts.task_reports.ended(each.job for each in unlocked.exhausted)
         self._parts.events.stale_locks_released(unlocked)
 
     def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:

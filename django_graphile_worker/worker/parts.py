@@ -15,6 +15,7 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome
@@ -112,6 +113,10 @@ class Parts:
         settings = self.settings
         keeps = (task.result_seconds(settings.keep_results) for task in self.tasks.values())
         return settings.history is not None or any(seconds is not None for seconds in keeps)
+
+    def result_keeping(self) -> ResultKeeping:
+        """Return which tasks keep their results, and whether there is a history."""
+        return keeping(self.settings, self.tasks.values())
 
     def may_claim(self) -> bool:
         return self.directory.may_have_tasks and not self.is_stopping and self.heartbeat.holds_lease

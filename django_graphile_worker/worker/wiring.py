@@ -136,6 +136,8 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         worker_id=lambda: parts.worker_id,
         statement_timeout=settings.statement_timeout,
         notify=settings.notify,
+        keeping=parts.result_keeping,
+        on_cancelled=lambda jobs: parts.events.cancelled_jobs_recovered(jobs),
     )
     parts.executor = Executor(
         settings=settings,
@@ -160,7 +162,9 @@ def _build_task_reports(parts: Parts) -> TaskReports:
 
 
 def _build_releaser(parts: Parts) -> Releaser:
-    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.now, settings=parts.settings)
+    statements = ReleaseStatements(
+        _database(parts, "releaser"), now=parts.now, settings=parts.settings, keeping=parts.result_keeping
+    )
     return Releaser(statements=statements, events=ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble)
 
 
