@@ -127,6 +127,11 @@ def _leftover_state_found(*, job: Job, leftovers: Sequence[str] = (), **about: A
         _jobs.warning(template, *place, *_name(job), left, extra=job_attributes(job, "leftover state", about))
 
 
+def _thread_left_behind(*, job: Job, **about: Any) -> None:
+    line = "%s #%s did not stop when it was told to (attempt %s of %s): the worker continues without its thread"
+    _log_job(logging.WARNING, line, job, "thread left behind", about)
+
+
 def _log_job(level: int, line: str, job: Job | JobFacts, outcome: str, about: Mapping[str, Any]) -> None:
     """Log a line about a job that names it and its attempt."""
     template, place = with_place(line, about)
@@ -251,6 +256,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
         _jobs, logging.INFO, "job #%(job_id)s ended by itself before it could be stopped: it was cancelled too late"
     ),
     "leftover_state_found": _leftover_state_found,
+    "thread_left_behind": _thread_left_behind,
     "claim_lost": _claim_lost,
     "results_refused": _line(
         _worker,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from django_graphile_worker import signals
 from django_graphile_worker.worker.identity import about_this_process
 from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 from django_graphile_worker.worker.parts import Parts
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.sql.result_keeping import ResultKeeping
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
+    from django_graphile_worker.worker.execution.job_run import JobRun
 
 
 class ReleaserCallbacks:
@@ -184,12 +186,28 @@ class PoolCallbacks:
 
 
 class StopCallbacks:
-    """The ``StopEvents`` of a worker."""
+    """The ``StopEvents`` of a worker: the executor knows the runs, the pool their threads."""
 
     def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self.running = parts.executor.runs
+        self.is_running = parts.executor.is_running
+        self.set_abort = parts.executor.set_abort
+        self.stop_coroutine = parts.executor.stop_coroutine
         self.may_begin = parts.may_begin
         self.check_begin = parts.slots.check_begin
+
+    def ended_without_thread(self, run: JobRun, thread_id: int) -> None:
+        parts = self._parts
+        outcome = parts.executor.end_without_thread(run)
+        parts.releaser.put(outcome)
+        with parts.slots.removal_lock:
+            rest = parts.slots.replace_thread(thread_id)
+            if rest is not None:
+                # The other jobs of the queue: this worker may stop soon, and another can run them now.
+                parts.return_jobs([rest])
+        parts.events.send(signals.thread_left_behind, job=run.job, duration=outcome.duration)
+        parts.on_thread_left()
 
 
 class FetcherCallbacks:

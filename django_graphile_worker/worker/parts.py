@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
@@ -106,6 +106,8 @@ class Parts:
         self.worker_id = new_worker_id()
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
+        # Called when a run has ended without its thread, which still runs: the process should be replaced.
+        self.on_thread_left: Callable[[], None] = lambda: None
 
     @property
     def keeps_anything(self) -> bool:

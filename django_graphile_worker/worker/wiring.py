@@ -145,6 +145,7 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         installation=place.installation,
         tasks=parts.directory.task_of,
         build_progress=lambda: _build_progress(parts),
+        build_deadlines=lambda: stops_of(parts).deadlines,
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
@@ -292,7 +293,7 @@ def stops_of(parts: Parts) -> Stops:
 
     with _building_stops:
         if parts.stops is None:
-            parts.stops = Stops(StopCallbacks(parts))
+            parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace)
         return parts.stops
 
 

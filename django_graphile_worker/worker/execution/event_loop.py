@@ -79,6 +79,12 @@ class EventLoop:
                 for run in self._running:
                     self._loop.call_soon_threadsafe(run.cancel)
 
+    def stop(self, run: CoroutineRun) -> None:
+        """Cancel one coroutine, because its job has to stop."""
+        with self._lock:
+            if self._loop is not None and not self._is_closed:
+                self._loop.call_soon_threadsafe(run.stop)
+
     def close(self, seconds: float) -> None:
         """Stop the loop. Everything else on it has ``seconds`` to end; a coroutine that blocks it is left behind."""
         with self._lock:

@@ -19,14 +19,13 @@ _MAX_TRACEBACKS = 10
 
 
 def failed(
-    run: JobRun, error: BaseException, *, limit: int, is_redacted: bool = True, leftovers: Sequence[str] = ()
+    run: JobRun, error: BaseException, *, limit: int, is_redacted: bool = True, remarks: Sequence[str] = ()
 ) -> Failed:
     """Return the outcome of a run that ended with an exception."""
     delay, remark = _delay(run, error)
     is_permanent = _is_permanent(error)
     final = final_remark(run.claim.attempts, run.claim.max_attempts) if is_permanent else ""
-    remarks = [final, remark, *(f"The task also left {leftover}." for leftover in leftovers)]
-    text = _text(error, limit, "\n".join(filter(None, remarks)))
+    text = _text(error, limit, "\n".join(filter(None, [final, remark, *remarks])))
     return Failed(
         run.claim,
         run.duration,
