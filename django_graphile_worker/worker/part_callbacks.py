@@ -194,6 +194,7 @@ class StopCallbacks:
         self.is_running = parts.executor.is_running
         self.set_abort = parts.executor.set_abort
         self.stop_coroutine = parts.executor.stop_coroutine
+        self.leave_coroutine = parts.executor.leave_coroutine
         self.may_begin = parts.may_begin
         self.check_begin = parts.slots.check_begin
 

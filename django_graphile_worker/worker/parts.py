@@ -25,6 +25,7 @@ from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.control.control_reader import ControlReader
+    from django_graphile_worker.worker.control.deadlines import RunRecords
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.executor import Executor
@@ -106,6 +107,8 @@ class Parts:
         self.worker_id = new_worker_id()
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
+        # Where the supervisor of the process finds the runs that have a time limit; None without a supervisor.
+        self.run_records: RunRecords | None = None
         # Called when a run has ended without its thread, which still runs: the process should be replaced.
         self.on_thread_left: Callable[[], None] = lambda: None
 

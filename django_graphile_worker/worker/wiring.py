@@ -293,7 +293,7 @@ def stops_of(parts: Parts) -> Stops:
 
     with _building_stops:
         if parts.stops is None:
-            parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace)
+            parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace, records=parts.run_records)
         return parts.stops
 
 

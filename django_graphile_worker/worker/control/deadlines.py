@@ -7,8 +7,24 @@ import math
 import threading
 from collections.abc import Callable
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from django_graphile_worker.worker.execution.job_run import JobRun
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from django_graphile_worker.sql.claims import Claim
+
+    class RunRecords(Protocol):
+        """Where the supervisor of the process finds the runs that have a time limit."""
+
+        def begin(self, claim: Claim, deadline: float, /) -> int:
+            """Write a record of a run, on its thread; return the number of the record, or -1 if there is no room."""
+
+        def end(self, number: int, /) -> None:
+            """Remove a record."""
+
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -19,12 +35,19 @@ RETRY_DELAY = 0.5
 class Deadlines:
     """The runs that have a time limit. The thread starts with the first of them."""
 
-    def __init__(self, on_deadline: Callable[[JobRun, float], None], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        on_deadline: Callable[[JobRun, float], None],
+        *,
+        records: RunRecords | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         # Called with the run and its time limit.
         self._on_deadline = on_deadline
+        self._records = records
         self._clock = clock
-        # The time limits of the runs, in seconds. Reading and writing an item needs no lock.
-        self._limits: dict[JobRun, float] = {}
+        # By run: its time limit in seconds, and the number of its record. Access to an item needs no lock.
+        self._limits: dict[JobRun, tuple[float, int]] = {}
         # When the thread wakes up by itself.
         self._wakes_at = -math.inf
         self._woken = threading.Event()
@@ -33,9 +56,9 @@ class Deadlines:
         self._is_closed = False
 
     def begin(self, run: JobRun, seconds: float) -> None:
-        """Begin the time limit of a run."""
+        """Begin the time limit of a run. Called on the thread of the run."""
         run.deadline = deadline = self._clock() + seconds
-        self._limits[run] = seconds
+        self._limits[run] = seconds, (-1 if self._records is None else self._records.begin(run.claim, deadline))
         if self._thread is None:
             self._start()
         # Mostly the thread waits for the deadline of an earlier run, and looks at the others when it wakes up.
@@ -43,15 +66,19 @@ class Deadlines:
             self._woken.set()
 
     def end(self, run: JobRun) -> None:
-        self._limits.pop(run, None)
+        """End the time limit of a run. Calling it again changes nothing."""
+        _, number = self._limits.pop(run, (0.0, -1))
+        if number >= 0 and self._records is not None:
+            self._records.end(number)
 
     def check(self) -> float:
         """Report the runs that are past their deadline; return the seconds until the next deadline."""
         now, following = self._clock(), math.inf
-        for run, seconds in list(self._limits.items()):
-            assert run.deadline is not None
+        for run, (seconds, _) in list(self._limits.items()):
+            # A run that stops already needs no other stop.
+            if run.deadline is None or run.stopping is not None:
+                continue
             if run.deadline <= now:
-                self._limits.pop(run, None)
                 self._on_deadline(run, seconds)
             else:
                 following = min(following, run.deadline)

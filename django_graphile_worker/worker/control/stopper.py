@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         def stop_coroutine(self, coroutine_run: CoroutineRun, /) -> None:
             """Cancel a coroutine on its event loop."""
 
+        def leave_coroutine(self, coroutine_run: CoroutineRun, /) -> None:
+            """End the wait of a thread for a coroutine that does not stop."""
+
         def ended_without_thread(self, run: JobRun, thread_id: int, /) -> None:
             """Release a run whose thread does not stop, and replace the thread."""
 
@@ -49,11 +52,22 @@ UNSAFE_PLACES = (*OWN_FOLDERS, logging.__file__, "<frozen importlib")
 class Stopper:
     """The stop of one run, on a thread of its own: a server that does not answer delays no other stop."""
 
-    def __init__(self, run: JobRun, stopping: StopOfRun, *, grace: float, events: StopperEvents) -> None:
+    def __init__(
+        self,
+        run: JobRun,
+        stopping: StopOfRun,
+        *,
+        grace: float,
+        events: StopperEvents,
+        on_end: Callable[[JobRun], object] = lambda run: None,
+    ) -> None:
         self._run = run
         self._stopping = stopping
         self._grace = grace
         self._events = events
+        # Called when the run has ended: an exception that this stopper raised may have kept the thread of the run from
+        # ending its time limit.
+        self._on_end = on_end
         self._has_waited_for_query = False
 
     def start(self) -> None:
@@ -66,6 +80,7 @@ class Stopper:
         except BaseException:
             logger.exception("Job %s could not be stopped.", self._run.claim.id)
         finally:
+            self._on_end(self._run)
             # Receivers of signals may have opened connections on this thread.
             connections.close_all()
 
@@ -78,7 +93,7 @@ class Stopper:
             thread_id = self._step(elapsed)
             if thread_id is not None:
                 self._events.ended_without_thread(self._run, thread_id)
-                return
+                break
             wait(INTERVAL if elapsed > self._grace else min(INTERVAL, self._grace - elapsed))
 
     def _step(self, elapsed: float) -> int | None:
@@ -90,11 +105,18 @@ class Stopper:
             if not self._stopping.stack_text:
                 self._stopping.stack_text = stack_text(position)
             if elapsed >= self._grace:
-                self._stopping.is_without_thread = True
-                queries.cut_connections(position.thread_id)
+                self._leave(position)
                 return position.thread_id
             self._interrupt(position, elapsed)
         return None
+
+    def _leave(self, position: Position) -> None:
+        """Have the run end without its thread. The thread ends as soon as the task does."""
+        self._stopping.is_without_thread = True
+        queries.cut_connections(position.thread_id)
+        coroutine_run = position.coroutine_run
+        if coroutine_run is not None:
+            self._events.leave_coroutine(coroutine_run)
 
     def _interrupt(self, position: Position, elapsed: float) -> None:
         has_cancelled = queries.cancel_queries(position.thread_id)

@@ -19,6 +19,7 @@ from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from django_graphile_worker.worker.control.deadlines import RunRecords
     from django_graphile_worker.worker.control.stopper import StopperEvents
 
     class StopEvents(StopperEvents, Protocol):
@@ -52,11 +53,11 @@ class Stops:
     claim that has not begun never begins, and a request for a claim that has ended changes nothing.
     """
 
-    def __init__(self, events: StopEvents, *, grace: float) -> None:
+    def __init__(self, events: StopEvents, *, grace: float, records: RunRecords | None = None) -> None:
         self._events = events
         # Seconds that a task gets to end after the request.
         self._grace = grace
-        self.deadlines = Deadlines(self._time_out)
+        self.deadlines = Deadlines(self._time_out, records=records)
         self._is_looking = False
         self._lock = threading.Lock()
         # By job id and token: the requests for claims that have not begun, and until when they are kept.
@@ -89,7 +90,7 @@ class Stops:
             run.stopping = StopOfRun(stop)
             # After the assignment: a thread that finds the mark closes the stop.
             run.is_marked = True
-            Stopper(run, run.stopping, grace=self._grace, events=self._events).start()
+            Stopper(run, run.stopping, grace=self._grace, events=self._events, on_end=self.deadlines.end).start()
         elif stop.kind == "cancelled":
             # A job that is cancelled while it is stopped at its deadline is not retried.
             run.stopping.stop = stop

@@ -114,10 +114,19 @@ class Executor:
         """Cancel the coroutine of one run."""
         self._event_loop.stop(coroutine_run)
 
+    def leave_coroutine(self, coroutine_run: CoroutineRun) -> None:
+        """End the wait of a thread for a coroutine that does not stop."""
+        self._event_loop.leave(coroutine_run)
+
     @property
     def has_coroutines(self) -> bool:
         """Whether a coroutine runs at this moment."""
         return self._event_loop.has_coroutines
+
+    @property
+    def is_loop_blocked(self) -> bool:
+        """Whether a coroutine keeps the event loop from running the others."""
+        return self._event_loop.is_blocked
 
     def close(self, seconds: float) -> None:
         """Stop the event loop. Coroutines that jobs left running have ``seconds`` to end."""

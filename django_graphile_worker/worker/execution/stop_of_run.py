@@ -14,12 +14,9 @@ from contextlib import contextmanager
 
 from django_graphile_worker.exceptions import TaskCancelled, TaskStopped, TaskTimeout
 from django_graphile_worker.worker.job_stop import Stop
+from django_graphile_worker.worker.outcomes import EndedWithoutThread
 
 _EXCEPTIONS: dict[str, type[TaskStopped]] = {"timeout": TaskTimeout, "cancelled": TaskCancelled}
-
-
-class EndedWithoutThread(SystemExit):
-    """Ends the thread of a run that has ended without it. Python does not report a ``SystemExit`` of a thread."""
 
 
 class StopOfRun:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import Interrupted, Outcome
+from django_graphile_worker.worker.outcomes import EndedWithoutThread, Interrupted, Outcome
 from django_graphile_worker.worker.pool.fetch_turns import Turn, Turns
 from django_graphile_worker.worker.pool.line import Line
 from django_graphile_worker.worker.pool.threads import PoolThreads
@@ -250,6 +250,9 @@ class SlotPool:
                     self._run_in(place, unit)
                 # Not kept while the thread rests: its payload may be large.
                 del unit
+        except EndedWithoutThread:
+            # replace_thread() has given the slot to another thread.
+            return
         finally:
             self._on_thread_end()
 
