@@ -107,7 +107,9 @@ def test_result_of_another_backend__does_not_exist(framework: Any, settings: Any
 
 def test_cancelled_job__has_failed_with_who_and_why(framework: Any) -> None:
     result = framework.report.enqueue(7)
-    cancel_jobs([job_id_of(result.id, "default")], reason="sent twice", by="maria")
+    job_id = job_id_of(result.id, "default")
+    assert job_id is not None
+    cancel_jobs([job_id], reason="sent twice", by="maria")
     result.refresh()
     assert (result.status, result.attempts) == ("FAILED", 0)
     (error,) = result.errors
