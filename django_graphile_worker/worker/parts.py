@@ -84,7 +84,7 @@ class Parts:
     cron: Cron | None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
-    # None until a run has to stop, or a run with a time limit begins; wiring.stops_of() builds it.
+    # None until a run has to stop, or a run with a time limit begins; late_parts.stops_of() builds it.
     stops: Stops | None = None
 
     def __init__(

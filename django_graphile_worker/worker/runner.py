@@ -175,7 +175,7 @@ class Runner:
     @property
     def has_retired(self) -> bool:
         """Whether no job runs any more that could still end: a coroutine cannot, while its event loop is blocked."""
-        return self.parts.slots.is_idle or self.parts.executor.is_loop_blocked
+        return self.parts.slots.is_idle or self.parts.executor.event_loop.is_blocked
 
     def _prepare(self) -> None:
         # Register before reading the names of tasks: a cleanup keeps the names that a registered worker uses.

@@ -28,7 +28,7 @@ from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.service import Service
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+)[^\n]*\n((?:  .*\n?)*)", re.MULTILINE)
-_FRAME = re.compile(r'  File "(.*)", line \d+ in .*')
+_FRAME = re.compile(r'  File "(.*)", line \d+ in (.*)')
 
 
 class EndOfRuns(Service):
@@ -87,7 +87,10 @@ def stack_of(stacks: str, thread_id: int) -> str:
 
 
 def _frames(text: str) -> Iterator[str]:
+    """Yield the lines of a stack that belong to the task, the innermost first, up to the code that runs all jobs."""
     for line in text.splitlines():
         frame = _FRAME.fullmatch(line)
-        if frame is not None and not frame[1].startswith(OWN_FOLDERS) and "/concurrent/futures/" not in frame[1]:
+        if frame is None or (frame[1].startswith(OWN_FOLDERS) and frame[2] == "_run"):
+            return
+        if not frame[1].startswith(OWN_FOLDERS):
             yield line
