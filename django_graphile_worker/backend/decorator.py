@@ -15,7 +15,14 @@ from django_graphile_worker.backend.compat import (
     TaskContext,
     task_backends,
 )
-from django_graphile_worker.backend.task_class import Backoff, GraphileTask, JobKey, KeepResult, refuse_unknown_options
+from django_graphile_worker.backend.task_class import (
+    Backoff,
+    GraphileTask,
+    JobKey,
+    KeepResult,
+    Timeout,
+    refuse_unknown_options,
+)
 from django_graphile_worker.job_options import JobKeyMode
 
 if TYPE_CHECKING:
@@ -38,6 +45,7 @@ class TaskOptions(TypedDict, total=False):
     flags: Iterable[str] | None
     atomic: bool
     keep_result: KeepResult | None
+    timeout: Timeout | None
 
 
 @overload

@@ -13,7 +13,7 @@ from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.registry import valid_keep_result
+from django_graphile_worker.registry import valid_keep_result, valid_timeout
 from django_graphile_worker.suggestions import did_you_mean
 
 P = ParamSpec("P")
@@ -22,6 +22,7 @@ R = TypeVar("R")
 JobKey = str | Callable[..., str | None]
 Backoff = timedelta | float | Callable[..., Any]
 KeepResult = timedelta | float | bool
+Timeout = timedelta | float | bool
 
 if TYPE_CHECKING:
     _Task = Task
@@ -37,7 +38,7 @@ else:
 
 
 # The options that @task takes in addition to those of Django.
-OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result")
+OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result", "timeout")
 
 
 def refuse_unknown_options(options: Iterable[str]) -> None:
@@ -71,6 +72,8 @@ class GraphileTask(_Task[P, R]):
     atomic: bool = field(default=False, compare=False)
     # How long a result is kept. Without it the option RESULT_TTL of the backend counts.
     keep_result: KeepResult | None = field(default=None, compare=False)
+    # How long a run may last. Without it the setting TIMEOUT counts; False means no limit.
+    timeout: Timeout | None = field(default=None, compare=False)
 
     def __new__(cls, **options: Any) -> GraphileTask[P, R]:
         # Django's own @task passes on whatever it gets.
@@ -155,6 +158,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         )
         backoff_of(task)
         keep_result_of(task)
+        timeout_of(task)
         if not isinstance(task.atomic, bool):
             raise InvalidTypeError(f"atomic: expected True or False, got {task.atomic!r}.")
     except (InvalidTypeError, InvalidJobError) as error:
@@ -170,3 +174,7 @@ def backoff_of(task: GraphileTask[Any, Any]) -> timedelta | Callable[..., Any] |
 
 def keep_result_of(task: GraphileTask[Any, Any]) -> float | bool | None:
     return valid_keep_result(task.keep_result, name="keep_result")
+
+
+def timeout_of(task: GraphileTask[Any, Any]) -> float | bool | None:
+    return valid_timeout(task.timeout, name="timeout")

@@ -192,9 +192,9 @@ class StopCallbacks:
         self._parts = parts
         self.running = parts.executor.runs
         self.is_running = parts.executor.is_running
-        self.set_abort = parts.executor.set_abort
-        self.stop_coroutine = parts.executor.stop_coroutine
-        self.leave_coroutine = parts.executor.leave_coroutine
+        self.set_abort = parts.executor.aborts.set_for
+        self.stop_coroutine = parts.executor.event_loop.stop
+        self.leave_coroutine = parts.executor.event_loop.leave
         self.may_begin = parts.may_begin
         self.check_begin = parts.slots.check_begin
 
