@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.exceptions import PermanentFailure, RetryLater
+from django_graphile_worker import signals
+from django_graphile_worker.exceptions import PermanentFailure, RetryLater, TaskTimeout
 from django_graphile_worker.worker.control import stopper
 from django_graphile_worker.worker.control.position import Position, position_of
 from django_graphile_worker.worker.control.stopper import Stopper
@@ -274,6 +275,77 @@ def test_position__is_known_only_inside_the_task(slot: Slot) -> None:
     assert isinstance(future.result(WAIT_TIMEOUT), Succeeded)
     assert found[0] is not None
     assert slot.executor.runs() == []
+
+
+def test_code_that_runs_after_the_task__is_not_interrupted(slot: Slot, wait_until: Wait) -> None:
+    has_begun, may_go_on, errors = threading.Event(), threading.Event(), []
+
+    def receiver(**arguments: Any) -> None:
+        has_begun.set()
+        try:
+            while not may_go_on.is_set():
+                time.sleep(0.001)
+        except BaseException as error:
+            errors.append(error)
+
+    signals.job_succeeded.connect(receiver)
+    try:
+        future = slot.start(lambda payload: None)
+        run = begun(slot, has_begun)
+        assert position_of(run) is None
+        thread = threading.Thread(target=Stopping(slot).stop, args=(run,), kwargs={"grace": 0.01})
+        thread.start()
+        wait_until(lambda: run.abort is not None)
+        thread.join(5 * stopper.INTERVAL)
+        may_go_on.set()
+        assert isinstance(future.result(WAIT_TIMEOUT), Succeeded)
+    finally:
+        signals.job_succeeded.disconnect(receiver)
+    assert errors == []
+    thread.join(WAIT_TIMEOUT)
+    assert not thread.is_alive()
+
+
+def test_an_exception_that_comes_after_the_task__does_not_change_how_it_ended(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[bool] = []
+    end_marked = slot.executor._end_marked
+
+    def interrupted_once(run: JobRun) -> Any:
+        ends.append(run.is_ending)
+        if len(ends) == 1:
+            raise TaskTimeout
+        return end_marked(run)
+
+    monkeypatch.setattr(slot.executor, "_end_marked", interrupted_once)
+
+    def marks_itself(payload: Any) -> None:
+        (run,) = slot.executor.runs()
+        run.stopping = StopOfRun(TIMEOUT)
+        run.is_marked = True
+
+    assert isinstance(slot.start(marks_itself).result(WAIT_TIMEOUT), Succeeded)
+    assert ends == [True, True], "no step may begin once the task has ended"
+
+
+def test_a_step_under_way__keeps_the_run_from_ending(slot: Slot) -> None:
+    stopping = StopOfRun(TIMEOUT)
+    is_closed = threading.Event()
+
+    def close() -> None:
+        stopping.close()
+        is_closed.set()
+
+    with stopping.step() as is_possible:
+        assert is_possible
+        thread = threading.Thread(target=close)
+        thread.start()
+        assert not is_closed.wait(0.05)
+    assert is_closed.wait(WAIT_TIMEOUT)
+    with stopping.step() as is_possible:
+        assert not is_possible, "the thread of the run has taken the lock for good"
+    thread.join()
 
 
 def test_exceptions__never_reach_the_next_job_of_the_thread(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
