@@ -1,7 +1,8 @@
-"""What is asked of the workers: requests to stop running jobs."""
+"""What is asked of the workers: requests to stop running jobs, and what is paused."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
@@ -15,7 +16,15 @@ READ_CONTROL = """/* gw:control */
 select 'stop', pg_catalog.json_build_array(
     request.job_id, request.token, request.reason, request.requested_by)::text
 from :SCHEMA._private_stop_requests as request
-where request.worker_id = %(worker_id)s::text"""
+where request.worker_id = %(worker_id)s::text
+union all
+select 'pause', pg_catalog.json_build_array(
+    pause.kind, pause.name, pg_catalog.date_part('epoch', pause.paused_until - coalesce(
+        %(now)s::timestamptz, pg_catalog.clock_timestamp())),
+    pause.handed_to is not null, pause.kind = 'queue' and pause.handed_to is null and not exists (
+        select from :SCHEMA._private_job_queues as queue
+        where queue.queue_name = pause.name and queue.locked_by = pause.token))::text
+from :SCHEMA._private_pauses as pause"""
 
 
 class StopRequest(NamedTuple):
@@ -27,22 +36,44 @@ class StopRequest(NamedTuple):
     requested_by: str
 
 
+class ReadPause(NamedTuple):
+    """A pause as workers read it, in the order of READ_CONTROL."""
+
+    # "queue", "task" or "flag".
+    kind: str
+    name: str
+    # None: until it is resumed.
+    seconds_left: float | None
+    # Whether it is over, and a worker of another kind has the lock of the queue.
+    is_handed_over: bool
+    # Whether the row of the queue has lost the lock of the pause.
+    is_unlocked: bool
+
+    @property
+    def holds(self) -> bool:
+        return not self.is_handed_over and (self.seconds_left is None or self.seconds_left > 0)
+
+
 class Control(Frozen):
     """Everything that is asked of one worker."""
 
     stops: tuple[StopRequest, ...]
+    pauses: tuple[ReadPause, ...]
 
 
-def read_control(cursor: Any, worker_id: str, *, schema: str) -> Control:
-    """Return everything that is asked of this worker."""
-    cursor.execute(statement(READ_CONTROL, schema), {"worker_id": worker_id})
+def read_control(cursor: Any, worker_id: str, *, schema: str, now: datetime | None = None) -> Control:
+    """Return everything that is asked of this worker. ``now`` is the time of the jobs."""
+    cursor.execute(statement(READ_CONTROL, schema), {"worker_id": worker_id, "now": now})
     rows = cursor.fetchall()
     if not rows:
         return NOTHING_ASKED
     # Late import: most workers are never asked for anything.
     import json
 
-    return Control(stops=tuple(StopRequest(*json.loads(content)) for kind, content in rows if kind == "stop"))
+    return Control(
+        stops=tuple(StopRequest(*json.loads(content)) for kind, content in rows if kind == "stop"),
+        pauses=tuple(ReadPause(*json.loads(content)) for kind, content in rows if kind == "pause"),
+    )
 
 
-NOTHING_ASKED = Control(stops=())
+NOTHING_ASKED = Control(stops=(), pauses=())

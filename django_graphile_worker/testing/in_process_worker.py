@@ -10,8 +10,10 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
@@ -65,6 +67,10 @@ class _Released:
 
     def jobs_returned(self) -> None:
         """Ignore it: the next claim finds them."""
+
+    def queues_paused(self, pauses: Sequence[Pause]) -> None:
+        simulation.has_pauses = True
+        self._events.work_paused(pauses)
 
 
 def _new_tasks(place: Place) -> NewTasks | None:

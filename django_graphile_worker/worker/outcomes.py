@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.sql.claims import Claim
 
@@ -85,10 +85,17 @@ class Interrupted(_Ended):
         self.payload_text = payload_text
 
 
+class QueuePause(NamedTuple):
+    """The pause of a job's queue that the task asked for."""
+
+    seconds: float
+    reason: str
+
+
 class Failed(_Ended):
     """The attempt failed: the error is stored and the next attempt scheduled."""
 
-    __slots__ = ("delay", "ended", "error", "exception_class", "payload_text", "permanent", "task")
+    __slots__ = ("delay", "ended", "error", "exception_class", "payload_text", "permanent", "queue_pause", "task")
 
     def __init__(
         self,
@@ -101,6 +108,7 @@ class Failed(_Ended):
         payload_text: str | None = None,
         task: Task[Any, Any] | None = None,
         exception_class: str | None = None,
+        queue_pause: QueuePause | None = None,
     ) -> None:
         super().__init__(claim, duration)
         self.error = error
@@ -114,6 +122,8 @@ class Failed(_Ended):
         self.permanent = permanent
         # The items of an array payload that are left: the items that failed.
         self.payload_text = payload_text
+        # How long the task wants the queue of the job to be paused, and why; None if it does not.
+        self.queue_pause = queue_pause
 
 
 Outcome = Succeeded | Recorded | CompletedAtomically | Failed | Interrupted

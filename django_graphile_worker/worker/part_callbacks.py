@@ -6,7 +6,7 @@ class here passes them on to the other parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.worker.identity import about_this_process
@@ -16,9 +16,11 @@ from django_graphile_worker.worker.parts import Parts
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from django_graphile_worker.sql.control import StopRequest
+    from django_graphile_worker.pause_type import Pause
+    from django_graphile_worker.sql.control import ReadPause, StopRequest
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
     from django_graphile_worker.sql.result_keeping import ResultKeeping
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.database.connection import Database
 
 
@@ -55,6 +57,9 @@ class ReleaserCallbacks:
 
     def jobs_returned(self) -> None:
         self._parts.wake_fetcher()
+
+    def queues_paused(self, pauses: Sequence[Pause]) -> None:
+        self._parts.events.work_paused(pauses)
 
 
 class HeartbeatCallbacks:
@@ -106,6 +111,31 @@ class ControlCallbacks:
 
     def stops_read(self, requests: Sequence[StopRequest]) -> None:
         pass
+
+    def pauses_read(self, pauses: Sequence[ReadPause]) -> None:
+        self._parts.pauses.update(pauses)
+
+    def now(self) -> datetime | None:
+        return self._parts.now()
+
+
+class PauseCallbacks:
+    """The ``PauseEvents`` of a worker."""
+
+    def __init__(self, parts: Parts, build_endings: Callable[[], PauseEndings]) -> None:
+        self._parts = parts
+        self._build_endings = build_endings
+
+    def pauses_changed(self) -> None:
+        self._parts.apply_pauses()
+
+    def settle_pauses(self, seconds: float) -> None:
+        if self._parts.pause_endings is None:
+            self._parts.pause_endings = self._build_endings()
+        self._parts.pause_endings.expect(seconds)
+
+    def queue_is_unlocked(self) -> None:
+        self._parts.heartbeat.read_control_soon()
 
 
 class RecoveryCallbacks:

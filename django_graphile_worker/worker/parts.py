@@ -15,6 +15,7 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.service import Service
@@ -23,6 +24,8 @@ from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.control.control_reader import ControlReader
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+    from django_graphile_worker.worker.control.pauses import Pauses
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.executor import Executor
     from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -72,6 +75,9 @@ class Parts:
     slots: SlotPool
     heartbeat: Heartbeat
     control_reader: ControlReader
+    pauses: Pauses
+    # None until there is a pause that has an end.
+    pause_endings: PauseEndings | None = None
     # None without the setting LISTEN.
     listener: Listener | None
     fetcher: Fetcher
@@ -119,6 +125,25 @@ class Parts:
         """
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
 
+    def may_begin_unpaused(self, claim: Claim) -> bool:
+        """Return True if this worker still holds the claim, and nothing that concerns the job is paused."""
+        return self.may_begin(claim) and not self.pauses.holds(claim)
+
+    def apply_pauses(self) -> None:
+        """Claim and begin no jobs of what is paused, and claim the jobs of what is not paused any more."""
+        pauses = self.pauses
+        self.directory.pause(pauses.tasks)
+        self.forbidden_flags.pause(pauses.flags)
+        # Without pauses, beginning a job costs as much as before.
+        self.slots.ask_before_each_job(self.may_begin_unpaused if pauses else self.may_begin)
+        self.wake_fetcher()
+
+    def return_rest_of_queue(self, claim: Claim) -> None:
+        """Return the jobs that were claimed behind this job in its queue, because it pauses the queue."""
+        if claim.queue_id is not None:
+            with self.slots.removal_lock:
+                self.return_jobs(self.slots.remove_queue(HeldQueue(claim.queue_id, claim.token)))
+
     def return_jobs(self, work_units: Sequence[WorkUnit]) -> None:
         """Return jobs that have not begun, with the queues that were claimed for them."""
         queues = [work_unit.queue for work_unit in work_units if work_unit.queue is not None]
@@ -149,7 +174,7 @@ class Parts:
 
     def outer_services(self) -> list[Service | Fetcher]:
         """Return the services that bring in work, for this worker or for others. A shutdown stops them first."""
-        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.fetcher)
+        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.pause_endings, self.fetcher)
         return [service for service in services if service is not None]
 
     def troubles(self) -> list[BaseException | None]:
@@ -162,6 +187,7 @@ class Parts:
             self.statistics,
             self.cron,
             self.progress,
+            self.pause_endings,
         )
         return [part.trouble for part in parts if part is not None]
 

@@ -11,6 +11,7 @@ from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.control.control_reader import ControlReader
+from django_graphile_worker.worker.control.pauses import Pauses
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -34,6 +35,7 @@ from django_graphile_worker.worker.part_callbacks import (
     FetcherCallbacks,
     HeartbeatCallbacks,
     ListenerCallbacks,
+    PauseCallbacks,
     PoolCallbacks,
     RecoveryCallbacks,
     ReleaserCallbacks,
@@ -49,6 +51,7 @@ from django_graphile_worker.worker.reporting.statistics_recorder import Statisti
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
     from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
@@ -83,6 +86,9 @@ def build_parts(
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
+    parts.pauses = Pauses(
+        PauseCallbacks(parts, lambda: _build_pause_endings(parts)), identifier_of=parts.directory.identifier_of
+    )
     parts.control_reader = ControlReader(ControlCallbacks(parts))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
@@ -141,6 +147,7 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         installation=place.installation,
         tasks=parts.directory.task_of,
         build_progress=lambda: _build_progress(parts),
+        on_queue_pause=parts.return_rest_of_queue,
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
@@ -274,6 +281,19 @@ def _build_progress(parts: Parts) -> ProgressWriter:
                 database=_database(parts, "progress"), now=parts.now, on_trouble=parts.events.database_trouble
             )
         return parts.progress
+
+
+def _build_pause_endings(parts: Parts) -> PauseEndings:
+    # Late import: most workers never see a pause that has an end.
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+
+    return PauseEndings(
+        database=_database(parts, "pauses"),
+        now=parts.now,
+        on_ended=parts.events.work_resumed,
+        on_settled=parts.heartbeat.read_control_soon,
+        on_trouble=parts.events.database_trouble,
+    )
 
 
 def _build_cron(parts: Parts) -> Cron:

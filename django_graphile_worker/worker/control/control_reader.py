@@ -8,6 +8,7 @@ Both happen on the thread of the heartbeat, on its connection. No code of the si
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql import control
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
         def stops_read(self, requests: Sequence[control.StopRequest]) -> None:
             """Stop these runs. They are all requests for this worker: a request that is missing now is settled."""
 
+        def pauses_read(self, pauses: Sequence[control.ReadPause]) -> None:
+            """Compare these pauses, which are all of them, with the pauses that are known."""
+
+        def now(self) -> datetime | None:
+            """Return the time of the jobs; None for the time of the database."""
+
 
 class ControlReader:
     """Reads the requests for one worker, with one statement, and passes them on."""
@@ -35,5 +42,8 @@ class ControlReader:
     def read(self, database: Database) -> None:
         """Read all requests. The parts that get them compare them with what they know already."""
         with database.cursor() as cursor:
-            read = control.read_control(cursor, self._events.worker_id(), schema=database.schema)
+            read = control.read_control(
+                cursor, self._events.worker_id(), schema=database.schema, now=self._events.now()
+            )
         self._events.stops_read(read.stops)
+        self._events.pauses_read(read.pauses)

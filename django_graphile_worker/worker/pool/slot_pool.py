@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
@@ -170,6 +170,20 @@ class SlotPool:
         removed += self._line.remove(horizon)
         self._totals.remove(removed)
         return removed
+
+    def remove_queue(self, queue: HeldQueue) -> list[WorkUnit]:
+        """Remove and return the jobs of a queue that have not begun, behind the job of the queue that runs."""
+        removed = [
+            WorkUnit(rest, None, unit.submitted_at)
+            for unit in self._current
+            if unit is not None and unit.queue == queue and (rest := unit.remove_waiting())
+        ]
+        self._totals.remove(removed)
+        return removed
+
+    def ask_before_each_job(self, may_begin: Callable[[Claim], bool]) -> None:
+        """Replace the function that is asked before a job begins."""
+        self._may_begin = may_begin
 
     def running(self) -> int:
         return sum(unit is not None for unit in self._current)
