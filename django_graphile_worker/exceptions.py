@@ -1,7 +1,7 @@
 """The exceptions of this package.
 
-All have one base class, so that ``except GraphileWorkerError`` catches them. Each
-message says what was expected, what was found, and how to correct it.
+All have one base class, so that ``except GraphileWorkerError`` catches them, except ``TaskStopped`` and its subclasses,
+which stop a task. Each message says what was expected, what was found, and how to correct it.
 """
 
 from __future__ import annotations
@@ -112,6 +112,10 @@ class JobFailedError(GraphileWorkerError):
     """The job failed permanently or was removed, so it has no value."""
 
 
+class JobCancelledError(JobFailedError):
+    """The job was cancelled, so it has no value; also named in its result."""
+
+
 class ResultTimeoutError(GraphileWorkerError, TimeoutError):
     """The job did not end in the time that ``wait_for_result()`` was given."""
 
@@ -150,6 +154,21 @@ class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class TaskStopped(BaseException):
+    """The base of the exceptions that the worker raises in a task to stop it.
+
+    They are no ``Exception``: a task that continues after every error, with ``except Exception``, must stop as well.
+    """
+
+
+class TaskTimeout(TaskStopped):
+    """Raised in a task by the worker: the task runs longer than its time limit. The attempt counts as failed."""
+
+
+class TaskCancelled(TaskStopped):
+    """Raised in a task by the worker: the job was cancelled. It is not retried."""
 
 
 class ResultError(PermanentFailure, TypeError):

@@ -28,7 +28,7 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.new_tasks import NewTasks
 from django_graphile_worker.worker.identity import new_worker_id
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome
+from django_graphile_worker.worker.outcomes import Done, Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
@@ -180,7 +180,7 @@ class InProcessWorker:
         return RanJob(
             job=job,
             outcome=outcome_name(outcome, retry_in),
-            result=None if isinstance(outcome, Failed | Interrupted) else outcome.result,
+            result=outcome.result if isinstance(outcome, Done) else None,
             error=self._executor.error if isinstance(outcome, Failed) else None,
             retry_in=retry_in,
         )

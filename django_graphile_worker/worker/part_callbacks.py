@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from django_graphile_worker.pause_type import Pause
-    from django_graphile_worker.sql.control import ReadPause, StopRequest
+    from django_graphile_worker.sql.control import ReadPause, RequestedStop
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
     from django_graphile_worker.sql.result_keeping import ResultKeeping
     from django_graphile_worker.worker.control.pause_endings import PauseEndings
+    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
 
 
@@ -103,14 +104,24 @@ class HeartbeatCallbacks:
 class ControlCallbacks:
     """The ``ControlEvents`` of a worker."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, stops: Callable[[], Stops]) -> None:
         self._parts = parts
+        # Builds what stops runs, if it was not needed before.
+        self._stops = stops
 
     def worker_id(self) -> str:
         return self._parts.worker_id
 
-    def stops_read(self, requests: Sequence[StopRequest]) -> None:
-        pass
+    def stop(self, requests: Sequence[RequestedStop]) -> None:
+        # Late import: most workers stop no run.
+        from django_graphile_worker.worker.job_stop import Stop
+
+        for job_id, token, reason, requested_by, _ in requests:
+            self._stops().request(job_id, token, Stop(kind="cancelled", reason=reason, by=requested_by))
+
+    def missed(self, requests: Sequence[RequestedStop]) -> None:
+        for job_id, _, reason, requested_by, _ in requests:
+            self._parts.events.cancellation_missed(job_id, reason=reason, cancelled_by=requested_by)
 
     def pauses_read(self, pauses: Sequence[ReadPause]) -> None:
         self._parts.pauses.update(pauses)
@@ -189,10 +200,20 @@ class PoolCallbacks:
         # The methods of the parts themselves: a method of this class would cost one more call for every job.
         self.run = parts.executor.run
         self.may_begin = parts.may_begin
+        self.refuse = parts.refuse
         self.on_outcome = parts.releaser.put
         self.on_queue_done = parts.releaser.release_queue
         self.on_wants_jobs = parts.wake_fetcher
         self.on_thread_end = parts.executor.thread_finished
+
+
+class StopCallbacks:
+    """The ``StopEvents`` of a worker."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.running = parts.executor.runs
+        self.may_begin = parts.may_begin
+        self.check_begin = parts.check_begin
 
 
 class FetcherCallbacks:

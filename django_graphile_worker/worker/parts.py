@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
@@ -18,6 +19,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.identity import new_worker_id
+from django_graphile_worker.worker.outcomes import Interrupted, Outcome
 from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.control.control_reader import ControlReader
     from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.control.pauses import Pauses
+    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.executor import Executor
     from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -89,6 +92,8 @@ class Parts:
     cron: Cron | None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
+    # None until a run has to stop, or a run with a time limit begins; wiring.stops_of() builds it.
+    stops: Stops | None = None
 
     def __init__(
         self,
@@ -107,6 +112,9 @@ class Parts:
         self.worker_id = new_worker_id()
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
+        # What the pool calls before each job, apart from pauses; None for ``may_begin``.
+        self._check: Callable[[Claim], bool] | None = None
+        self._choosing_check = Lock()
 
     @property
     def keeps_anything(self) -> bool:
@@ -125,17 +133,32 @@ class Parts:
         """
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
 
-    def may_begin_unpaused(self, claim: Claim) -> bool:
-        """Return True if this worker still holds the claim, and nothing that concerns the job is paused."""
-        return self.may_begin(claim) and not self.pauses.holds(claim)
+    def refuse(self, claim: Claim) -> Outcome:
+        """Return the outcome of a job that may not begin: it was cancelled, or its claim may be lost."""
+        outcome = None if self.stops is None else self.stops.refuse(claim)
+        return outcome or Interrupted(claim, 0.0, has_begun=False)
+
+    def check_begin(self, may_begin: Callable[[Claim], bool]) -> None:
+        """Have the pool call this function before each job, and after it the check of pauses while there are any."""
+        with self._choosing_check:
+            self._check = may_begin
+            self._choose_check()
+
+    def _choose_check(self) -> None:
+        """Choose the function that the pool calls before each job. Without pauses, a job costs as much as before.
+
+        Called under the lock: the threads of jobs and of the heartbeat change what the choice depends on.
+        """
+        check, pauses = self._check or self.may_begin, self.pauses
+        self.slots.check_begin((lambda claim: check(claim) and not pauses.holds(claim)) if pauses else check)
 
     def apply_pauses(self) -> None:
         """Claim and begin no jobs of what is paused, and claim the jobs of what is not paused any more."""
         pauses = self.pauses
         self.directory.pause(pauses.tasks)
         self.forbidden_flags.pause(pauses.flags)
-        # Without pauses, beginning a job costs as much as before.
-        self.slots.ask_before_each_job(self.may_begin_unpaused if pauses else self.may_begin)
+        with self._choosing_check:
+            self._choose_check()
         self.wake_fetcher()
 
     def return_rest_of_queue(self, claim: Claim) -> None:

@@ -39,6 +39,7 @@ from django_graphile_worker.worker.part_callbacks import (
     PoolCallbacks,
     RecoveryCallbacks,
     ReleaserCallbacks,
+    StopCallbacks,
 )
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
@@ -52,6 +53,7 @@ from django_graphile_worker.worker.reporting.statistics_recorder import Statisti
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.control.pause_endings import PauseEndings
+    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
     from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
@@ -89,7 +91,7 @@ def build_parts(
     parts.pauses = Pauses(
         PauseCallbacks(parts, lambda: _build_pause_endings(parts)), identifier_of=parts.directory.identifier_of
     )
-    parts.control_reader = ControlReader(ControlCallbacks(parts))
+    parts.control_reader = ControlReader(ControlCallbacks(parts, stops=lambda: stops_of(parts)))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)
@@ -294,6 +296,20 @@ def _build_pause_endings(parts: Parts) -> PauseEndings:
         on_settled=parts.heartbeat.read_control_soon,
         on_trouble=parts.events.database_trouble,
     )
+
+
+_building_stops = Lock()
+
+
+def stops_of(parts: Parts) -> Stops:
+    """Return the stops of a worker, built once: few workers stop a run."""
+    # Late import: most workers stop no run.
+    from django_graphile_worker.worker.control.stops import Stops
+
+    with _building_stops:
+        if parts.stops is None:
+            parts.stops = Stops(StopCallbacks(parts))
+        return parts.stops
 
 
 def _build_cron(parts: Parts) -> Cron:

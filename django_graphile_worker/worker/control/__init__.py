@@ -1,4 +1,7 @@
-"""Control over running work: what an operator or a call of the API asks of the workers, and the end of running jobs.
+"""Control over running work: reads which jobs are to stop, and stops one run of a job, also at its deadline.
 
-The folder imports nothing of the other parts of the worker. Start with ``control_reader.py``.
+Start reading in ``control_reader``, which reads the requests for this worker, or in ``stops``: ``Stops.request()`` takes
+the request to stop a run. ``stops`` is loaded when a job of a task with a time limit begins, or when the first request
+arrives. The folder imports ``execution``, ``django_connections`` and ``outcomes``, and no part beside it:
+``stops.StopEvents`` and ``control_reader.ControlEvents`` list what it calls there.
 """

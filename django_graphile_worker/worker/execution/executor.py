@@ -96,6 +96,10 @@ class Executor:
         """Return the jobs that run at this moment."""
         return [run.to_running_job() for run in list(self._running)]
 
+    def runs(self) -> list[JobRun]:
+        """Return the runs of this moment."""
+        return list(self._running)
+
     @property
     def has_coroutines(self) -> bool:
         """Whether a coroutine runs at this moment."""

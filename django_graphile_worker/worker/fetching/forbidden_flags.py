@@ -17,7 +17,7 @@ from django_graphile_worker.worker import fork_guard
 
 
 class ForbiddenFlags:
-    """The setting ``FORBIDDEN_FLAGS``: flags, or a callable of the site, which is called for every claim; paused flags."""
+    """The paused flags, and the setting ``FORBIDDEN_FLAGS``: flags, or a callable, which is called for every claim."""
 
     def __init__(self, settings: Settings) -> None:
         self._flags = settings.forbidden_flags

@@ -125,6 +125,12 @@ class WorkerEvents:
         job = self._job_of(outcome.claim)
         self.send(signals.claim_lost, job=job, outcome=type(outcome).__name__)
 
+    def job_cancelled(self, job: Job, *, duration: float | None, reason: str, cancelled_by: str) -> None:
+        self.send(signals.job_cancelled, job=job, duration=duration, reason=reason, cancelled_by=cancelled_by)
+
+    def cancellation_missed(self, job_id: int, *, reason: str, cancelled_by: str) -> None:
+        self.send(signals.cancellation_missed, job_id=job_id, reason=reason, cancelled_by=cancelled_by)
+
     def jobs_recovered(self, recovered: Recovered) -> None:
         self.send(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
         self._permanently_failed(recovered.exhausted)
