@@ -101,7 +101,7 @@ results_refused = Event("worker_id", "database", "job_ids")
 jobs_recovered = Event("worker_id", "database", "job_ids", "dead_worker_ids")
 stale_locks_released = Event("worker_id", "database", "jobs", "queues")
 
-# Pauses. The process that pauses or resumes sends them when its transaction has committed; worker_id is None then. The
+# Pauses. The process that pauses or resumes sends them when its transaction has committed; worker_id is empty then. The
 # worker that finds the end of a pause, or whose task paused its queue, sends them with its id.
 work_paused = Event("worker_id", "database", "kind", "name", "until", "reason", "by")
 work_resumed = Event("worker_id", "database", "kind", "name", "until", "reason", "by")

@@ -43,7 +43,7 @@ class TaskDirectory:
         self._paused: frozenset[str] = frozenset()
         # Held while the ids are chosen: the thread that claims reviews the tasks, and another thread reads the pauses.
         self._choosing = threading.Lock()
-        # The ids of tasks that are not paused, and the same ids as the text of a PostgreSQL array, which is made once and
+        # The ids of tasks that are not paused, and the same ids as the text of a PostgreSQL array, made once and
         # not for every claim.
         self.ids: list[int] = []
         self.ids_text = b"{}"
