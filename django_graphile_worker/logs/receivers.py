@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django_graphile_worker import signals
@@ -213,6 +214,24 @@ def _tasks_unserved(*, identifiers: Sequence[str] = (), **arguments: Any) -> Non
     write(_worker, logging.WARNING, line, {"identifiers": names, **arguments})
 
 
+_PAUSED = {"queue": "queue_name", "task": "task_identifier"}
+
+
+def _work_changed(change: str) -> Callable[..., None]:
+    """Return a receiver that writes what was paused or resumed, until when, by whom and why."""
+
+    def receiver(*, until: datetime | None = None, by: str = "", reason: str = "", **arguments: Any) -> None:
+        # Records have an attribute of their own that is called name.
+        arguments[_PAUSED.get(arguments.get("kind", ""), "flag")] = arguments.get("name")
+        line = f"{change} the %(kind)s %(name)s"
+        if change == "paused":
+            line += " until it is resumed" if until is None else " until %(until)s"
+        line += (", by %(by)s" if by else "") + (": %(reason)s" if reason and change == "paused" else "")
+        write(_worker, logging.WARNING, line, {"until": until, "by": by, "reason": reason, **arguments})
+
+    return receiver
+
+
 _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _worker_started,
     "worker_stopping": _line(_worker, logging.INFO, "worker %(worker_id)s is stopping: %(reason)s"),
@@ -241,6 +260,8 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "jobs_recovered": _jobs_recovered,
     "tasks_unserved": _tasks_unserved,
     "stale_locks_released": _line(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
+    "work_paused": _work_changed("paused"),
+    "work_resumed": _work_changed("resumed"),
     "cron_started": _line(_cron, logging.INFO, "cron started: %(items)s"),
     "cron_scheduled": _line(_cron, logging.INFO, "cron scheduled %(identifiers)s for %(tick)s"),
     "cron_backfilled": _line(_cron, logging.INFO, "cron backfilled %(identifier)s: %(ticks)s"),

@@ -250,8 +250,8 @@ class Actors:
         )
         if claimed:
             worker.query(
-                "update {schema}._private_jobs set locked_by = %s, locked_at = now(), attempts = 1 where id = (select id"
-                " from {schema}._private_jobs where is_available order by id limit 1)",
+                "update {schema}._private_jobs set locked_by = %s, locked_at = now(), attempts = 1 where id = ("
+                "select id from {schema}._private_jobs where is_available order by id limit 1)",
                 TOKEN,
             )
 
