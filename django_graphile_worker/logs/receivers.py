@@ -227,7 +227,7 @@ def _work_changed(change: str) -> Callable[..., None]:
         if change == "paused":
             line += " until it is resumed" if until is None else " until %(until)s"
         line += (", by %(by)s" if by else "") + (": %(reason)s" if reason and change == "paused" else "")
-        write(_worker, logging.WARNING, line, {"until": until, "by": by, "reason": reason, **arguments})
+        write(_worker, logging.INFO, line, {"until": until, "by": by, "reason": reason, **arguments})
 
     return receiver
 

@@ -10,4 +10,20 @@ class Migration(migrations.Migration):
 
     dependencies = [("graphile_worker", "0018_stop_requests")]
 
-    operations = [RunSchemaFile(forwards="pauses.sql", backwards="pauses_drop.sql")]
+    operations = [
+        RunSchemaFile(forwards="pauses.sql", backwards="pauses_drop.sql"),
+        migrations.CreateModel(
+            name="PausedWork",
+            fields=[],
+            options={
+                "verbose_name": "pause",
+                "verbose_name_plural": "pauses",
+                "permissions": [("pause_work", "Can pause and resume queues, tasks and flags")],
+                "default_permissions": ("view",),
+                "proxy": True,
+                "indexes": [],
+                "constraints": [],
+            },
+            bases=("graphile_worker.jobqueue",),
+        ),
+    ]

@@ -29,7 +29,9 @@ select pause.kind, pause.name, {readable("pause.paused_at")}, {readable("pause.p
     pause.paused_by
 from :SCHEMA._private_pauses as pause
 where pause.handed_to is null
-    and (pause.paused_until is null or pause.paused_until > coalesce(%(now)s::timestamptz, clock_timestamp()))
+    -- A queue stays locked until a worker has ended its pause.
+    and (pause.kind = 'queue' or pause.paused_until is null
+        or pause.paused_until > coalesce(%(now)s::timestamptz, clock_timestamp()))
 order by pause.kind, pause.name"""
 
 IS_KNOWN_QUEUE = """/* gw:is-queue */

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import api
+from django_graphile_worker.exceptions import UnknownQueueError, UnknownTaskError
 from django_graphile_worker.management.operator import arguments, pause_targets
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
@@ -43,14 +44,17 @@ class Pause(Verb):
         if not target:
             self._list(console, options)
             return
-        pause = api.pause(
-            **target,
-            until=options["until"],
-            reason=options["reason"],
-            by=pause_targets.name_of_user(options),
-            create=options["create"],
-            **console.place,
-        )
+        try:
+            pause = api.pause(
+                **target,
+                until=options["until"],
+                reason=options["reason"],
+                by=pause_targets.name_of_user(options),
+                create=options["create"],
+                **console.place,
+            )
+        except (UnknownQueueError, UnknownTaskError) as error:
+            raise CommandError(str(error).replace("create=True", "--create")) from error
         if console.is_json:
             console.dump(pause_targets.as_dict(pause))
         else:
