@@ -83,6 +83,8 @@ class Settings(Frozen):
     exclude_tasks: tuple[str, ...] = _setting((), setting_types.strings)
     queue_labels: tuple[str, ...] = _setting((), setting_types.strings)
     forbidden_flags: ForbiddenFlags = _setting((), setting_types.forbidden_flags)
+    timeout: float | None = _setting(None, setting_types.optional_duration(setting_types.SHORTEST_TIMEOUT))
+    stop_grace: float = _setting(0.5, setting_types.duration(0.1))
     middleware: tuple[str, ...] = _setting((), setting_types.dotted_paths)
     leftover_state: str = _setting("warn", setting_types.one_of("warn", "fail"))
     crontab: str | tuple[Any, ...] = _setting("", setting_types.crontab)

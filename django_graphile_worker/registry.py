@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.job_options import JobKeyMode, valid_identifier
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.setting_types import LONGEST_DURATION
+from django_graphile_worker.setting_types import LONGEST_DURATION, SHORTEST_TIMEOUT
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
 from django_graphile_worker.task_type import Task
 
@@ -103,6 +103,7 @@ def task(
     backoff: Backoff | None = None,
     cron: str | Sequence[str] | None = None,
     keep_result: timedelta | float | bool | None = None,
+    timeout: timedelta | float | bool | None = None,
 ) -> TaskDecorator: ...
 
 
@@ -115,6 +116,7 @@ def task(
     backoff: Backoff | None = None,
     cron: str | Sequence[str] | None = None,
     keep_result: timedelta | float | bool | None = None,
+    timeout: timedelta | float | bool | None = None,
     **defaults: Any,
 ) -> Any:
     """Register a function as a task: ``@task``, ``@task("billing:send")`` or ``@task(priority=5)``."""
@@ -129,6 +131,7 @@ def task(
         "backoff": _valid_backoff(backoff),
         "cron": schedules,
         "keep_result": valid_keep_result(keep_result),
+        "timeout": valid_timeout(timeout),
     }
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
@@ -168,7 +171,7 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
-    options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result"]
+    options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result", "timeout"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 
@@ -213,6 +216,21 @@ def valid_keep_result(keep: object, *, name: str = "@task(keep_result=...)") -> 
     seconds = to_delay(keep, name=name, expected="a timedelta, a number of seconds, True or False").total_seconds()
     if not 1 <= seconds <= LONGEST_DURATION:
         raise InvalidJobError(f"{name}: expected 1 second to ten years, got {keep!r}. To keep no result: False.")
+    return seconds
+
+
+def valid_timeout(timeout: object, *, name: str = "@task(timeout=...)") -> float | bool | None:
+    """Return False, None, or the time limit in seconds; raise for any other value."""
+    if timeout is None or timeout is False:
+        return timeout
+    expected = "a timedelta, a number of seconds, or False for no time limit"
+    if timeout is True:
+        raise InvalidTypeError(f"{name}: expected {expected}, got True.")
+    seconds = to_delay(timeout, name=name, expected=expected).total_seconds()
+    if not SHORTEST_TIMEOUT <= seconds <= LONGEST_DURATION:
+        raise InvalidJobError(
+            f"{name}: expected {SHORTEST_TIMEOUT:g} seconds to ten years, got {timeout!r}. For no time limit: False."
+        )
     return seconds
 
 

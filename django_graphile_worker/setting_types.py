@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 LONGEST_DURATION = timedelta(days=3650).total_seconds()
+# The shortest time limit of a task, in seconds.
+SHORTEST_TIMEOUT = 0.1
 LARGEST_NUMBER = 2**31 - 1
 
 ForbiddenFlags = tuple[str, ...] | Callable[[], Iterable[str]] | str

@@ -83,13 +83,15 @@ job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
 job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
 job_permanently_failed = Event("worker_id", "database", "job", "duration", "error")
 job_interrupted = Event("worker_id", "database", "job", "duration", "reason")
-# The job was cancelled, once for each job: by the process that removed it, with an empty worker_id and no duration, when
-# its transaction commits; or by the worker that stopped it, or recovered it, when the database has stored that.
+# The job was cancelled. Sent once for each job: at the commit of the transaction that removed it, with an empty
+# worker_id and no duration; or by the worker that stopped it, or recovered it, when the database has stored that.
 job_cancelled = Event("worker_id", "database", "job", "duration", "reason", "cancelled_by")
 # The job was cancelled while it ran, but ended by itself before the worker could stop it.
 cancellation_missed = Event("worker_id", "database", "job_id", "reason", "cancelled_by")
 # The task succeeded, but left its session changed (SET, a lock, a temporary table): its connection was closed.
 leftover_state_found = Event("worker_id", "database", "job", "leftovers")
+# A run was told to stop and did not: it ended without its thread, which may run on until its process ends.
+thread_left_behind = Event("worker_id", "database", "job", "duration")
 job_released = Event("worker_id", "database", "job", "outcome")
 # The worker's claim on the job had ended before its result was written, so the result is not written.
 claim_lost = Event("worker_id", "database", "job", "outcome")

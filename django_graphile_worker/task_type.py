@@ -102,6 +102,7 @@ class Task(Generic[P, R, Payload]):
         cron: tuple[str, ...] = (),
         keep_result: float | bool | None = None,
         keeps_payload: bool = False,
+        timeout: float | bool | None = None,
     ) -> None:
         self.function = function
         self.identifier = identifier
@@ -114,6 +115,8 @@ class Task(Generic[P, R, Payload]):
         self.keep_result = keep_result
         # Whether the payload is kept with the result.
         self.keeps_payload = keeps_payload
+        # Seconds; False for no time limit, None for the setting TIMEOUT.
+        self.timeout = timeout
         functools.update_wrapper(self, function)
         if self.is_async:
             markcoroutinefunction(self)
@@ -168,6 +171,10 @@ class Task(Generic[P, R, Payload]):
         if self.keep_result is True:
             return DEFAULT_RESULT_SECONDS if default is None else default
         return self.keep_result or None
+
+    def time_limit(self, default: float | None) -> float | None:
+        """Return for how many seconds a run may last, None for no limit; the default is the setting TIMEOUT."""
+        return default if self.timeout is None else self.timeout or None
 
     @property
     def place(self) -> str:

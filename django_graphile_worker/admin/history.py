@@ -161,4 +161,5 @@ def outcome_name(outcome: int) -> str:
         HistoryOutcome.LOST: _("Worker died"),
         HistoryOutcome.REMOVED_BY_OPERATOR: _("Removed"),
         HistoryOutcome.FAILED_BY_OPERATOR: _("Failed by an operator"),
+        HistoryOutcome.CANCELLED: _("Cancelled"),
     }[HistoryOutcome(outcome)]

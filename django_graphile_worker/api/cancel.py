@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
-from django.db import transaction
-
-from django_graphile_worker import signals
 from django_graphile_worker.api.async_variants import async_variant
+from django_graphile_worker.api.cancelled import send_cancelled
 from django_graphile_worker.api.change import valid_ids
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import valid_job_key
-from django_graphile_worker.jobs import Job
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import cancellations
-from django_graphile_worker.sql.cancellations import Cancellation, Fate
+from django_graphile_worker.sql.cancellations import Cancellation, CancelledJob, Fate
 
 # Characters; the rest of a longer text is cut off.
 LONGEST_REASON = 10_000
@@ -88,23 +84,6 @@ def cancel_by_key(
         return _result(place, queue, cancellation, fates)
 
 
-def send_cancelled(place: Place, jobs: Sequence[Job], *, reason: str, by: str) -> None:
-    """Send ``job_cancelled`` for jobs that were removed, when the transaction commits.
-
-    The worker that stops a running job sends the signal for it.
-    """
-    if jobs and signals.job_cancelled.is_heard():
-        transaction.on_commit(partial(_send, place, jobs, reason, by), using=place.using, robust=True)
-
-
-def _send(place: Place, jobs: Sequence[Job], reason: str, by: str) -> None:
-    about = {"worker_id": "", "database": place.using, "installation": place.installation}
-    for job in jobs:
-        signals.job_cancelled.send_robust(
-            sender=CancelResult, **about, job=job, duration=None, reason=reason, cancelled_by=by
-        )
-
-
 def _valid_texts(reason: object, by: object) -> tuple[str, str]:
     for name, value in (("reason", reason), ("by", by)):
         if not isinstance(value, str):
@@ -120,7 +99,8 @@ def _result(place: Place, queue: QueueConnection, cancellation: Cancellation, fa
     jobs = [fate.job for fate in fates if fate.job is not None]
     if not jobs and not any(fate.fate in (cancellations.STOPPING, cancellations.UNSTOPPABLE) for fate in fates):
         queue.refuse_hidden_tables()
-    send_cancelled(place, jobs, reason=cancellation.reason, by=cancellation.by)
+    why = {"reason": cancellation.reason, "cancelled_by": cancellation.by}
+    send_cancelled(place, [CancelledJob(job=job, duration=None, **why) for job in jobs])
     by_fate = {name: tuple(sorted(fate.job_id for fate in fates if fate.fate == name)) for name in cancellations.FATES}
     return CancelResult(**by_fate)
 

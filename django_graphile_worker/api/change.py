@@ -8,7 +8,7 @@ from typing import Any
 
 from django_graphile_worker import simulation
 from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.connection import open_queue
+from django_graphile_worker.api.connection import open_place, open_queue
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.job_options import (
@@ -21,6 +21,7 @@ from django_graphile_worker.job_options import (
 )
 from django_graphile_worker.jobs import Job, RemovedJob
 from django_graphile_worker.printable_text import storable_text
+from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import jobs as sql_jobs
 
 LARGEST_ID = 2**63 - 1
@@ -123,14 +124,21 @@ def force_unlock_workers(
 ) -> None:
     """Unlock the jobs and queues of workers that have certainly ended.
 
-    If a worker still runs, its jobs run a second time, at the same time.
+    If a worker still runs, its jobs run a second time, at the same time. A job that was cancelled meanwhile ends.
     """
     ids = _valid_list("worker_ids", "worker ids", worker_ids)
     for worker_id in ids:
         if not isinstance(worker_id, str):
             raise InvalidTypeError(f"worker_ids: expected strings, got {worker_id!r}.")
     if ids:
-        with open_queue(using, installation) as queue:
+        # Late import: few processes unlock workers.
+        from django_graphile_worker.api.cancelled import send_cancelled
+        from django_graphile_worker.sql import cancellations
+
+        place = place_of(using, installation)
+        with open_place(place) as queue:
+            cancelled = cancellations.end_claims_of(queue.cursor, ids, schema=queue.schema, keeping=queue.keeping)
+            send_cancelled(place, cancelled)
             sql_jobs.force_unlock_workers(queue.cursor, ids, schema=queue.schema)
             queue.refuse_hidden_tables()
 

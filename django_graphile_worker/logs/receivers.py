@@ -98,6 +98,22 @@ def _job_interrupted(*, job: Job, duration: float = 0.0, **about: Any) -> None:
         _log_run(logging.WARNING, "interrupted", job, duration, about)
 
 
+def _job_cancelled(
+    *, job: Job, duration: float | None = None, reason: str = "", cancelled_by: str = "", **about: Any
+) -> None:
+    if not _jobs.isEnabledFor(logging.INFO):
+        return
+    template, place = with_place("%s #%s cancelled" if duration is None else run_template("cancelled"), about)
+    arguments: list[object] = [*place, *_name(job)]
+    if duration is not None:
+        arguments += [readable_duration(duration), job.attempts, job.max_attempts]
+    for joined, text in ((" by %s", cancelled_by), (": %s", reason)):
+        if text:
+            template, arguments = template + joined, [*arguments, shown(text)]
+    why = {"duration": duration, "reason": shown(reason), "cancelled_by": shown(cancelled_by)}
+    _jobs.info(template, *arguments, extra=job_attributes(job, "cancelled", about) | why)
+
+
 def _claim_lost(*, job: Job, **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
         line = "%s #%s was no longer claimed by this worker when it ended (attempt %s of %s): its result is not written"
@@ -110,6 +126,11 @@ def _leftover_state_found(*, job: Job, leftovers: Sequence[str] = (), **about: A
         template, place = with_place(f"{line} Use SET LOCAL, or undo it in a finally block.", about)
         left = shown("; ".join(leftovers))
         _jobs.warning(template, *place, *_name(job), left, extra=job_attributes(job, "leftover state", about))
+
+
+def _thread_left_behind(*, job: Job, **about: Any) -> None:
+    line = "%s #%s did not stop when it was told to (attempt %s of %s): the worker continues without its thread"
+    _log_job(logging.WARNING, line, job, "thread left behind", about)
 
 
 def _log_job(level: int, line: str, job: Job | JobFacts, outcome: str, about: Mapping[str, Any]) -> None:
@@ -249,7 +270,12 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "job_failed": _job_failed,
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
+    "job_cancelled": _job_cancelled,
+    "cancellation_missed": _line(
+        _jobs, logging.INFO, "job #%(job_id)s ended by itself before it could be stopped: it was cancelled too late"
+    ),
     "leftover_state_found": _leftover_state_found,
+    "thread_left_behind": _thread_left_behind,
     "claim_lost": _claim_lost,
     "results_refused": _line(
         _worker,

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from django_graphile_worker.exceptions import JobFailedError, ResultNotReadyError
+from django_graphile_worker.exceptions import JobCancelledError, JobFailedError, ResultNotReadyError
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.codecs import naive, time_reader
@@ -28,6 +28,7 @@ class ResultStatus(StrEnum):
     FAILED = "failed"
     # An operator or the project removed or completed it before it had ended.
     REMOVED = "removed"
+    CANCELLED = "cancelled"
 
 
 _ENDED = {
@@ -35,6 +36,7 @@ _ENDED = {
     StoredStatus.FAILED: ResultStatus.FAILED,
     StoredStatus.WAITING: ResultStatus.REMOVED,
     StoredStatus.REMOVED: ResultStatus.REMOVED,
+    StoredStatus.CANCELLED: ResultStatus.CANCELLED,
 }
 
 
@@ -71,10 +73,13 @@ class Result:
     # The last progress that the task has reported in its latest attempt.
     progress: Progress | None
     _value: Any = None
+    # Who cancelled the job, and why; None unless it was cancelled.
+    cancelled_by: str | None = None
+    cancel_reason: str | None = None
 
     @property
     def is_finished(self) -> bool:
-        """Whether the job has succeeded, has permanently failed, or was removed."""
+        """Whether the job has succeeded, has permanently failed, or was removed or cancelled."""
         return self.status not in (ResultStatus.WAITING, ResultStatus.RUNNING)
 
     @property
@@ -87,10 +92,19 @@ class Result:
             )
         if self.status is ResultStatus.REMOVED:
             raise JobFailedError(f"{name}: expected a job that has succeeded, got one that was removed.")
+        if self.status is ResultStatus.CANCELLED:
+            why = cancellation_text(self.cancelled_by, self.cancel_reason)
+            raise JobCancelledError(f"{name}: expected a job that has succeeded, got one that was {why}")
         if self.status is ResultStatus.FAILED:
             why = (self.last_error or "no error is known").strip().partition("\n")[0]
             raise JobFailedError(f"{name}: expected a job that has succeeded, got one that has failed: {why}")
         return self._value
+
+
+def cancellation_text(cancelled_by: str | None, reason: str | None) -> str:
+    """Return "cancelled by maria: sent twice", with as much of it as is known."""
+    name = f" by {cancelled_by}" if cancelled_by else ""
+    return f"cancelled{name}: {reason}" if reason else f"cancelled{name}."
 
 
 def result_from(row: ResultRow) -> Result:
@@ -111,8 +125,17 @@ def result_from(row: ResultRow) -> Result:
         worker_id=row.worker_id,
         last_error=row.last_error if row.is_job_there else _last_error(attempts),
         progress=_progress(row),
-        _value=None if row.value_text is None else decode_leniently(row.value_text),
+        **_value_or_cancellation(status, row.value_text),
     )
+
+
+def _value_or_cancellation(status: ResultStatus, value_text: str | None) -> dict[str, Any]:
+    """Return the value of a job that succeeded; the value of a cancelled job says who cancelled it, and why."""
+    value = None if value_text is None else decode_leniently(value_text)
+    if status is not ResultStatus.CANCELLED:
+        return {"_value": value}
+    who_and_why = value if isinstance(value, dict) else {}
+    return {"cancelled_by": who_and_why.get("by", ""), "cancel_reason": who_and_why.get("reason", "")}
 
 
 def _status(row: ResultRow) -> ResultStatus:

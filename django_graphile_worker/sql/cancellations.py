@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.cancelled_claims import CANCELLED
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, PARAMETERS, ResultKeeping
 from django_graphile_worker.sql.schema import statement
@@ -17,9 +18,7 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from django_graphile_worker.jobs import Job
     from django_graphile_worker.sql.cursor import Cursor, Row
-
-# The class of exception that results name for a job that was cancelled.
-CANCELLED = "django_graphile_worker.exceptions.JobCancelledError"
+    from django_graphile_worker.sql.releases import HeldJob
 
 # What a call made of a job, as _private_cancel_jobs_v1 says it.
 REMOVED, STOPPING, UNSTOPPABLE, ENDED, UNKNOWN = FATES = ("removed", "stopping", "unstoppable", "ended", "unknown")
@@ -94,13 +93,25 @@ class CancelledJob(Frozen):
 _COLUMNS = f"ended.duration, ended.reason, ended.cancelled_by, {JOB_COLUMNS}"
 _JOB = "cross join lateral (select (ended.job).*) as job"
 
+END_CLAIMS = f"""/* gw:end-cancelled-claims */
+select {_COLUMNS}
+from :SCHEMA._private_end_cancelled_v1(
+    %(ids)s::bigint[], %(tokens)s::text[], true, null, null, null, '{CANCELLED}', {PARAMETERS}, null) as ended {_JOB}"""
+
 END_CANCELLED_OF = f"""/* gw:end-cancelled-of */
 select {_COLUMNS}
 from :SCHEMA._private_end_cancelled_of_v1(
     %(worker_ids)s::pg_catalog.text[], %(older_than)s::pg_catalog.float8, '{CANCELLED}', {PARAMETERS},
     %(now)s::pg_catalog.timestamptz) as ended {_JOB}"""
 
-FORGET_STOP_REQUESTS = "/* gw:forget-stop-requests */ select :SCHEMA._private_forget_stop_requests_v1()"
+
+def end_claims(
+    cursor: Any, claims: Sequence[HeldJob], *, schema: str, keeping: ResultKeeping = NOTHING_KEPT
+) -> tuple[CancelledJob, ...]:
+    """End those of the claims whose jobs were cancelled."""
+    ids, tokens = [claim.id for claim in claims], [claim.token for claim in claims]
+    cursor.execute(statement(END_CLAIMS, schema), {"ids": ids, "tokens": tokens, **keeping.parameters()})
+    return cancelled_jobs(cursor, cursor.fetchall(), schema=schema)
 
 
 def end_claims_of(
@@ -132,8 +143,3 @@ def cancelled_jobs(cursor: Any, rows: Iterable[Row], *, schema: str) -> tuple[Ca
         )
         for (microseconds, reason, by, *_), job in zip(ended, jobs, strict=True)
     )
-
-
-def forget_stop_requests(cursor: Any, *, schema: str) -> None:
-    """Delete the requests whose claims have ended."""
-    cursor.execute(statement(FORGET_STOP_REQUESTS, schema))

@@ -28,6 +28,8 @@ class HistoryOutcome(IntEnum):
     LOST = 5
     REMOVED_BY_OPERATOR = 6
     FAILED_BY_OPERATOR = 7
+    # The error says who cancelled the job, and why.
+    CANCELLED = 8
 
 
 MAKE_PARTITIONS = """/* gw:make-history */

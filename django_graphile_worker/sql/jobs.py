@@ -139,8 +139,8 @@ class Changes(NamedTuple):
 
 
 # A job that was cancelled while it ran, and whose worker has been silent for hours, can be rescheduled, and must run
-# then. So the marker of its cancellation is deleted, which would delete the job when the old claim ends, and the request
-# to stop it.
+# then. So the marker of its cancellation is deleted, which would delete the job when the old claim ends. The request to
+# stop it is deleted, too.
 FORGET_CANCELLATIONS = """forgotten as (
             delete from :SCHEMA._private_cancellations as marker
             where marker.job_id = any (array(select job.id from job))

@@ -13,6 +13,13 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.cancelled_claims import (
+    OnCancelled,
+    ended,
+    ending_parameters,
+    ending_statement,
+    ignore_cancelled,
+)
 from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.sql.codecs import (
     boolean_array,
@@ -22,6 +29,7 @@ from django_graphile_worker.sql.codecs import (
     text_array,
 )
 from django_graphile_worker.sql.releases import Failure
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 
 # Also sent over a connection of Django, in the task's own transaction: every name is qualified.
@@ -32,17 +40,23 @@ select :SCHEMA._private_complete_recorded_v1(
     %(are_payloads_kept)s::boolean[], %(has_history)s::boolean, %(history_payloads)s::text[], %(is_patient)s::boolean,
     %(now)s::timestamptz)"""
 
-FAIL_JOBS = """/* gw:fail-recorded */
-select failed_id, seconds_until_next from :SCHEMA._private_fail_recorded_v1(
-    %(ids)s::bigint[], %(tokens)s::text[], %(errors)s::text[], %(delays)s::float8[], %(permanent)s::boolean[],
+FAIL_JOBS = ending_statement(
+    "fail-recorded",
+    "failed.failed_id, failed.seconds_until_next",
+    """:SCHEMA._private_fail_recorded_v1(
+    {ids}, %(tokens)s::text[], %(errors)s::text[], %(delays)s::float8[], %(permanent)s::boolean[],
     %(payloads)s::text[], %(agos)s::bigint[], %(durations)s::bigint[], %(exception_classes)s::text[],
     %(keeps)s::float8[], %(are_payloads_kept)s::boolean[], %(has_history)s::boolean, %(history_payloads)s::text[],
-    %(now)s::timestamptz)"""
+    %(now)s::timestamptz) as failed""",
+)
 
-RETURN_JOBS = """/* gw:return-recorded */
-select id from :SCHEMA._private_return_recorded_v1(
-    %(ids)s::bigint[], %(tokens)s::text[], %(payloads)s::text[], %(have_begun)s::boolean[], %(durations)s::bigint[],
-    %(history_payloads)s::text[], %(now)s::timestamptz) as id"""
+RETURN_JOBS = ending_statement(
+    "return-recorded",
+    "returned.id, null::float8",
+    """:SCHEMA._private_return_recorded_v1(
+    {ids}, %(tokens)s::text[], %(payloads)s::text[], %(have_begun)s::boolean[], %(durations)s::bigint[],
+    %(history_payloads)s::text[], %(now)s::timestamptz) as returned(id)""",
+)
 
 
 class KeptResults(NamedTuple):
@@ -132,11 +146,18 @@ def _results(results: KeptResults | None) -> dict[str, str | None]:
 
 
 def fail_jobs(
-    cursor: Any, failures: Sequence[tuple[Failure, Attempt]], *, schema: str, now: datetime | None = None
+    cursor: Any,
+    failures: Sequence[tuple[Failure, Attempt]],
+    *,
+    schema: str,
+    now: datetime | None = None,
+    keeping: ResultKeeping = NOTHING_KEPT,
+    on_cancelled: OnCancelled = ignore_cancelled,
 ) -> dict[int, float | None]:
     """Store errors, schedule the next attempts, and record them.
 
     Return the ids of the jobs that were still claimed, with the seconds until the next attempt, None if there is none.
+    A job that was cancelled meanwhile ends as cancelled: ``on_cancelled`` is called for it.
     """
     attempts = [attempt for _, attempt in failures]
     parameters = {
@@ -154,13 +175,29 @@ def fail_jobs(
         "has_history": any(attempt.has_history for attempt in attempts),
         "history_payloads": nullable_text_array(attempt.history_payload for attempt in attempts),
         "now": now,
+        **ending_parameters(
+            durations=[attempt.duration for attempt in attempts],
+            history_payloads=[attempt.history_payload for attempt in attempts],
+            keeping=keeping,
+        ),
     }
     cursor.execute(statement(FAIL_JOBS, schema), parameters)
-    return dict(cursor.fetchall())
+    return ended(cursor, on_cancelled)
 
 
-def return_jobs(cursor: Any, returned: Sequence[ReturnedJob], *, schema: str, now: datetime | None = None) -> set[int]:
-    """Return jobs, and add those that had begun to the history; the result has the ids of those still claimed."""
+def return_jobs(
+    cursor: Any,
+    returned: Sequence[ReturnedJob],
+    *,
+    schema: str,
+    now: datetime | None = None,
+    keeping: ResultKeeping = NOTHING_KEPT,
+    on_cancelled: OnCancelled = ignore_cancelled,
+) -> set[int]:
+    """Return jobs, and add those that had begun to the history; the result has the ids of those still claimed.
+
+    A job that was cancelled meanwhile ends as cancelled: ``on_cancelled`` is called for it.
+    """
     parameters = {
         "ids": int_array(each.claim.id for each in returned),
         "tokens": text_array(each.claim.token for each in returned),
@@ -168,10 +205,16 @@ def return_jobs(cursor: Any, returned: Sequence[ReturnedJob], *, schema: str, no
         "have_begun": boolean_array(each.has_begun for each in returned),
         "durations": int_array(each.duration for each in returned),
         "history_payloads": nullable_text_array(each.history_payload for each in returned),
+        "errors": None,
         "now": now,
+        **ending_parameters(
+            durations=[each.duration if each.has_begun else None for each in returned],
+            history_payloads=[each.history_payload for each in returned],
+            keeping=keeping,
+        ),
     }
     cursor.execute(statement(RETURN_JOBS, schema), parameters)
-    return {row[0] for row in cursor.fetchall()}
+    return set(ended(cursor, on_cancelled))
 
 
 def _texts(texts: Sequence[str | None] | None) -> str | None:

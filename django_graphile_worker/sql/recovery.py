@@ -12,6 +12,7 @@ from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import is_lease_over
 
 if TYPE_CHECKING:
+    from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
 
 # After this many seconds the lock of a worker that is not registered is stale, as in graphile-worker itself.
@@ -56,7 +57,8 @@ RELEASE_STALE_QUEUES = """/* gw:stale-queues */
 select queue_id from :SCHEMA._private_release_stale_queues_v2(
     %(stale)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz) as queue_id"""
 
-FORGET_ENDED = "/* gw:forget-ended */ select :SCHEMA._private_forget_ended_v2()"
+FORGET_ENDED = """/* gw:forget-ended */
+select :SCHEMA._private_forget_ended_v2(), :SCHEMA._private_forget_stop_requests_v1()"""
 
 WAKE_WORKERS = """/* gw:wake */
 select pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
@@ -105,6 +107,8 @@ class Recovered(Frozen):
     is_partial: bool = False
     # The jobs that have no attempt left.
     exhausted: tuple[Exhausted, ...] = ()
+    # The jobs that were cancelled while the workers held them. They have ended, and are not in job_ids.
+    cancelled: tuple[CancelledJob, ...] = ()
 
 
 class Unlocked(Frozen):
@@ -113,6 +117,8 @@ class Unlocked(Frozen):
     jobs: int
     queues: int
     exhausted: tuple[Exhausted, ...] = ()
+    # The jobs that were cancelled while the workers held them. They have ended, and are not counted.
+    cancelled: tuple[CancelledJob, ...] = ()
 
 
 def look_at_fleet(
@@ -159,6 +165,7 @@ def recover_claims(
     if not worker_ids:
         return Recovered()
     dead = list(worker_ids)
+    cancelled = _end_cancelled(cursor, dead, schema=schema, now=now, keeping=keeping)
     cursor.execute(
         statement(RECOVER_JOBS, schema),
         {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now, **keeping.parameters()},
@@ -172,7 +179,15 @@ def recover_claims(
         queue_ids=queue_ids,
         is_partial=len(rows) >= limit,
         exhausted=_exhausted(cursor, rows, schema=schema),
+        cancelled=cancelled,
     )
+
+
+def _end_cancelled(cursor: Any, worker_ids: Sequence[str] | None, **options: Any) -> tuple[CancelledJob, ...]:
+    # Late import: only needed where a worker died, and not before the first job.
+    from django_graphile_worker.sql import cancellations
+
+    return cancellations.end_claims_of(cursor, worker_ids, **options)
 
 
 def recover(
@@ -215,15 +230,18 @@ def release_stale_locks(
     keeping: ResultKeeping = NOTHING_KEPT,
 ) -> Unlocked:
     """Release the jobs and queues that unregistered workers have held for ``stale`` seconds."""
+    cancelled = _end_cancelled(cursor, None, schema=schema, older_than=stale, now=now, keeping=keeping)
     cursor.execute(statement(RELEASE_STALE_JOBS, schema), {"stale": stale, "now": now, **keeping.parameters()})
     jobs = cursor.fetchall()
     cursor.execute(statement(RELEASE_STALE_QUEUES, schema), {"stale": stale, "now": now})
     queues = len(cursor.fetchall())
-    return Unlocked(jobs=len(jobs), queues=queues, exhausted=_exhausted(cursor, jobs, schema=schema))
+    return Unlocked(
+        jobs=len(jobs), queues=queues, exhausted=_exhausted(cursor, jobs, schema=schema), cancelled=cancelled
+    )
 
 
 def forget_ended(cursor: Any, *, schema: str) -> None:
-    """Delete the records of worker deaths for deleted jobs, and the markers of cancelled claims that have ended."""
+    """Delete the records of worker deaths for deleted jobs, and the markers and requests of claims that have ended."""
     cursor.execute(statement(FORGET_ENDED, schema))
 
 

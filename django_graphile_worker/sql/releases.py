@@ -12,8 +12,16 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.cancelled_claims import (
+    OnCancelled,
+    ended,
+    ending_parameters,
+    ending_statement,
+    ignore_cancelled,
+)
 from django_graphile_worker.sql.claims import Claim, claims_by_token, group_by_token, ids_of, tids_of
 from django_graphile_worker.sql.codecs import int_array, text_array
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import locked_by_worker
 
@@ -26,19 +34,27 @@ select :SCHEMA._private_complete_in_place_v1(
 # The fewest jobs that are deleted in place: for fewer, the savepoint of that statement costs more than it saves.
 FEWEST_IN_PLACE = 16
 
-FAIL_JOBS = """/* gw:fail */
-select failed_id, seconds_until_next from :SCHEMA._private_fail_claims_v3(
-    %(ids)s::bigint[], %(tokens)s::text[], %(errors)s::text[], %(delays)s::float8[],
-    %(permanent)s::boolean[], %(payloads)s::text[], %(now)s::timestamptz)"""
+FAIL_JOBS = ending_statement(
+    "fail",
+    "failed.failed_id, failed.seconds_until_next",
+    """:SCHEMA._private_fail_claims_v3(
+    {ids}, %(tokens)s::text[], %(errors)s::text[], %(delays)s::float8[],
+    %(permanent)s::boolean[], %(payloads)s::text[], %(now)s::timestamptz) as failed""",
+)
 
-RETURN_JOBS = """/* gw:return */
-select id from :SCHEMA._private_return_claims_v3(%(ids)s::bigint[], %(tokens)s::text[]) as id"""
+RETURN_JOBS = ending_statement(
+    "return",
+    "returned.id, null::float8",
+    ":SCHEMA._private_return_claims_v3({ids}, %(tokens)s::text[]) as returned(id)",
+)
 
 # The job is returned with the items of an array payload that are left. The attempt does not count, as for every job
 # whose run the worker itself ended early.
-RETURN_REMAINING = """/* gw:return-remains */
-select id from :SCHEMA._private_return_claims_v3(
-    %(ids)s::bigint[], %(tokens)s::text[], %(payloads)s::text[]) as id"""
+RETURN_REMAINING = ending_statement(
+    "return-remains",
+    "returned.id, null::float8",
+    ":SCHEMA._private_return_claims_v3({ids}, %(tokens)s::text[], %(payloads)s::text[]) as returned(id)",
+)
 
 STILL_CLAIMED = """/* gw:still-claimed */
 select job.id
@@ -76,6 +92,8 @@ class Failure(Frozen):
     delay: float | None = None
     permanent: bool = False
     payload_text: str | None = None
+    # Microseconds; None if unknown.
+    duration: int | None = None
 
 
 class HeldJob(NamedTuple):
@@ -128,11 +146,18 @@ def _complete_in_place(cursor: Any, claims: Sequence[Claim], *, schema: str) -> 
 
 
 def fail_jobs(
-    cursor: Any, failures: Sequence[Failure], *, schema: str, now: datetime | None = None
+    cursor: Any,
+    failures: Sequence[Failure],
+    *,
+    schema: str,
+    now: datetime | None = None,
+    keeping: ResultKeeping = NOTHING_KEPT,
+    on_cancelled: OnCancelled = ignore_cancelled,
 ) -> dict[int, float | None]:
     """Store errors and schedule the next attempts.
 
     Return the ids of the jobs that were still claimed, with the seconds until the next attempt, None if there is none.
+    A job that was cancelled meanwhile ends as cancelled: ``on_cancelled`` is called for it.
     """
     parameters = _ended([failure.claim for failure in failures])
     parameters["errors"] = [failure.error for failure in failures]
@@ -140,22 +165,43 @@ def fail_jobs(
     parameters["permanent"] = [failure.permanent for failure in failures]
     parameters["payloads"] = [failure.payload_text for failure in failures]
     parameters["now"] = now
-    cursor.execute(statement(FAIL_JOBS, schema), parameters)
-    return dict(cursor.fetchall())
+    durations = [failure.duration for failure in failures]
+    cursor.execute(
+        statement(FAIL_JOBS, schema), {**parameters, **ending_parameters(durations=durations, keeping=keeping)}
+    )
+    return ended(cursor, on_cancelled)
 
 
-def return_jobs(cursor: Any, claims: Sequence[Claim | HeldJob], *, schema: str) -> set[int]:
-    """Return jobs to the state before their claim; the result has the ids of the jobs that were still claimed."""
-    cursor.execute(statement(RETURN_JOBS, schema), _ended(claims))
-    return {row[0] for row in cursor.fetchall()}
+def return_jobs(
+    cursor: Any,
+    claims: Sequence[Claim | HeldJob],
+    *,
+    schema: str,
+    keeping: ResultKeeping = NOTHING_KEPT,
+    on_cancelled: OnCancelled = ignore_cancelled,
+) -> set[int]:
+    """Return jobs to the state before their claim; the result has the ids of the jobs that were still claimed.
+
+    A job that was cancelled meanwhile ends as cancelled: ``on_cancelled`` is called for it.
+    """
+    parameters = {**_ended(claims), "errors": None, "now": None}
+    cursor.execute(statement(RETURN_JOBS, schema), {**parameters, **ending_parameters(keeping=keeping)})
+    return set(ended(cursor, on_cancelled))
 
 
-def return_remaining(cursor: Any, remaining: Sequence[tuple[Claim, str]], *, schema: str) -> set[int]:
-    """Return jobs with the given texts as payloads; the result has the ids of the jobs that were still claimed."""
-    parameters = _ended([claim for claim, _ in remaining])
+def return_remaining(
+    cursor: Any,
+    remaining: Sequence[tuple[Claim, str]],
+    *,
+    schema: str,
+    keeping: ResultKeeping = NOTHING_KEPT,
+    on_cancelled: OnCancelled = ignore_cancelled,
+) -> set[int]:
+    """Return jobs with the given texts as payloads, as ``return_jobs()`` does."""
+    parameters = {**_ended([claim for claim, _ in remaining]), "errors": None, "now": None}
     parameters["payloads"] = [payload_text for _, payload_text in remaining]
-    cursor.execute(statement(RETURN_REMAINING, schema), parameters)
-    return {row[0] for row in cursor.fetchall()}
+    cursor.execute(statement(RETURN_REMAINING, schema), {**parameters, **ending_parameters(keeping=keeping)})
+    return set(ended(cursor, on_cancelled))
 
 
 def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:

@@ -18,6 +18,7 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.sql.result_keeping import keeping
 from django_graphile_worker.testing.caller_database import CallerDatabase
 from django_graphile_worker.testing.job_connections import JobConnections
 from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
@@ -28,7 +29,7 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.new_tasks import NewTasks
 from django_graphile_worker.worker.identity import new_worker_id
-from django_graphile_worker.worker.outcomes import Done, Failed, Interrupted, Outcome
+from django_graphile_worker.worker.outcomes import Cancelled, Done, Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
@@ -47,6 +48,7 @@ class _Released:
         self._events = events
         self._task_reports = task_reports
         self.retry_in: float | None = None
+        self.was_cancelled = False
 
     def released(self, outcomes: Sequence[Outcome]) -> None:
         self._events.jobs_released(outcomes)
@@ -58,6 +60,10 @@ class _Released:
     def claim_lost(self, outcome: Outcome) -> None:
         self._task_reports.claim_lost(outcome)
         self._events.claim_lost(outcome)
+
+    def cancelled(self, outcome: Cancelled) -> None:
+        self.was_cancelled = True
+        self._events.job_cancelled(outcome)
 
     def retry_scheduled(self, seconds: float) -> None:
         self.retry_in = seconds
@@ -105,7 +111,9 @@ class InProcessWorker:
             job_of=self._job_of,
         )
         self._released = _Released(self.events, self._task_reports())
-        statements = ReleaseStatements(self.database, now=self._time, settings=place.settings)
+        statements = ReleaseStatements(
+            self.database, now=self._time, settings=place.settings, keeping=lambda: keeping(place.settings, tasks)
+        )
         self._releaser = Releaser(statements=statements, events=self._released)
 
     def is_for(self, place: Place, tasks: Sequence[Task[Any, Any]]) -> bool:
@@ -179,7 +187,7 @@ class InProcessWorker:
         retry_in = self._released.retry_in if isinstance(outcome, Failed) else None
         return RanJob(
             job=job,
-            outcome=outcome_name(outcome, retry_in),
+            outcome="cancelled" if self._released.was_cancelled else outcome_name(outcome, retry_in),
             result=outcome.result if isinstance(outcome, Done) else None,
             error=self._executor.error if isinstance(outcome, Failed) else None,
             retry_in=retry_in,
@@ -190,7 +198,7 @@ class InProcessWorker:
         self._release(claim, Interrupted(claim, 0.0, has_begun=False))
 
     def _release(self, claim: Claim, outcome: Outcome) -> None:
-        self._released.retry_in = None
+        self._released.retry_in, self._released.was_cancelled = None, False
         self._releaser.put(outcome)
         if claim.queue_id is not None:
             self._releaser.put(HeldQueue(claim.queue_id, claim.token))

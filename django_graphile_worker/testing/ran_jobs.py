@@ -14,7 +14,7 @@ class RanJob:
     """A run of a job: the job as it was claimed, and how the run ended."""
 
     job: Job
-    # "succeeded", "failed" (another attempt follows), "permanently failed" or "interrupted".
+    # "succeeded", "failed" (another attempt follows), "permanently failed", "cancelled" or "interrupted".
     outcome: str
     # What the task returned.
     result: Any = None

@@ -16,6 +16,10 @@ class CancelledByWorker(BaseException):
     """Raised where the worker, and not the task, cancelled a coroutine: the grace period is over."""
 
 
+class EndedWithoutThread(BaseException):
+    """Raised on the thread of a run that has ended without it: another thread has its slot, and this thread ends."""
+
+
 class _Ended:
     """A run that has ended. Every job makes an instance, so making it must be cheap."""
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from django_graphile_worker import signals
 from django_graphile_worker.worker.identity import about_this_process
-from django_graphile_worker.worker.outcomes import Outcome
+from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 from django_graphile_worker.worker.parts import Parts
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from django_graphile_worker.pause_type import Pause
+    from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.control import ReadPause, RequestedStop
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
     from django_graphile_worker.sql.result_keeping import ResultKeeping
     from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
+    from django_graphile_worker.worker.execution.job_run import JobRun
 
 
 class ReleaserCallbacks:
@@ -47,6 +50,9 @@ class ReleaserCallbacks:
         if self._parts.task_reports is not None:
             self._parts.task_reports.claim_lost(outcome)
         self._parts.events.claim_lost(outcome)
+
+    def cancelled(self, outcome: Cancelled) -> None:
+        self._parts.events.job_cancelled(outcome)
 
     def retry_scheduled(self, seconds: float) -> None:
         # Later retries are found by polling.
@@ -171,22 +177,24 @@ class RecoveryCallbacks:
         return self._parts.now()
 
     def result_keeping(self) -> ResultKeeping:
-        # Late import: only recovery needs it, and not before the first job.
-        from django_graphile_worker.sql.result_keeping import keeping
-
-        return keeping(self._parts.settings, self._parts.tasks.values())
+        return self._parts.result_keeping()
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
 
+    def cancelled_recovered(self, jobs: Sequence[CancelledJob]) -> None:
+        if self._parts.task_reports is not None:
+            self._parts.task_reports.ended(each.job for each in jobs)
+        self._parts.events.cancelled_jobs_recovered(jobs)
+
     def jobs_recovered(self, recovered: Recovered) -> None:
         if self._parts.task_reports is not None:
-            self._parts.task_reports.exhausted(recovered.exhausted)
+            self._parts.task_reports.ended(each.job for each in recovered.exhausted)
         self._parts.events.jobs_recovered(recovered)
 
     def stale_locks_released(self, unlocked: Unlocked) -> None:
         if self._parts.task_reports is not None:
-            self._parts.task_reports.exhausted(unlocked.exhausted)
+            self._parts.task_reports.ended(each.job for each in unlocked.exhausted)
         self._parts.events.stale_locks_released(unlocked)
 
     def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
@@ -208,12 +216,29 @@ class PoolCallbacks:
 
 
 class StopCallbacks:
-    """The ``StopEvents`` of a worker."""
+    """The ``StopEvents`` of a worker: the executor knows the runs, the pool their threads."""
 
     def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self.running = parts.executor.runs
+        self.is_running = parts.executor.is_running
+        self.set_abort = parts.executor.set_abort
+        self.stop_coroutine = parts.executor.stop_coroutine
+        self.leave_coroutine = parts.executor.leave_coroutine
         self.may_begin = parts.may_begin
         self.check_begin = parts.check_begin
+
+    def ended_without_thread(self, run: JobRun, thread_id: int) -> None:
+        parts = self._parts
+        outcome = parts.executor.end_without_thread(run)
+        parts.releaser.put(outcome)
+        with parts.slots.removal_lock:
+            rest = parts.slots.replace_thread(thread_id)
+            if rest is not None:
+                # The other jobs of the queue: this worker may stop soon, and another can run them now.
+                parts.return_jobs([rest])
+        parts.events.send(signals.thread_left_behind, job=run.job, duration=outcome.duration)
+        parts.on_thread_left()
 
 
 class FetcherCallbacks:

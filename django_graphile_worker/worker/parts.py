@@ -17,6 +17,7 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome
@@ -26,6 +27,7 @@ from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.control.control_reader import ControlReader
+    from django_graphile_worker.worker.control.deadlines import RunRecords
     from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.control.pauses import Pauses
     from django_graphile_worker.worker.control.stops import Stops
@@ -115,6 +117,10 @@ class Parts:
         # What the pool calls before each job, apart from pauses; None for ``may_begin``.
         self._check: Callable[[Claim], bool] | None = None
         self._choosing_check = Lock()
+        # Where the supervisor of the process finds the runs that have a time limit; None without a supervisor.
+        self.run_records: RunRecords | None = None
+        # Called when a run has ended without its thread, which still runs: the process should be replaced.
+        self.on_thread_left: Callable[[], None] = lambda: None
 
     @property
     def keeps_anything(self) -> bool:
@@ -122,6 +128,10 @@ class Parts:
         settings = self.settings
         keeps = (task.result_seconds(settings.keep_results) for task in self.tasks.values())
         return settings.history is not None or any(seconds is not None for seconds in keeps)
+
+    def result_keeping(self) -> ResultKeeping:
+        """Return which tasks keep their results, and whether there is a history."""
+        return keeping(self.settings, self.tasks.values())
 
     def may_claim(self) -> bool:
         return self.directory.may_have_tasks and not self.is_stopping and self.heartbeat.holds_lease

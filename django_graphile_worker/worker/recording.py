@@ -12,8 +12,9 @@ from time import monotonic
 
 from django_graphile_worker import payloads, redaction
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.sql.cancelled_claims import StoppedRun
 from django_graphile_worker.sql.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Recorded
+from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
 
 # A longer payload is left out of the history, in characters.
 LONGEST_HISTORY_PAYLOAD = 65_536
@@ -75,6 +76,14 @@ class Recording:
             payload_text=outcome.payload_text,
             has_begun=outcome.has_begun,
             duration=_microseconds(outcome.duration),
+            history_payload=self._history_payload(outcome.claim.payload_text),
+        )
+
+    def stopped(self, outcome: Cancelled) -> StoppedRun:
+        """Return what is recorded of a job that was cancelled while this worker held it."""
+        return StoppedRun(
+            claim=outcome.claim,
+            duration=_microseconds(outcome.duration) if outcome.has_begun else None,
             history_payload=self._history_payload(outcome.claim.payload_text),
         )
 

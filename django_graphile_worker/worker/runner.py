@@ -167,6 +167,17 @@ class Runner:
         self.parts.signal_sender.join(CLEANUP_TIMEOUT)
         return ending
 
+    def retire(self, is_forced: Question = never) -> None:
+        """Stop claiming, and return the jobs that have not begun. The jobs that run may end in their own time."""
+        self.parts.is_stopping = True
+        if self.delayed_start is None or self.delayed_start.has_begun:
+            Shutdown(self.parts, is_forced).stop_claiming()
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether no job runs any more that could still end: a coroutine cannot, while its event loop is blocked."""
+        return self.parts.slots.is_idle or self.parts.executor.is_loop_blocked
+
     def _prepare(self) -> None:
         # Register before reading the names of tasks: a cleanup keeps the names that a registered worker uses.
         for prepare in (

@@ -34,17 +34,22 @@ class Shutdown:
         self._is_forced = is_forced
 
     def run(self) -> Ending:
+        self.stop_claiming()
+        parts = self._parts
+        parts.executor.abort()
+        was_cut_off = not self._let_jobs_end()
+        was_released = self._wait_for_releaser()
+        self._close(was_released)
+        return Ending(was_released=was_released, was_cut_off=was_cut_off)
+
+    def stop_claiming(self) -> None:
+        """Stop the parts that bring in work, and return the jobs that have not begun."""
         parts = self._parts
         for service in parts.outer_services():
             service.stop()
         self._wait_for_fetcher()
         with parts.slots.removal_lock:
             parts.return_jobs(parts.slots.remove_waiting())
-        parts.executor.abort()
-        was_cut_off = not self._let_jobs_end()
-        was_released = self._wait_for_releaser()
-        self._close(was_released)
-        return Ending(was_released=was_released, was_cut_off=was_cut_off)
 
     def _wait_for_fetcher(self) -> None:
         deadline = time.monotonic() + self._parts.settings.statement_timeout
@@ -117,6 +122,8 @@ class Shutdown:
         for inner in (self._parts.releaser, self._parts.heartbeat):
             inner.stop()
             inner.join(CLEANUP_TIMEOUT)
+        if self._parts.stops is not None:
+            self._parts.stops.close()
         if was_released:
             self._deregister()
         self._parts.claimer.close()

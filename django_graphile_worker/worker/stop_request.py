@@ -14,6 +14,8 @@ from django_graphile_worker.frozen import Frozen
 
 # The reason of a stop after a newer graphile-worker has changed the schema; the error has the details.
 REFUSED = "the schema is too new"
+# The reason of a stop after a run has ended without its thread.
+RETIRED = "a job did not stop, and another process takes over"
 
 
 class Ending(Frozen):
@@ -39,6 +41,12 @@ class StopState:
         self.signal_number: int | None = None
         # The error that stops the worker, None if no error does.
         self.refusal: GraphileWorkerError | None = None
+        # Whether a run ended without its thread, which may run on until the process ends.
+        self.has_left_thread = False
+        # Whether the worker should run no more jobs than it has begun, because another process takes its place.
+        self.must_retire = False
+        # Called to have another process take the place of this process; None if there is no supervisor that could.
+        self.on_retiring: Callable[[], None] | None = None
         # Called when the worker has started.
         self.on_started: Callable[[], None] = lambda: None
         # How the worker ended; None until it has ended.
@@ -58,6 +66,14 @@ class StopState:
         """Request a stop because of an error."""
         self.refusal = error
         self(REFUSED)
+
+    def note_left_thread(self) -> None:
+        """Note that a run ended without its thread, and have another process take the place of this process."""
+        if self.on_retiring is not None and not self.has_left_thread:
+            self.must_retire = True
+            with contextlib.suppress(OSError):
+                os.write(self._writer, b".")
+        self.has_left_thread = True
 
     def be_woken_by_signals(self) -> int:
         """Have Python write a byte for each signal; return the descriptor that Python wrote to before."""
@@ -82,15 +98,18 @@ class StopState:
     @property
     def leaves_jobs_behind(self) -> bool:
         """May a job still run in this process? The process must not wait for it at its end, see process/exit.py."""
-        return self.is_urgent or (self.ending is not None and self.ending.was_cut_off)
+        return self.is_urgent or self.has_left_thread or (self.ending is not None and self.ending.was_cut_off)
 
     @property
     def reason(self) -> str:
         return self.reasons[0] if self.reasons else "finished"
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a request, at most for the timeout; return True if a request was made."""
-        while not self.is_made and select.select([self._reader], [], [], timeout)[0]:
+        """Wait for a request, at most for the timeout; return True if a request was made.
+
+        Returns False when the worker must retire.
+        """
+        while not self.is_made and not self.must_retire and select.select([self._reader], [], [], timeout)[0]:
             # A signal arrived. By the next check of is_made its handler has run, and has counted it if it is to stop.
             self.drain()
         return self.is_made

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker.execution import retry
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.exhausted_jobs import Exhausted
+from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Outcome
 
 
 class TaskReports:
@@ -35,8 +33,8 @@ class TaskReports:
             task = self._task_of(outcome.claim.task_id)
             if task is None or task.events is None:
                 continue
-            claim, has_succeeded = outcome.claim, not isinstance(outcome, Failed | Interrupted)
-            has_ended = has_succeeded or (isinstance(outcome, Failed) and retry.retry_in(outcome) is None)
+            claim, has_succeeded = outcome.claim, not isinstance(outcome, Failed | Interrupted | Cancelled)
+            has_ended = has_succeeded or isinstance(outcome, Cancelled) or _has_failed(outcome)
             if has_ended and task.events.is_end_heard(succeeded=has_succeeded):
                 self._call(task.events.finish, claim.id, claim.attempts, claim.payload_text, succeeded=has_succeeded)
             else:
@@ -48,10 +46,13 @@ class TaskReports:
         if task is not None and task.events is not None:
             task.events.forget(outcome.claim.id, outcome.claim.attempts)
 
-    def exhausted(self, jobs: Iterable[Exhausted]) -> None:
-        """Report jobs that failed for good with their dead workers."""
-        for each in jobs:
-            task = self._tasks().get(each.job.task_identifier)
+    def ended(self, jobs: Iterable[Job]) -> None:
+        """Report jobs that failed for good with their dead workers, or that were cancelled while these held them."""
+        for job in jobs:
+            task = self._tasks().get(job.task_identifier)
             if task is not None and task.events is not None:
-                job = each.job
                 self._call(task.events.finish, job.id, job.attempts, json.dumps(job.payload), succeeded=False)
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and retry.retry_in(outcome) is None

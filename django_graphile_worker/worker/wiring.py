@@ -142,6 +142,8 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         worker_id=lambda: parts.worker_id,
         statement_timeout=settings.statement_timeout,
         notify=settings.notify,
+        keeping=parts.result_keeping,
+        on_cancelled=lambda jobs: parts.events.cancelled_jobs_recovered(jobs),
     )
     parts.executor = Executor(
         settings=settings,
@@ -150,6 +152,7 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         tasks=parts.directory.task_of,
         build_progress=lambda: _build_progress(parts),
         on_queue_pause=parts.return_rest_of_queue,
+        build_deadlines=lambda: stops_of(parts).deadlines,
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
@@ -167,7 +170,9 @@ def _build_task_reports(parts: Parts) -> TaskReports:
 
 
 def _build_releaser(parts: Parts) -> Releaser:
-    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.now, settings=parts.settings)
+    statements = ReleaseStatements(
+        _database(parts, "releaser"), now=parts.now, settings=parts.settings, keeping=parts.result_keeping
+    )
     return Releaser(statements=statements, events=ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble)
 
 
@@ -308,7 +313,7 @@ def stops_of(parts: Parts) -> Stops:
 
     with _building_stops:
         if parts.stops is None:
-            parts.stops = Stops(StopCallbacks(parts))
+            parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace, records=parts.run_records)
         return parts.stops
 
 

@@ -85,4 +85,5 @@ def status_name(status: ResultStatus) -> str:
         ResultStatus.SUCCEEDED: _("Succeeded"),
         ResultStatus.FAILED: _("Permanently failed"),
         ResultStatus.REMOVED: _("Removed"),
+        ResultStatus.CANCELLED: _("Cancelled"),
     }[status]

@@ -7,15 +7,22 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.control.deadlines import Deadlines
+from django_graphile_worker.worker.control.stopper import Stopper
 from django_graphile_worker.worker.execution.job_run import JobRun
+from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
 from django_graphile_worker.worker.job_stop import Stop
 from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class StopEvents(Protocol):
+    from django_graphile_worker.worker.control.deadlines import RunRecords
+    from django_graphile_worker.worker.control.stopper import StopperEvents
+
+    class StopEvents(StopperEvents, Protocol):
         """What the stops need from their worker, and report to it."""
 
         def running(self) -> Iterable[JobRun]:
@@ -31,6 +38,10 @@ if TYPE_CHECKING:
 # Seconds for which a request for a claim that this worker has not begun is kept. The answer to the claim statement may
 # still be on its way, and the job may wait for a slot.
 KEPT_FOR = 60.0
+# Seconds between two looks for a run that begins just now, and how often to look: the thread that runs a job checks
+# whether it may begin a moment before the job is among the runs.
+LOOK_INTERVAL = 0.02
+LOOKS = 50
 
 __all__ = ["Stop", "Stops"]
 
@@ -42,8 +53,12 @@ class Stops:
     claim that has not begun never begins, and a request for a claim that has ended changes nothing.
     """
 
-    def __init__(self, events: StopEvents) -> None:
+    def __init__(self, events: StopEvents, *, grace: float, records: RunRecords | None = None) -> None:
         self._events = events
+        # Seconds that a task gets to end after the request.
+        self._grace = grace
+        self.deadlines = Deadlines(self._time_out, records=records)
+        self._is_looking = False
         self._lock = threading.Lock()
         # By job id and token: the requests for claims that have not begun, and until when they are kept.
         self._unbegun: dict[tuple[int, str], tuple[Stop, float]] = {}
@@ -55,14 +70,47 @@ class Stops:
             self._unbegun[job_id, token] = stop, monotonic() + KEPT_FOR
             # Before the look at the runs: a claim that begins after the look is refused.
             self._events.check_begin(self._may_begin)
-        run = self._find(job_id, token)
-        if run is not None:
-            with self._lock:
-                self._unbegun.pop((job_id, token), None)
-            self.stop_run(run, stop)
+            must_look_again = not self._stop_begun() and not self._is_looking
+            self._is_looking = self._is_looking or must_look_again
+        if must_look_again:
+            threading.Thread(target=self._look_again, name="graphile-worker-stops", daemon=True).start()
 
-    def stop_run(self, run: JobRun, stop: Stop) -> None:
-        """Stop a run."""
+    def close(self) -> None:
+        """End the thread of the deadlines: the worker has stopped."""
+        self.deadlines.close()
+
+    def _time_out(self, run: JobRun, seconds: float) -> None:
+        reason = f"the task ran longer than its time limit of {readable_duration(seconds)}"
+        with self._lock:
+            self._stop_run(run, Stop(kind="timeout", reason=reason))
+
+    def _stop_run(self, run: JobRun, stop: Stop) -> None:
+        """Begin to stop a run. Called under the lock."""
+        if run.stopping is None:
+            run.stopping = StopOfRun(stop)
+            # After the assignment: a thread that finds the mark closes the stop.
+            run.is_marked = True
+            Stopper(run, run.stopping, grace=self._grace, events=self._events, on_end=self.deadlines.end).start()
+        elif stop.kind == "cancelled":
+            # A job that is cancelled while it is stopped at its deadline is not retried.
+            run.stopping.stop = stop
+
+    def _stop_begun(self) -> bool:
+        """Stop the runs of all requests whose claims have begun; return False if a request is left. Under the lock."""
+        for run in self._events.running():
+            requested = self._unbegun.pop((run.claim.id, run.claim.token), None)
+            if requested is not None:
+                self._stop_run(run, requested[0])
+        return not self._unbegun
+
+    def _look_again(self) -> None:
+        for _ in range(LOOKS):
+            threading.Event().wait(LOOK_INTERVAL)
+            with self._lock:
+                if self._stop_begun():
+                    break
+        with self._lock:
+            self._is_looking = False
 
     def refuse(self, claim: Claim) -> Outcome | None:
         """Return the outcome of a claim that a request keeps from beginning; None if no request concerns it."""
@@ -73,12 +121,6 @@ class Stops:
 
     def _may_begin(self, claim: Claim) -> bool:
         return (claim.id, claim.token) not in self._unbegun and self._events.may_begin(claim)
-
-    def _find(self, job_id: int, token: str) -> JobRun | None:
-        for run in self._events.running():
-            if run.claim.id == job_id and run.claim.token == token:
-                return run
-        return None
 
     def _forget_old(self) -> None:
         """Forget requests that are too old; check no job any more if no request is left. Called under the lock."""

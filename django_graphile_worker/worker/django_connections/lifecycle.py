@@ -33,6 +33,8 @@ this_thread = _Thread()
 # What ``this_thread.watched`` is equal to in a thread that runs jobs and has opened no connection.
 NO_CONNECTIONS: list[WatchedConnection] = []
 _NOTHING: Sequence[Leftover] = ()
+# By the id of the thread: the same lists, for the thread that stops a run.
+_watched_of: dict[int, list[WatchedConnection]] = {}
 
 
 def start() -> None:
@@ -79,8 +81,14 @@ def _discard(watched: WatchedConnection, error: Exception) -> None:
 def thread_finished() -> None:
     """Close the connections of this thread, unless they are in a transaction that began before the jobs."""
     connections_here, this_thread.watched = this_thread.watched, None
+    _watched_of.pop(threading.get_ident(), None)
     for watched in connections_here or ():
         watched.release()
+
+
+def connections_of(thread_id: int) -> Sequence[WatchedConnection]:
+    """Return the connections of another thread that runs jobs."""
+    return tuple(_watched_of.get(thread_id, ()))
 
 
 def _adopt_thread() -> list[WatchedConnection]:
@@ -92,6 +100,7 @@ def watch_thread() -> list[WatchedConnection]:
     """Watch the connections of this thread, whether it runs jobs or other code of the site."""
     if this_thread.watched is None:
         this_thread.watched = [_watched(wrapper) for wrapper in connections.all(initialized_only=True)]
+        _watched_of[threading.get_ident()] = this_thread.watched
     return this_thread.watched
 
 

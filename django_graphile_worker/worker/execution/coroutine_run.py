@@ -95,6 +95,16 @@ class CoroutineRun(Executor):
             self.was_cancelled = True
             self._task.cancel()
 
+    def stop(self) -> None:
+        """Cancel the coroutine, because its job has to stop: it raises ``CancelledError`` at its next await."""
+        if self._task is not None and not self.is_protected:
+            self._task.cancel()
+
+    @property
+    def current_task(self) -> asyncio.Task[None] | None:
+        """The task of the coroutine while it runs."""
+        return self._task
+
     async def _drive(self) -> None:
         _current.set(self)
         # Set without asgiref's context manager, which does nothing inside another context: the thread of that context

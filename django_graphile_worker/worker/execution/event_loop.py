@@ -38,6 +38,8 @@ class EventLoop:
         self._is_called = False
         # The coroutines that have ended, and whose threads the loop has to wake.
         self._ended: deque[CoroutineRun] = deque()
+        # How many requests to stop a coroutine the loop has not run yet.
+        self._unanswered_stops = 0
         self._is_cancelled = False
         self._is_closed = False
         self._cleanup_timeout = 0.0
@@ -78,6 +80,32 @@ class EventLoop:
             if self._loop is not None and not self._is_closed:
                 for run in self._running:
                     self._loop.call_soon_threadsafe(run.cancel)
+
+    def stop(self, run: CoroutineRun) -> None:
+        """Cancel one coroutine, because its job has to stop."""
+        with self._lock:
+            if self._loop is not None and not self._is_closed:
+                self._unanswered_stops += 1
+                self._loop.call_soon_threadsafe(self._stop, run)
+
+    def _stop(self, run: CoroutineRun) -> None:
+        """Cancel one coroutine. Called on the loop."""
+        with self._lock:
+            self._unanswered_stops -= 1
+        run.stop()
+
+    def leave(self, run: CoroutineRun) -> None:
+        """End the wait of the thread for one coroutine, which is cancelled as soon as the loop runs again."""
+        with self._lock:
+            task = run.current_task
+            if task is not None and self._loop is not None and not self._is_closed:
+                self._loop.call_soon_threadsafe(task.cancel)
+        run.forget()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the loop has not run the last requests to stop a coroutine: a coroutine blocks it."""
+        return self._unanswered_stops > 0
 
     def close(self, seconds: float) -> None:
         """Stop the loop. Everything else on it has ``seconds`` to end; a coroutine that blocks it is left behind."""

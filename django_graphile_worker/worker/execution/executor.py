@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, signals
-from django_graphile_worker.exceptions import LeftoverStateError
+from django_graphile_worker.exceptions import LeftoverStateError, TaskStopped
 from django_graphile_worker.logs import success_lines
 from django_graphile_worker.logs.lines import JobFacts
 from django_graphile_worker.registry import Task
@@ -22,6 +22,7 @@ from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError, RunningJob
 from django_graphile_worker.worker.outcomes import (
+    Cancelled,
     CancelledByWorker,
     CompletedAtomically,
     Failed,
@@ -33,7 +34,10 @@ from django_graphile_worker.worker.outcomes import (
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.django_connections.watched_connection import Leftover
+    from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
     from django_graphile_worker.worker.execution.progress_reports import ProgressReports
+    from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+    from django_graphile_worker.worker.execution.time_limits import TimeLimits
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -50,6 +54,7 @@ class Executor:
         tasks: Callable[[int], Task[Any, Any] | None],
         build_progress: Callable[[], ProgressReports] | None = None,
         on_queue_pause: Callable[[Claim], None] = lambda claim: None,
+        build_deadlines: Callable[[], TimeLimits] | None = None,
     ) -> None:
         self._settings = settings
         self._about = {"database": using, "installation": installation}
@@ -66,6 +71,7 @@ class Executor:
             event_loop=self._event_loop,
             aborts=self._aborts,
             build_progress=build_progress,
+            build_deadlines=build_deadlines,
         )
         self._running: set[JobRun] = set()
         self._generation = fork_guard.generation
@@ -100,10 +106,30 @@ class Executor:
         """Return the runs of this moment."""
         return list(self._running)
 
+    def is_running(self, run: JobRun) -> bool:
+        return run in self._running
+
+    def set_abort(self, run: JobRun) -> None:
+        """Request one run to stop now."""
+        self._aborts.of(run).set()
+
+    def stop_coroutine(self, coroutine_run: CoroutineRun) -> None:
+        """Cancel the coroutine of one run."""
+        self._event_loop.stop(coroutine_run)
+
+    def leave_coroutine(self, coroutine_run: CoroutineRun) -> None:
+        """End the wait of a thread for a coroutine that does not stop."""
+        self._event_loop.leave(coroutine_run)
+
     @property
     def has_coroutines(self) -> bool:
         """Whether a coroutine runs at this moment."""
         return self._event_loop.has_coroutines
+
+    @property
+    def is_loop_blocked(self) -> bool:
+        """Whether a coroutine keeps the event loop from running the others."""
+        return self._event_loop.is_blocked
 
     def close(self, seconds: float) -> None:
         """Stop the event loop. Coroutines that jobs left running have ``seconds`` to end."""
@@ -127,6 +153,7 @@ class Executor:
                 return Interrupted(claim, 0.0, has_begun=False)
             return self._run(run)
         except BaseException as error:  # a bug of the worker must cost neither the slot nor the job
+            run.is_ending = True
             return self._failed_by_worker(run, error)
         finally:
             self._running.discard(run)
@@ -146,9 +173,16 @@ class Executor:
         try:
             if fork_guard.generation != self._generation:
                 fork_guard.end_child(self._generation, error)
-            leftovers = lifecycle.end() if this_thread.watched else ()
-            if run.has_progress:
-                self._invoker.finish_progress(run)
+            if run.is_marked:
+                # Set here: Python raises no exception of another thread between the check and this line, and at most
+                # one after it.
+                run.is_ending = True
+                try:
+                    leftovers = self._end_marked(run)
+                except TaskStopped:
+                    leftovers = self._end_marked(run)
+            else:
+                leftovers = lifecycle.end() if this_thread.watched else ()
             if error is None and not leftovers:
                 return self._succeeded(run, result)
             return self._other_outcome(run, result, error, leftovers)
@@ -156,6 +190,15 @@ class Executor:
             # The traceback refers to this frame and to the frames of the task. Without this line they would stay in
             # memory until the garbage collector runs.
             error = None
+
+    def _end_marked(self, run: JobRun) -> Sequence[Leftover]:
+        """Do what few runs need at their end, and return what the job left on its connections."""
+        if run.stopping is not None:
+            run.stopping.close()
+        leftovers = lifecycle.end() if this_thread.watched else ()
+        if run.has_progress:
+            self._invoker.finish_progress(run)
+        return leftovers
 
     def _succeeded(self, run: JobRun, result: Any) -> Outcome:
         duration = monotonic() - run.started
@@ -186,6 +229,8 @@ class Executor:
         self, run: JobRun, result: Any, error: BaseException | None, leftovers: Sequence[Leftover]
     ) -> Outcome:
         """Return the outcome of a run that raised an exception, or left something on its connections."""
+        if run.stopping is not None and error is not None:
+            return self._stopped(run, run.stopping, error)
         if isinstance(error, LostAtomicClaimError):
             # The worker holds no claim to release, either. The releaser detects and reports that.
             return Interrupted(run.claim, run.duration)
@@ -196,7 +241,23 @@ class Executor:
             return self._succeeded_with_leftovers(run, result, leftovers)
         if error is None:
             error, leftovers = LeftoverStateError(_leftover_message(leftovers)), ()
-        return self._failed(run, error, [leftover.text for leftover in leftovers])
+        return self._failed(run, error, [f"The task also left {leftover.text}." for leftover in leftovers])
+
+    def _stopped(self, run: JobRun, stopping: StopOfRun, error: BaseException) -> Outcome:
+        """Return the outcome of a run that was stopped, and of which this exception is left."""
+        # Late import: few runs are stopped.
+        from django_graphile_worker.worker.execution import stopped_runs
+
+        if stopping.stop.kind == "cancelled":
+            return Cancelled(run.claim, run.duration, stopping.stop, task=run.task)
+        error = stopped_runs.timeout_error(stopping, error)
+        return self._failed(run, error, remarks=[stopped_runs.remark(stopping)])
+
+    def end_without_thread(self, run: JobRun) -> Outcome:
+        """Return the outcome of a run whose thread does not stop. The caller has set ``is_without_thread``."""
+        assert run.stopping is not None
+        self._running.discard(run)
+        return self._stopped(run, run.stopping, run.stopping.exception_class())
 
     def _stopped_as_asked(self, run: JobRun, error: BaseException | None) -> bool:
         """Return True if the worker requested the task to stop, and the task requested to run again at once.
@@ -210,7 +271,7 @@ class Executor:
 
         return retry.asks_to_run_at_once(error)
 
-    def _failed(self, run: JobRun, error: BaseException, leftovers: Sequence[str]) -> Failed:
+    def _failed(self, run: JobRun, error: BaseException, remarks: Sequence[str]) -> Failed:
         # Late import: only failures need it.
         from django_graphile_worker.worker.execution import retry
 
@@ -219,7 +280,7 @@ class Executor:
             error,
             limit=self._settings.max_error_length,
             is_redacted=self._settings.redact_errors,
-            leftovers=leftovers,
+            remarks=remarks,
         )
         if outcome.queue_pause is not None:
             self._on_queue_pause(run.claim)
@@ -232,6 +293,9 @@ class Executor:
 
     def _failed_by_worker(self, run: JobRun, error: BaseException) -> Failed:
         """Return the outcome of a run that failed outside the code of the task."""
+        if run.stopping is not None:
+            # Raises EndedWithoutThread if the run has ended already.
+            run.stopping.close()
         try:
             # Late import: only failures need it.
             from django_graphile_worker.worker.execution import retry

@@ -14,6 +14,7 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.abort import Aborts
+from django_graphile_worker.worker.execution.awaiting import awaited, holds_awaitables
 from django_graphile_worker.worker.execution.binding import Binding, bind
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.job_run import JobRun
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.progress import Progress
     from django_graphile_worker.worker.execution.middleware import Handler
     from django_graphile_worker.worker.execution.progress_reports import ProgressReports
+    from django_graphile_worker.worker.execution.time_limits import TimeLimits
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -46,6 +48,7 @@ class TaskInvoker:
         event_loop: EventLoop,
         aborts: Aborts,
         build_progress: Callable[[], ProgressReports] | None = None,
+        build_deadlines: Callable[[], TimeLimits] | None = None,
     ) -> None:
         self._settings = settings
         self._using = using
@@ -55,6 +58,8 @@ class TaskInvoker:
         # Made at the first report: few tasks report their progress.
         self._build_progress = build_progress or self._direct_reports
         self._progress: ProgressReports | None = None
+        # None where time limits are not enforced, as in tests.
+        self._build_deadlines = build_deadlines
         self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
         # How each task is called. The executor for tests keeps them for the next executor.
         self.bindings: MutableMapping[Task[Any, Any] | None, Binding] = {}
@@ -85,6 +90,9 @@ class TaskInvoker:
         if binding is None:
             binding = self.bindings[task] = bind(task.function)
         invoke = self._choose(task, binding)
+        seconds = task.time_limit(self._settings.timeout)
+        if seconds is not None:
+            invoke = self._limited(invoke, seconds)
         if task.result_seconds(self._settings.keep_results) is not None:
             invoke = self._with_kept_result(invoke)
         self._invokes[task] = self._atomically(invoke) if task.atomic else invoke
@@ -93,9 +101,11 @@ class TaskInvoker:
     def _choose(self, task: Task[Any, Any], binding: Binding) -> Invoke:
         if self._chains is not None:
             return self._through_middleware(self._chains[task.is_async])
+        is_limited = task.time_limit(self._settings.timeout) is not None
+        helpers = self._limited_helpers if is_limited else self._helpers
         if task.is_async:
-            return self._on_loop(binding)
-        return self._with_payload(binding.function) if binding.is_plain else self._with_arguments(binding)
+            return self._on_loop(binding, helpers)
+        return self._with_payload(binding.function) if binding.is_plain else self._with_arguments(binding, helpers)
 
     def _with_payload(self, function: Callable[[Any], Any]) -> Invoke:
         def invoke(run: JobRun) -> Any:
@@ -104,16 +114,16 @@ class TaskInvoker:
 
         return invoke
 
-    def _with_arguments(self, binding: Binding) -> Invoke:
+    def _with_arguments(self, binding: Binding, helpers: Callable[[JobRun], Helpers]) -> Invoke:
         def invoke(run: JobRun) -> Any:
-            return self._finish(run, binding.call(run.decode(), self._helpers(run)))
+            return self._finish(run, binding.call(run.decode(), helpers(run)))
 
         return invoke
 
-    def _on_loop(self, binding: Binding) -> Invoke:
+    def _on_loop(self, binding: Binding, helpers: Callable[[JobRun], Helpers]) -> Invoke:
         def invoke(run: JobRun) -> Any:
-            payload, helpers = run.decode(), self._helpers(run)
-            return self._finish(run, self._event_loop.run(lambda: _awaited(binding.call(payload, helpers))))
+            payload, own_helpers = run.decode(), helpers(run)
+            return self._finish(run, self._event_loop.run(lambda: awaited(binding.call(payload, own_helpers))))
 
         return invoke
 
@@ -123,7 +133,7 @@ class TaskInvoker:
             _current_run.set(run)
             job = run.job
             if chain.is_async:
-                result = self._event_loop.run(lambda: _awaited(chain.call(job)))
+                result = self._event_loop.run(lambda: awaited(chain.call(job)))
             else:
                 result = self._await_if_needed(chain.call(job))
             # The innermost handler has checked the result of the task. This is the result of the outermost middleware.
@@ -135,6 +145,12 @@ class TaskInvoker:
             return result
 
         return invoke
+
+    def _limited(self, invoke: Invoke, seconds: float) -> Invoke:
+        # Late import: only tasks with a time limit need it.
+        from django_graphile_worker.worker.execution.time_limits import limited
+
+        return limited(invoke, seconds, None if self._build_deadlines is None else self._build_deadlines())
 
     def _with_kept_result(self, invoke: Invoke) -> Invoke:
         # Late import: only tasks that keep their results need it.
@@ -180,13 +196,19 @@ class TaskInvoker:
         return _without_failures(self._await_if_needed(self._call_task(job)))
 
     async def _acall(self, job: Job) -> Any:
-        return _without_failures(await _awaited(self._call_task(job)))
+        return _without_failures(await awaited(self._call_task(job)))
 
     def _call_task(self, job: Job) -> Any:
         run = _run_of_this_context()
         if job.payload is not run.payload:
             run.replace_payload(job.payload)
-        return self.bindings[run.task].call(job.payload, self._helpers(run, job))
+        helpers = self._helpers if run.deadline is None else self._limited_helpers
+        return self.bindings[run.task].call(job.payload, helpers(run, job))
+
+    def _limited_helpers(self, run: JobRun, job: Job | None = None) -> Helpers:
+        helpers = self._helpers(run, job)
+        helpers.limit(run.deadline)
+        return helpers
 
     def _helpers(self, run: JobRun, job: Job | None = None) -> Helpers:
         return Helpers(
@@ -198,7 +220,7 @@ class TaskInvoker:
         )
 
     def _report_progress(self, run: JobRun, progress: Progress) -> None:
-        run.has_progress = True
+        run.has_progress = run.is_marked = True
         if self._progress is None:
             self._progress = self._build_progress()
         self._progress.report(run.claim, progress)
@@ -225,8 +247,8 @@ class TaskInvoker:
         return result
 
     def _await_if_needed(self, result: Any) -> Any:
-        if inspect.isawaitable(result) or _holds_awaitables(result):
-            return self._event_loop.run(lambda: _awaited(result))
+        if inspect.isawaitable(result) or holds_awaitables(result):
+            return self._event_loop.run(lambda: awaited(result))
         return result
 
     def _load_raise_failures(self) -> Callable[[JobRun, Any], None]:
@@ -246,22 +268,6 @@ def _without_failures(result: Any) -> Any:
 
         results.raise_task_failures(_run_of_this_context(), result)
     return result
-
-
-async def _awaited(result: Any) -> Any:
-    # A task may return an awaitable: a decorator hides its `async def`, or an `await` is missing.
-    while inspect.isawaitable(result):
-        result = await result
-    if not _holds_awaitables(result):
-        return result
-    # Late import: few tasks return awaitables in a list.
-    from django_graphile_worker.worker.execution import results
-
-    return await results.gather(result)
-
-
-def _holds_awaitables(results: Any) -> bool:
-    return isinstance(results, list | tuple) and any(map(inspect.isawaitable, results))
 
 
 def _run_of_this_context() -> JobRun:

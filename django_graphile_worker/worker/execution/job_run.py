@@ -16,6 +16,7 @@ from django_graphile_worker.sql.claims import Claim
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.abort import Abort
+    from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
 
 _NOT_DECODED: Any = object()
 # The function in C that json.loads() calls through three functions in Python, which are skipped here for every job.
@@ -45,8 +46,16 @@ class JobRun:
     item_count: int | None = None
     # Made at the first use by the task.
     abort: Abort | None = None
+    # Whether the end of the run has more to do than most: the task has reported its progress, or the run is to stop.
+    is_marked: bool = False
     # Whether the task has reported its progress.
     has_progress: bool = False
+    # Set as soon as the task of a marked run has ended: no step of its stop begins after that.
+    is_ending: bool = False
+    # The stop of the run, once it has begun.
+    stopping: StopOfRun | None = None
+    # The end of the time limit, by the monotonic clock.
+    deadline: float | None = None
     # The result as JSON, if the task keeps its results.
     value_text: str | None = None
     _job: Job | None = None

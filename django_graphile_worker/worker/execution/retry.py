@@ -20,7 +20,7 @@ _MAX_TRACEBACKS = 10
 
 
 def failed(
-    run: JobRun, error: BaseException, *, limit: int, is_redacted: bool = True, leftovers: Sequence[str] = ()
+    run: JobRun, error: BaseException, *, limit: int, is_redacted: bool = True, remarks: Sequence[str] = ()
 ) -> Failed:
     """Return the outcome of a run that ended with an exception."""
     delay, remark = _delay(run, error)
@@ -30,8 +30,7 @@ def failed(
     if queue_pause is not None and run.claim.queue_id is None:
         remark = "\n".join(filter(None, [remark, "pause_queue=True had no effect, because the job is in no queue."]))
         queue_pause = None
-    remarks = [final, remark, *(f"The task also left {leftover}." for leftover in leftovers)]
-    text = _text(error, limit, "\n".join(filter(None, remarks)))
+    text = _text(error, limit, "\n".join(filter(None, [final, remark, *remarks])))
     return Failed(
         run.claim,
         run.duration,

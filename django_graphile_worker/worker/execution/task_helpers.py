@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, MutableMapping
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +46,16 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
 class Helpers:
     """The second argument of tasks that take ``(payload, helpers)``."""
 
-    __slots__ = ("_build_abort", "_build_job", "_job", "_logger", "_report_progress", "installation", "using")
+    __slots__ = (
+        "_build_abort",
+        "_build_job",
+        "_deadline",
+        "_job",
+        "_logger",
+        "_report_progress",
+        "installation",
+        "using",
+    )
 
     def __init__(
         self,
@@ -67,8 +78,19 @@ class Helpers:
 
     @property
     def abort(self) -> Abort:
-        """The request to stop now, set when the worker is about to stop. Each run has its own."""
+        """The request to stop now: the worker is about to stop, or this run is. Each run has its own."""
         return self._build_abort()
+
+    @property
+    def deadline(self) -> datetime | None:
+        """The time at which the worker stops this run; None without a time limit."""
+        # Not set without a time limit: an assignment would cost every job.
+        return getattr(self, "_deadline", None)
+
+    def limit(self, deadline: float | None) -> None:
+        """Set the deadline, which is given by the monotonic clock. Called by the worker."""
+        if deadline is not None:
+            self._deadline = datetime.now(UTC) + timedelta(seconds=deadline - monotonic())
 
     @property
     def job(self) -> Job:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim, group_by_token
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.database.connection import Database
 
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar
+
+    from django_graphile_worker.sql.cancellations import CancelledJob
 
     class Answer(Protocol):
         """What a claim statement returned."""
@@ -38,12 +41,22 @@ class HeldClaims:
     """The claims whose answers this process has received; each claim statement runs through ``hold()``."""
 
     def __init__(
-        self, database: Database, *, worker_id: Callable[[], str], statement_timeout: float, notify: bool = True
+        self,
+        database: Database,
+        *,
+        worker_id: Callable[[], str],
+        statement_timeout: float,
+        notify: bool = True,
+        keeping: Callable[[], ResultKeeping] = lambda: NOTHING_KEPT,
+        on_cancelled: Callable[[Sequence[CancelledJob]], None] = lambda jobs: None,
     ) -> None:
         self._database = database
         self._worker_id = worker_id
         self._statement_timeout = statement_timeout
         self._notify = notify
+        self._keeping = keeping
+        # Called with the jobs that were cancelled, and end here.
+        self._on_cancelled = on_cancelled
         # The claims that this process has received: by token, the ids of the jobs that have not ended.
         self._known: dict[str, set[int]] = {}
         # The number of the last claim statement. The token of a claim is the worker's id and this number.
@@ -114,12 +127,22 @@ class HeldClaims:
             self._lost_queues.update(
                 releases.HeldQueue(job.queue_id, job.token) for job in lost if job.queue_id is not None
             )
+            if lost:
+                self._end_cancelled(cursor, lost)
             returned = releases.return_jobs(cursor, lost, schema=schema) if lost else set()
         # A job that a transaction of the site has locked at the moment is still claimed, and so is its queue.
         busy = [job for job in lost if job.id not in returned]
         self._release_lost_queues({releases.HeldQueue(job.queue_id, job.token) for job in busy if job.queue_id})
         interval = SEARCH_INTERVAL if busy or self.is_in_doubt else math.inf
         self._search_at = time.monotonic() + interval
+
+    def _end_cancelled(self, cursor: Any, lost: Sequence[releases.HeldJob]) -> None:
+        # Late import: only needed where an answer was lost.
+        from django_graphile_worker.sql import cancellations
+
+        cancelled = cancellations.end_claims(cursor, lost, schema=self._database.schema, keeping=self._keeping())
+        if cancelled:
+            self._on_cancelled(cancelled)
 
     def _doubt(self) -> None:
         """Search for claims from now on: the answer is lost, but the statement may be committed, or still under way."""

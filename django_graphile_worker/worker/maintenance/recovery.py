@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from django_graphile_worker.sql import recovery
+    from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.result_keeping import ResultKeeping
 
     class RecoveryEvents(Protocol):
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
         def before_recovery(self, database: Database) -> None:
             """Run the other regular checks, on this connection."""
+
+        def cancelled_recovered(self, jobs: Sequence[CancelledJob]) -> None:
+            """Report jobs that were cancelled while dead workers held them, and that have ended now."""
 
         def jobs_recovered(self, recovered: recovery.Recovered) -> None:
             """Report jobs and queues of dead workers, which are free again."""
@@ -171,6 +175,8 @@ class Recovery(Service):
             recovered = recovery.recover_claims(
                 cursor, worker_ids, schema=schema, now=self._events.now(), keeping=self._events.result_keeping()
             )
+        if recovered.cancelled:
+            self._events.cancelled_recovered(recovered.cancelled)
         if recovered.dead_worker_ids:
             self._events.jobs_recovered(recovered)
         if self._notify and (recovered.job_ids or recovered.queue_ids):
@@ -209,6 +215,8 @@ class Recovery(Service):
             self._progress_after = progress.forget_ended(
                 cursor, schema=self._database.schema, after=self._progress_after
             )
+        if unlocked.cancelled:
+            self._events.cancelled_recovered(unlocked.cancelled)
         if unlocked.jobs or unlocked.queues:
             self._events.stale_locks_released(unlocked)
 

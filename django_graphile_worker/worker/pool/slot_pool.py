@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import Interrupted, Outcome
+from django_graphile_worker.worker.outcomes import EndedWithoutThread, Interrupted, Outcome
 from django_graphile_worker.worker.pool.fetch_turns import Turn, Turns
 from django_graphile_worker.worker.pool.line import Line
 from django_graphile_worker.worker.pool.threads import PoolThreads
@@ -189,6 +189,25 @@ class SlotPool:
         self._totals.remove(removed)
         return removed
 
+    def replace_thread(self, thread_id: int) -> WorkUnit | None:
+        """Give the slot of a thread to a new thread: its job has ended without it, and its outcome is passed on.
+
+        Return the rest of its work unit: the jobs of a queue that have not begun, and the queue. The old thread ends
+        when the task returns. Called under ``removal_lock``.
+        """
+        place = self._threads.place_of(thread_id)
+        if place is None:
+            return None
+        unit, self._current[place] = self._current[place], None
+        self._totals.finished[place] += 1
+        rest = None if unit is None else WorkUnit(unit.remove_waiting(), unit.queue, unit.submitted_at)
+        if rest is not None:
+            self._totals.remove([rest])
+        self._threads.replace(place)
+        self._changed.set()
+        self._call_for_jobs()
+        return rest
+
     def running(self) -> int:
         return sum(unit is not None for unit in self._current)
 
@@ -241,6 +260,9 @@ class SlotPool:
                     self._run_in(place, unit)
                 # Not kept while the thread rests: its payload may be large.
                 del unit
+        except EndedWithoutThread:
+            # replace_thread() has given the slot to another thread.
+            return
         finally:
             self._on_thread_end()
 

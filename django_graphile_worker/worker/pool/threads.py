@@ -78,6 +78,23 @@ class PoolThreads:
         with self._counting:
             self.resting += 1
 
+    def place_of(self, thread_id: int) -> int | None:
+        """Return the place of a thread of the pool; None for another thread."""
+        for place, thread in enumerate(self._threads):
+            if thread.ident == thread_id:
+                return place
+        return None
+
+    def replace(self, place: int) -> None:
+        """Start another thread in a place. The pool forgets the old thread, which must not return to the pool."""
+        with self._counting:
+            self._threads[place] = self._new(place)
+            self._threads[place].start()
+        self._calls.put(True)
+
+    def _new(self, place: int) -> threading.Thread:
+        return threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
+
     def join(self, timeout: float) -> bool:
         """Wait for the end of all threads; return True when they have ended."""
         deadline = time.monotonic() + timeout
@@ -90,7 +107,7 @@ class PoolThreads:
         place = len(self._threads)
         if place >= self.most:
             return False
-        thread = threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
+        thread = self._new(place)
         # Appended before the start: the new thread itself may add the next thread.
         self._threads.append(thread)
         try:

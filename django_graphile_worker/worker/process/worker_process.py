@@ -9,7 +9,8 @@ import psycopg
 from django_graphile_worker.worker.process.runner_group import name_databases, shut_down, start_all, unanswered
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.runner import Runner
-from django_graphile_worker.worker.stop_request import Ending, StopState
+from django_graphile_worker.worker.shutdown import LOOK_INTERVAL
+from django_graphile_worker.worker.stop_request import RETIRED, Ending, StopState
 
 
 def run_with_signals(runners: Sequence[Runner], stop: StopState | None, *, once: bool, waits: bool = False) -> int:
@@ -32,10 +33,12 @@ def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: b
     """Run jobs until a stop is requested; return the exit code."""
     for runner in runners:
         runner.on_refused = request.refuse
+        runner.parts.on_thread_left = request.note_left_thread
     try:
         start_all(runners, lambda: request.is_made, waits=waits)
         request.on_started()
-        request.wait()
+        if not request.wait():
+            _retire(runners, request)
     finally:
         ending = _end(runners, request)
     return exit_code(request, ending.was_released)
@@ -47,6 +50,7 @@ def run_until_drained(runners: Sequence[Runner], request: StopState) -> int:
     try:
         name_databases(runners)
         for runner in runners:
+            runner.parts.on_thread_left = request.note_left_thread
             try:
                 runner.drain(lambda: request.is_made)
             except psycopg.Error as error:
@@ -58,6 +62,19 @@ def run_until_drained(runners: Sequence[Runner], request: StopState) -> int:
     if away:
         raise unanswered(away)
     return exit_code(request, ending.was_released)
+
+
+def _retire(runners: Sequence[Runner], request: StopState) -> None:
+    """Run no more jobs than have begun, until they have ended or a stop is requested: another process takes over."""
+    request.must_retire = False
+    if request.on_retiring is not None:
+        request.on_retiring()
+    for runner in runners:
+        runner.retire(lambda: request.is_made)
+    while not request.wait(LOOK_INTERVAL) and not all(runner.has_retired for runner in runners):
+        pass
+    if not request.is_made:
+        request(RETIRED)
 
 
 def _end(runners: Sequence[Runner], request: StopState) -> Ending:

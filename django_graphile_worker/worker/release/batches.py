@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 from psycopg import errors
 
+from django_graphile_worker.sql.cancelled_claims import CancelledClaim
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Recorded, Succeeded
+from django_graphile_worker.worker.job_stop import Stop
+from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Outcome, Recorded, Succeeded
 from django_graphile_worker.worker.release.pending import (
     PendingReleases,
     RejectedReleases,
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
         def queues_freed(self, queue_ids: set[int]) -> None:
             """Report queues that were released and have jobs that can run."""
 
+        def cancelled(self, outcome: Cancelled) -> None:
+            """Report that a job has ended because it was cancelled, and that the database has stored it."""
+
         def jobs_returned(self) -> None:
             """Report that jobs were returned: a worker may claim them again."""
 
@@ -67,7 +72,7 @@ TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceede
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
 AnyItem = TypeVar("AnyItem", bound=Outcome | HeldQueue)
-AnyOutcome = TypeVar("AnyOutcome", Succeeded, Recorded, Failed, Interrupted)
+AnyOutcome = TypeVar("AnyOutcome", Succeeded, Recorded, Failed, Interrupted, Cancelled)
 Answer = TypeVar("Answer")
 
 
@@ -123,6 +128,9 @@ class ReleaseBatcher:
         self._statements = statements
         self._limiter = limiter
         self._events = events
+        # The claims that the last statement ended as cancelled, by the ids of the jobs.
+        self._cancelled: dict[int, CancelledClaim] = {}
+        statements.on_cancelled = self._note_cancelled
 
     def release_jobs(self, pending: PendingReleases) -> None:
         """End the claims of all pending outcomes. The outcomes that stay in ``pending`` must be tried again."""
@@ -131,6 +139,8 @@ class ReleaseBatcher:
             self._release_recorded(pending)
         self._release(pending, pending.failed, self._fail)
         self._return_interrupted(pending)
+        if pending.cancelled:
+            self._release(pending, pending.cancelled, self._statements.end_cancelled)
 
     def release_queues(self, pending: PendingReleases, everything: Iterable[PendingReleases]) -> None:
         """Release the pending queues, except the queues that a job in ``everything`` still needs."""
@@ -146,6 +156,9 @@ class ReleaseBatcher:
                 del pending.queues[: len(batch)]
             if runnable:
                 self._events.queues_freed(runnable)
+
+    def _note_cancelled(self, claim: CancelledClaim) -> None:
+        self._cancelled[claim.id] = claim
 
     def _complete(self, outcomes: Sequence[Outcome]) -> Collection[int]:
         return self._statements.complete([outcome.claim for outcome in outcomes])
@@ -247,21 +260,48 @@ class ReleaseBatcher:
         missing = [] if is_whole else [outcome for outcome in batch if outcome.claim.id not in released]
         if not missing:
             self._events.settled(batch)
-            self._events.released(batch)
+            self._report_released(batch)
             return []
         still = self._statements.still_claimed([outcome.claim for outcome in missing])
         if not pending.is_in_doubt:
             for outcome in missing:
                 if outcome.claim.id not in still and _has_begun(outcome):
                     self._events.claim_lost(outcome)
+        else:
+            self._report_ended_before([outcome for outcome in missing if outcome.claim.id not in still])
         self._events.settled([outcome for outcome in batch if outcome.claim.id not in still])
-        self._events.released([outcome for outcome in batch if outcome.claim.id in released])
+        self._report_released([outcome for outcome in batch if outcome.claim.id in released])
         return [outcome for outcome in missing if outcome.claim.id in still]
+
+    def _report_released(self, outcomes: Sequence[Outcome]) -> None:
+        if not self._cancelled:
+            self._events.released(outcomes)
+            return
+        found, self._cancelled = self._cancelled, {}
+        ended = [_as_cancelled(outcome, found.get(outcome.claim.id)) for outcome in outcomes]
+        self._events.released(ended)
+        for outcome in ended:
+            if isinstance(outcome, Cancelled):
+                self._events.cancelled(outcome)
+
+    def _report_ended_before(self, outcomes: Iterable[Outcome]) -> None:
+        """Report the cancelled jobs among these: a try whose answer was lost has ended them."""
+        for outcome in outcomes:
+            if isinstance(outcome, Cancelled):
+                self._events.cancelled(outcome)
 
 
 def _has_begun(outcome: Outcome) -> bool:
     """Return True if a result is lost with the claim: a job that never began has no result."""
-    return not isinstance(outcome, Interrupted) or outcome.has_begun
+    return not isinstance(outcome, Interrupted | Cancelled) or outcome.has_begun
+
+
+def _as_cancelled(outcome: Outcome, claim: CancelledClaim | None) -> Outcome:
+    """Return the outcome of a run whose claim has ended as cancelled, whatever the run itself came to."""
+    if claim is None:
+        return outcome
+    stop = Stop(kind="cancelled", reason=claim.reason, by=claim.cancelled_by)
+    return Cancelled(outcome.claim, outcome.duration, stop, has_begun=_has_begun(outcome))
 
 
 def _failure(outcome: Failed) -> Failure:
@@ -271,4 +311,5 @@ def _failure(outcome: Failed) -> Failure:
         delay=outcome.delay,
         permanent=outcome.permanent,
         payload_text=outcome.payload_text,
+        duration=max(int(outcome.duration * 1e6), 0),
     )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from psycopg.errors import ProgramLimitExceeded
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql import releases
+from django_graphile_worker.sql import cancelled_claims, releases
+from django_graphile_worker.sql.cancelled_claims import OnCancelled, ignore_cancelled
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Recorded
+from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
 
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
@@ -22,16 +24,29 @@ if TYPE_CHECKING:
 Clock = Callable[[], datetime | None]
 
 
+class Cancelling(TypedDict):
+    """The arguments of statements that may find that jobs were cancelled."""
+
+    keeping: ResultKeeping
+    on_cancelled: OnCancelled
+
+
 class ReleaseStatements:
     """The statements of ``sql.releases``, bound to a connection, a schema and a clock."""
 
-    def __init__(self, database: Database, *, now: Clock, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, *, now: Clock, settings: Settings, keeping: Callable[[], ResultKeeping] | None = None
+    ) -> None:
         self._database = database
         self._blocking_cursor = BlockingCursor(database)
         self._schema = database.schema
         self._now = now
         self._settings = settings
+        # Returns which tasks keep their results: for jobs that end otherwise than their run did.
+        self._keeping = keeping or (lambda: NOTHING_KEPT)
         self._recording: Recording | None = None
+        # Called for each claim that ends as cancelled because of a request in the database.
+        self.on_cancelled: OnCancelled = ignore_cancelled
 
     def complete(self, ended: Sequence[Claim]) -> set[int]:
         with self._blocking_cursor.usable() as cursor:
@@ -48,7 +63,7 @@ class ReleaseStatements:
 
     def fail(self, failures: Sequence[releases.Failure]) -> dict[int, float | None]:
         with self._database.cursor() as cursor:
-            return releases.fail_jobs(cursor, failures, schema=self._schema, now=self._now())
+            return releases.fail_jobs(cursor, failures, schema=self._schema, now=self._now(), **self._cancelling())
 
     def fail_recorded(self, failures: Sequence[tuple[releases.Failure, Failed]]) -> dict[int, float | None]:
         """Fail jobs, some of which keep their results or have a history."""
@@ -58,7 +73,9 @@ class ReleaseStatements:
         records = self._records()
         recorded = [(failure, records.failed(outcome)) for failure, outcome in failures]
         with self._database.cursor() as cursor:
-            return recorded_releases.fail_jobs(cursor, recorded, schema=self._schema, now=self._now())
+            return recorded_releases.fail_jobs(
+                cursor, recorded, schema=self._schema, now=self._now(), **self._cancelling()
+            )
 
     def pause_queues(self, outcomes: Sequence[Failed]) -> list[Pause]:
         """Pause the queues of jobs whose tasks asked for it; return the pauses that are new."""
@@ -92,7 +109,7 @@ class ReleaseStatements:
 
     def return_jobs(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:
-            return releases.return_jobs(cursor, ended, schema=self._schema)
+            return releases.return_jobs(cursor, ended, schema=self._schema, **self._cancelling())
 
     def return_recorded(self, outcomes: Sequence[Interrupted]) -> set[int]:
         """Return jobs, with the items that are left of their payloads, and add them to the history."""
@@ -101,12 +118,25 @@ class ReleaseStatements:
 
         returned = list(map(self._records().returned, outcomes))
         with self._database.cursor() as cursor:
-            return recorded_releases.return_jobs(cursor, returned, schema=self._schema, now=self._now())
+            return recorded_releases.return_jobs(
+                cursor, returned, schema=self._schema, now=self._now(), **self._cancelling()
+            )
 
     def return_remaining(self, ended: Sequence[tuple[Claim, str]]) -> set[int]:
         """Return array jobs with the items that are left of their payloads."""
         with self._database.cursor() as cursor:
-            return releases.return_remaining(cursor, ended, schema=self._schema)
+            return releases.return_remaining(cursor, ended, schema=self._schema, **self._cancelling())
+
+    def end_cancelled(self, outcomes: Sequence[Cancelled]) -> set[int]:
+        """End jobs that were stopped because they were cancelled."""
+        runs = list(map(self._records().stopped, outcomes))
+        with self._database.cursor() as cursor:
+            ended = cancelled_claims.end_cancelled(
+                cursor, runs, schema=self._schema, now=self._now(), keeping=self._keeping()
+            )
+        for claim in ended:
+            self.on_cancelled(claim)
+        return {claim.id for claim in ended}
 
     def still_claimed(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:
@@ -129,6 +159,9 @@ class ReleaseStatements:
 
     def close(self) -> None:
         self._database.close()
+
+    def _cancelling(self) -> Cancelling:
+        return {"keeping": self._keeping(), "on_cancelled": self.on_cancelled}
 
     def _records(self) -> Recording:
         if self._recording is None:

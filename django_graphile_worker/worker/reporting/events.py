@@ -13,11 +13,12 @@ from django_graphile_worker import signals
 from django_graphile_worker.conf import DEFAULT
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.outcomes import Outcome
+from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
+    from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
 
@@ -125,8 +126,17 @@ class WorkerEvents:
         job = self._job_of(outcome.claim)
         self.send(signals.claim_lost, job=job, outcome=type(outcome).__name__)
 
-    def job_cancelled(self, job: Job, *, duration: float | None, reason: str, cancelled_by: str) -> None:
-        self.send(signals.job_cancelled, job=job, duration=duration, reason=reason, cancelled_by=cancelled_by)
+    def job_cancelled(self, outcome: Cancelled) -> None:
+        """Report that a claim of this worker has ended because its job was cancelled."""
+        job, duration = self._job_of(outcome.claim), outcome.duration if outcome.has_begun else None
+        why = {"reason": outcome.stop.reason, "cancelled_by": outcome.stop.by}
+        self.send(signals.job_cancelled, job=job, duration=duration, **why)
+
+    def cancelled_jobs_recovered(self, jobs: Iterable[CancelledJob]) -> None:
+        """Report that claims of other workers have ended, whose jobs were cancelled."""
+        for each in jobs:
+            why = {"reason": each.reason, "cancelled_by": each.cancelled_by}
+            self.send(signals.job_cancelled, job=each.job, duration=each.duration, **why)
 
     def cancellation_missed(self, job_id: int, *, reason: str, cancelled_by: str) -> None:
         self.send(signals.cancellation_missed, job_id=job_id, reason=reason, cancelled_by=cancelled_by)

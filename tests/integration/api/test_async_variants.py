@@ -39,6 +39,8 @@ FUNCTIONS = [
     "reschedule_jobs",
     "force_unlock_workers",
     "cleanup",
+    "cancel_jobs",
+    "cancel_by_key",
 ]
 
 

@@ -88,6 +88,8 @@ def _as_text(found: Result, now: datetime) -> str:
         ("started", times.both(found.last_started_at, now)),
         ("finished", times.both(found.finished_at, now)),
         ("attempts", str(len(found.attempts)) if found.attempts else ""),
+        ("cancelled by", escaped(found.cancelled_by or "")),
+        ("reason", escaped(found.cancel_reason or "")),
     ]
     text = [tables.facts([(name, value) for name, value in pairs if value not in ("", tables.EMPTY)])]
     if found.status is ResultStatus.SUCCEEDED:

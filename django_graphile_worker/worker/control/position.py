@@ -1,0 +1,65 @@
+"""Where a run is at this moment: its thread, and the frame that the thread executes.
+
+Nothing is noted when a job begins: few runs are stopped, and a note would cost every job. The stacks of the threads
+say which thread runs the job, and whether it is inside the task, where an exception may be raised.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import NamedTuple
+
+from django_graphile_worker.worker.execution import invoker
+from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
+from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.executor import Executor
+from django_graphile_worker.worker.execution.job_run import JobRun
+
+_EXECUTOR = Executor._run.__code__
+_EVENT_LOOP = EventLoop.run.__code__
+# The functions of the invoker that call a task have this name. The commit of an atomic task is outside of them.
+_INVOKE = (invoker.__file__, "invoke")
+
+
+class Position(NamedTuple):
+    """The thread of a run whose task runs, and the innermost frame of the thread."""
+
+    thread_id: int
+    frame: FrameType
+
+    @property
+    def coroutine_run(self) -> CoroutineRun | None:
+        """The coroutine that the thread waits for; None if the task runs on the thread itself."""
+        for frame in _stack(self.frame):
+            if frame.f_code is _EVENT_LOOP:
+                return frame.f_locals.get("run")
+            if frame.f_code is _EXECUTOR:
+                break
+        return None
+
+
+def position_of(run: JobRun) -> Position | None:
+    """Return where a run is; None if its task has not begun or has ended."""
+    for thread_id, frame in sys._current_frames().items():
+        if _is_in_task(frame, run):
+            return Position(thread_id, frame)
+    return None
+
+
+def _is_in_task(innermost: FrameType, run: JobRun) -> bool:
+    is_in_task = False
+    for frame in _stack(innermost):
+        code = frame.f_code
+        if code is _EXECUTOR and frame.f_locals.get("run") is run:
+            return is_in_task
+        if (code.co_filename, code.co_name) == _INVOKE:
+            is_in_task = True
+    return False
+
+
+def _stack(innermost: FrameType | None) -> Iterator[FrameType]:
+    while innermost is not None:
+        yield innermost
+        innermost = innermost.f_back
