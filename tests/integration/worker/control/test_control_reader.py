@@ -67,7 +67,7 @@ class TestAWorkerThatRuns:
             while True:
                 try:
                     threading.Event().wait(0.01)
-                except Exception:  # noqa: S112 - a task that continues after every error
+                except Exception:
                     continue
 
         def quick(payload: Any) -> None:
