@@ -116,6 +116,10 @@ class JobCancelledError(JobFailedError):
     """The job was cancelled, so it has no value; also named in its result."""
 
 
+class JobExpiredError(JobFailedError):
+    """The job was not started by the time at which it expired, so it has no value; also named in its result."""
+
+
 class ResultTimeoutError(GraphileWorkerError, TimeoutError):
     """The job did not end in the time that ``wait_for_result()`` was given."""
 

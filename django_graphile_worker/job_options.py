@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import lru_cache
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
+from django_graphile_worker.expiry import refuse_malformed_flag
 
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
@@ -90,7 +92,11 @@ def valid_flags(value: object) -> tuple[str, ...] | None:
         return None
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidTypeError(f"flags: expected a list or set of strings, got {value!r} ({type(value).__name__}).")
-    return tuple(dict.fromkeys(_text("flags", flag, None) for flag in value))
+    flags = tuple(dict.fromkeys(_text("flags", flag, None) for flag in value))
+    for flag in flags:
+        if flag.startswith(EXPIRY_PREFIX):
+            refuse_malformed_flag(flag)
+    return flags
 
 
 def valid_flag(value: object) -> str:

@@ -83,6 +83,8 @@ job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
 job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
 job_permanently_failed = Event("worker_id", "database", "job", "duration", "error")
 job_interrupted = Event("worker_id", "database", "job", "duration", "reason")
+# The job was not started by the time at which it expired. It is deleted, and never runs.
+job_expired = Event("worker_id", "database", "job", "expires_at")
 # The job was cancelled. Sent once for each job: at the commit of the transaction that removed it, with an empty
 # worker_id and no duration; or by the worker that stopped it, or recovered it, when the database has stored that.
 job_cancelled = Event("worker_id", "database", "job", "duration", "reason", "cancelled_by")

@@ -16,6 +16,7 @@ from django_graphile_worker.backend.compat import (
     task_backends,
 )
 from django_graphile_worker.backend.task_class import Backoff, GraphileTask, JobKey, KeepResult, refuse_unknown_options
+from django_graphile_worker.expiry import Expires
 from django_graphile_worker.job_options import JobKeyMode
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class TaskOptions(TypedDict, total=False):
     flags: Iterable[str] | None
     atomic: bool
     keep_result: KeepResult | None
+    expires: Expires | None
 
 
 @overload

@@ -11,6 +11,7 @@ from django.utils.module_loading import import_string
 
 from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
+from django_graphile_worker.expiry import Expires, valid_expires
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import valid_keep_result
@@ -37,7 +38,7 @@ else:
 
 
 # The options that @task takes in addition to those of Django.
-OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result")
+OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result", "expires")
 
 
 def refuse_unknown_options(options: Iterable[str]) -> None:
@@ -71,6 +72,8 @@ class GraphileTask(_Task[P, R]):
     atomic: bool = field(default=False, compare=False)
     # How long a result is kept. Without it the option RESULT_TTL of the backend counts.
     keep_result: KeepResult | None = field(default=None, compare=False)
+    # By when a job must have been started: a time, or a duration from run_after on; False for never.
+    expires: Expires | None = field(default=None, compare=False)
 
     def __new__(cls, **options: Any) -> GraphileTask[P, R]:
         # Django's own @task passes on whatever it gets.
@@ -98,6 +101,7 @@ class GraphileTask(_Task[P, R]):
         job_key: str | None = None,
         job_key_mode: JobKeyMode | str | None = None,
         flags: Iterable[str] | None = None,
+        expires: Expires | None = None,
     ) -> GraphileTask[P, R]:
         """Return a task with these changes. ``run_after`` is a time, or a timedelta from the moment of the call."""
         changes: dict[str, Any] = {
@@ -109,6 +113,7 @@ class GraphileTask(_Task[P, R]):
             "job_key": job_key,
             "job_key_mode": job_key_mode,
             "flags": flags,
+            "expires": expires,
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
@@ -155,6 +160,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         )
         backoff_of(task)
         keep_result_of(task)
+        valid_expires(task.expires)
         if not isinstance(task.atomic, bool):
             raise InvalidTypeError(f"atomic: expected True or False, got {task.atomic!r}.")
     except (InvalidTypeError, InvalidJobError) as error:

@@ -114,6 +114,13 @@ def _job_cancelled(
     _jobs.info(template, *arguments, extra=job_attributes(job, "cancelled", about) | why)
 
 
+def _job_expired(*, job: Job, expires_at: datetime | None = None, **about: Any) -> None:
+    if _jobs.isEnabledFor(logging.WARNING):
+        template, place = with_place("%s #%s expired: it was not started by %s", about)
+        extra = job_attributes(job, "expired", about) | {"expires_at": str(expires_at)}
+        _jobs.warning(template, *place, *_name(job), expires_at, extra=extra)
+
+
 def _claim_lost(*, job: Job, **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
         line = "%s #%s was no longer claimed by this worker when it ended (attempt %s of %s): its result is not written"
@@ -270,6 +277,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "job_failed": _job_failed,
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
+    "job_expired": _job_expired,
     "job_cancelled": _job_cancelled,
     "cancellation_missed": _line(
         _jobs, logging.INFO, "job #%(job_id)s ended by itself before it could be stopped: it was cancelled too late"

@@ -139,6 +139,7 @@ class InProcessWorker:
             using=place.using,
             installation=place.installation,
             tasks=self._directory.task_of,
+            server_time=lambda: self._now().timestamp(),
         )
 
     def _task_reports(self) -> TaskReports:

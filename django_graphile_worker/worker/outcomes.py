@@ -131,6 +131,17 @@ class Failed(_Ended):
         self.queue_pause = queue_pause
 
 
+class Expired(_Ended):
+    """The job was not started by the time at which it expired: the row is deleted, and the job never runs."""
+
+    __slots__ = ("expires_at",)
+
+    def __init__(self, claim: Claim, expires_at: float) -> None:
+        super().__init__(claim, 0.0)
+        # Seconds since 1970.
+        self.expires_at = expires_at
+
+
 class Cancelled(_Ended):
     """The job was cancelled while this worker held its claim: the row is deleted, and the job is not retried."""
 
@@ -148,4 +159,4 @@ class Cancelled(_Ended):
         self.has_begun = has_begun
 
 
-Outcome = Succeeded | Recorded | CompletedAtomically | Failed | Interrupted | Cancelled
+Outcome = Succeeded | Recorded | CompletedAtomically | Failed | Interrupted | Cancelled | Expired

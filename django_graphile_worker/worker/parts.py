@@ -143,6 +143,11 @@ class Parts:
         """
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
 
+    def server_time(self) -> float:
+        """Return the time of the jobs, in seconds since 1970."""
+        now = self.now()
+        return self.heartbeat.server_time() if now is None else now.timestamp()
+
     def refuse(self, claim: Claim) -> Outcome:
         """Return the outcome of a job that may not begin: it was cancelled, or its claim may be lost."""
         outcome = None if self.stops is None else self.stops.refuse(claim)

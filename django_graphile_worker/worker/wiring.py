@@ -152,6 +152,9 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         tasks=parts.directory.task_of,
         build_progress=lambda: _build_progress(parts),
         on_queue_pause=parts.return_rest_of_queue,
+        server_time=parts.server_time,
+        # Django tasks are found while the worker runs.
+        has_expiring_tasks=new_tasks is not None or any(task.expires is not None for task in parts.tasks.values()),
         build_deadlines=lambda: stops_of(parts).deadlines,
     )
     parts.releaser = _build_releaser(parts)

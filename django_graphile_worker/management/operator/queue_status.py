@@ -15,7 +15,7 @@ from django_graphile_worker.management.operator.formatting import capped, counte
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.management.operator.worker_states import running_jobs, worker_state
 from django_graphile_worker.pause_type import Pause
-from django_graphile_worker.sql import pauses, statistics
+from django_graphile_worker.sql import expiry, pauses, statistics
 from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady
@@ -50,6 +50,8 @@ class QueueStatus:
     # How full the server's queue of notifications is, from 0 to 1.
     notify_queue_usage: float = 0.0
     pauses: Sequence[Pause] = ()
+    # Jobs that expired in the last minutes.
+    expired: int = 0
 
     @property
     def waiting_seconds(self) -> float:
@@ -114,6 +116,7 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
             schema_problem=_schema_problem(cursor, schema),
             notify_queue_usage=overview.notify_queue_usage(cursor),
             pauses=pauses.active(cursor, schema=schema),
+            expired=expiry.number_of_expired(cursor, schema=schema, period=MINUTE, since=since, tasks=tasks),
         )
 
 

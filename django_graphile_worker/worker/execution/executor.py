@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.exceptions import LeftoverStateError, TaskStopped
+from django_graphile_worker.expiry import as_time
 from django_graphile_worker.logs import success_lines
 from django_graphile_worker.logs.lines import JobFacts
 from django_graphile_worker.registry import Task
@@ -25,6 +26,7 @@ from django_graphile_worker.worker.outcomes import (
     Cancelled,
     CancelledByWorker,
     CompletedAtomically,
+    Expired,
     Failed,
     Interrupted,
     Outcome,
@@ -54,11 +56,17 @@ class Executor:
         tasks: Callable[[int], Task[Any, Any] | None],
         build_progress: Callable[[], ProgressReports] | None = None,
         on_queue_pause: Callable[[Claim], None] = lambda claim: None,
+        server_time: Callable[[], float] = time,
+        has_expiring_tasks: bool = True,
         build_deadlines: Callable[[], TimeLimits] | None = None,
     ) -> None:
         self._settings = settings
         self._about = {"database": using, "installation": installation}
         self._tasks = tasks
+        # The time by the clock of the database, in seconds since 1970: it decides whether a job has expired.
+        self._server_time = server_time
+        # Whether the jobs of some task may expire although they have no flags.
+        self._has_expiring_tasks = has_expiring_tasks
         # Called with a job whose task wants its queue to be paused, before another job of the queue can begin.
         self._on_queue_pause = on_queue_pause
         self._has_history = settings.history is not None
@@ -151,12 +159,25 @@ class Executor:
         try:
             if self._is_cancelled:
                 return Interrupted(claim, 0.0, has_begun=False)
+            if (claim.flags_text is not None or self._has_expiring_tasks) and (expired := self._expired(run)):
+                return expired
             return self._run(run)
         except BaseException as error:  # a bug of the worker must cost neither the slot nor the job
             run.is_ending = True
             return self._failed_by_worker(run, error)
         finally:
             self._running.discard(run)
+
+    def _expired(self, run: JobRun) -> Expired | None:
+        """Return the outcome of a job that was not started in time; None if the job may start."""
+        # Late import: most jobs have no time by which they must start.
+        from django_graphile_worker.worker.execution.expiry import expires_at
+
+        moment = expires_at(run.claim, run.task)
+        if moment is None or self._server_time() <= moment:
+            return None
+        self._send(signals.job_expired, run, expires_at=as_time(moment))
+        return Expired(run.claim, moment)
 
     def _run(self, run: JobRun) -> Outcome:
         # Most jobs use no database. These comparisons cost less than the calls.

@@ -18,7 +18,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
 from django_graphile_worker.worker.job_stop import Stop
-from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Outcome, Recorded, Succeeded
+from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome, Recorded, Succeeded
 from django_graphile_worker.worker.release.pending import (
     PendingReleases,
     RejectedReleases,
@@ -72,7 +72,7 @@ TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceede
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
 AnyItem = TypeVar("AnyItem", bound=Outcome | HeldQueue)
-AnyOutcome = TypeVar("AnyOutcome", Succeeded, Recorded, Failed, Interrupted, Cancelled)
+AnyOutcome = TypeVar("AnyOutcome", Succeeded, Recorded, Failed, Interrupted, Cancelled, Expired)
 Answer = TypeVar("Answer")
 
 
@@ -141,6 +141,8 @@ class ReleaseBatcher:
         self._return_interrupted(pending)
         if pending.cancelled:
             self._release(pending, pending.cancelled, self._statements.end_cancelled)
+        if pending.expired:
+            self._release(pending, pending.expired, self._statements.expire)
 
     def release_queues(self, pending: PendingReleases, everything: Iterable[PendingReleases]) -> None:
         """Release the pending queues, except the queues that a job in ``everything`` still needs."""
@@ -293,6 +295,8 @@ class ReleaseBatcher:
 
 def _has_begun(outcome: Outcome) -> bool:
     """Return True if a result is lost with the claim: a job that never began has no result."""
+    if isinstance(outcome, Expired):
+        return False
     return not isinstance(outcome, Interrupted | Cancelled) or outcome.has_begun
 
 

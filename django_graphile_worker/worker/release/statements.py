@@ -15,7 +15,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
+from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded
 
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
@@ -137,6 +137,15 @@ class ReleaseStatements:
         for claim in ended:
             self.on_cancelled(claim)
         return {claim.id for claim in ended}
+
+    def expire(self, outcomes: Sequence[Expired]) -> set[int]:
+        """End jobs that were not started in time."""
+        # Late import: few jobs expire.
+        from django_graphile_worker.sql import expiry
+
+        expired = [expiry.ExpiredClaim(outcome.claim, outcome.expires_at) for outcome in outcomes]
+        with self._database.cursor() as cursor:
+            return expiry.expire(cursor, expired, schema=self._schema, now=self._now(), keeping=self._keeping())
 
     def still_claimed(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:

@@ -151,7 +151,8 @@ def _as_text(console: Console, status: QueueStatus) -> str:
 def _throughput(status: QueueStatus) -> str:
     each_minute = status.succeeded / RECENT
     failed = f", {status.failed} failed" if status.failed else ""
-    return f"{status.succeeded} succeeded ({each_minute:.0f} a minute){failed}"
+    expired = f", {status.expired} expired" if status.expired else ""
+    return f"{status.succeeded} succeeded ({each_minute:.0f} a minute){failed}{expired}"
 
 
 def _unserved(status: QueueStatus) -> str:
@@ -176,7 +177,12 @@ def _as_dict(status: QueueStatus, problems: Sequence[str]) -> dict[str, Any]:
             }
             for state in _ORDER
         },
-        "recent": {"minutes": RECENT, "succeeded": status.succeeded, "failed": status.failed},
+        "recent": {
+            "minutes": RECENT,
+            "succeeded": status.succeeded,
+            "failed": status.failed,
+            "expired": status.expired,
+        },
         "workers": {
             **{state: len(status.workers(state)) for state in ("alive", "stopping", "silent", "unregistered")},
             "listening": status.listeners,
