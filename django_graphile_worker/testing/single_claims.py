@@ -48,6 +48,7 @@ class SingleClaims:
         self._identifiers = text_array(list(directory.tasks))
         self._is_reviewed = False
         self._paused_flags: tuple[str, ...] = ()
+        self._is_pausing = False
         # Whether nothing was due the last time: jobs that are due now mostly come one by one.
         self._was_empty = True
 
@@ -55,6 +56,8 @@ class SingleClaims:
         """Forget what an earlier call of ``run_jobs()`` has found: its test may have been rolled back."""
         self._forbidden_flags = forbidden_flags
         self._is_reviewed, self._was_empty = False, True
+        if self._is_pausing:
+            self._pause(frozenset(), frozenset())
         if self._directory.finds_tasks:
             # A job may be the first of a task that is not known yet, and its turn may come before that of others.
             self._review()
@@ -74,13 +77,17 @@ class SingleClaims:
         with self._database.cursor() as cursor:
             pauses.settle(cursor, schema=schema, now=now)
             read = control.read_control(cursor, "", schema=schema, now=now).pauses
-        names = {kind: frozenset(each.name for each in read if each.kind == kind) for kind in ("task", "flag")}
-        self._directory.pause(names["task"])
-        self._identifiers = text_array([name for name in self._directory.tasks if name not in names["task"]])
-        self._paused_flags = tuple(sorted(names["flag"]))
+        tasks, flags = (frozenset(each.name for each in read if each.kind == kind) for kind in ("task", "flag"))
+        self._pause(tasks, flags)
         # The test that paused something may be over, and rolled back.
         simulation.has_pauses = bool(read)
         return min((each.seconds_left for each in read if each.seconds_left is not None), default=None)
+
+    def _pause(self, tasks: frozenset[str], flags: frozenset[str]) -> None:
+        self._directory.pause(tasks)
+        self._identifiers = text_array([name for name in self._directory.tasks if name not in tasks])
+        self._paused_flags = tuple(sorted(flags))
+        self._is_pausing = bool(tasks or flags)
 
     def _claim_next(self) -> Claimed:
         was_empty, self._was_empty = self._was_empty, False
