@@ -153,7 +153,8 @@ class Job(ReadOnlyModel):
     """A job that waits, runs, or has permanently failed; a job that succeeded is deleted."""
 
     way_to_write = (
-        "Use add_job(), add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs() or reschedule_jobs()."
+        "Use add_job(), add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs(), reschedule_jobs() or "
+        "cancel_jobs()."
     )
 
     id = models.BigIntegerField(primary_key=True)
@@ -186,6 +187,7 @@ class Job(ReadOnlyModel):
             ("view_payload", "Can see payloads and errors unredacted"),
             ("reschedule_job", "Can run and reschedule jobs"),
             ("complete_job", "Can complete, fail and remove jobs"),
+            ("cancel_job", "Can cancel jobs, also while they run"),
         ]
 
     def __str__(self) -> str:

@@ -34,9 +34,12 @@ class Registry:
 
     def __init__(self) -> None:
         self._tasks: dict[str, list[Task[Any, Any]]] = {}
+        # Whether a task has a time limit of its own. Django tasks note it here, as they are registered late.
+        self.has_time_limits = False
 
     def register(self, task: Task[Any, Any]) -> None:
         """Add a task. Another function with the same identifier is kept as a duplicate, for a system check."""
+        self.has_time_limits = self.has_time_limits or bool(task.timeout)
         group = self._tasks.setdefault(task.identifier, [])
         for index, known in enumerate(group):
             if _is_same_function(known, task):
@@ -64,10 +67,11 @@ class Registry:
     def isolated(self) -> Iterator[Registry]:
         """Undo all registrations of the block at its end."""
         kept = {identifier: list(group) for identifier, group in self._tasks.items()}
+        had_time_limits = self.has_time_limits
         try:
             yield self
         finally:
-            self._tasks = kept
+            self._tasks, self.has_time_limits = kept, had_time_limits
 
     def __iter__(self) -> Iterator[Task[Any, Any]]:
         return iter([group[0] for _, group in sorted(self._tasks.items())])

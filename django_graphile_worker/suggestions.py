@@ -17,8 +17,9 @@ TASK_OPTIONS = {
     "autoretry_for": "Every exception is retried; raise PermanentFailure where a retry cannot succeed.",
     "bind": "A task that takes (payload, helpers) gets its job as helpers.job.",
     "rate_limit": "There is no rate limit; the recipes in the documentation show alternatives.",
-    "time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
-    "soft_time_limit": "Use asyncio.timeout() inside an 'async def' task; a thread cannot be stopped.",
+    "time_limit": "Did you mean 'timeout'?",
+    "soft_time_limit": "Did you mean 'timeout'?",
+    "job_timeout": "Did you mean 'timeout'?",
     "ignore_result": "Results are kept only if asked for: omit it, or write keep_result=False.",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from django_graphile_worker import signals
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.cancelled import send_cancelled
 from django_graphile_worker.api.change import valid_ids
@@ -14,11 +15,13 @@ from django_graphile_worker.job_options import valid_job_key
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import cancellations
-from django_graphile_worker.sql.cancellations import Cancellation, CancelledJob, Fate
+from django_graphile_worker.sql.cancellations import Cancellation, Fate
 
 # Characters; the rest of a longer text is cut off.
 LONGEST_REASON = 10_000
 LONGEST_NAME = 300
+# A call that found none of its jobs may have been sent by a role that sees no rows.
+FOUND = (cancellations.REMOVED, cancellations.STOPPING, cancellations.UNSTOPPABLE)
 
 
 class CancelResult(Frozen):
@@ -92,15 +95,14 @@ def _valid_texts(reason: object, by: object) -> tuple[str, str]:
 
 
 def _cancellation(queue: QueueConnection, reason: str, by: str) -> Cancellation:
-    return Cancellation(reason=reason, by=by, notify=queue.notify, keeping=queue.keeping)
+    is_read = signals.job_cancelled.is_heard()
+    return Cancellation(reason=reason, by=by, notify=queue.notify, keeping=queue.keeping, is_read=is_read)
 
 
 def _result(place: Place, queue: QueueConnection, cancellation: Cancellation, fates: Sequence[Fate]) -> CancelResult:
-    jobs = [fate.job for fate in fates if fate.job is not None]
-    if not jobs and not any(fate.fate in (cancellations.STOPPING, cancellations.UNSTOPPABLE) for fate in fates):
+    if not any(fate.fate in FOUND for fate in fates):
         queue.refuse_hidden_tables()
-    why = {"reason": cancellation.reason, "cancelled_by": cancellation.by}
-    send_cancelled(place, [CancelledJob(job=job, duration=None, **why) for job in jobs])
+    send_cancelled(place, cancellations.removed_jobs(fates, cancellation))
     by_fate = {name: tuple(sorted(fate.job_id for fate in fates if fate.fate == name)) for name in cancellations.FATES}
     return CancelResult(**by_fate)
 

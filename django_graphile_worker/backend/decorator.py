@@ -15,7 +15,14 @@ from django_graphile_worker.backend.compat import (
     TaskContext,
     task_backends,
 )
-from django_graphile_worker.backend.task_class import Backoff, GraphileTask, JobKey, KeepResult, refuse_unknown_options
+from django_graphile_worker.backend.task_class import (
+    Backoff,
+    GraphileTask,
+    JobKey,
+    KeepResult,
+    Timeout,
+    refuse_unknown_options,
+)
 from django_graphile_worker.expiry import Expires
 from django_graphile_worker.job_options import JobKeyMode
 
@@ -40,6 +47,7 @@ class TaskOptions(TypedDict, total=False):
     atomic: bool
     keep_result: KeepResult | None
     expires: Expires | None
+    timeout: Timeout | None
 
 
 @overload

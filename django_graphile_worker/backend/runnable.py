@@ -12,7 +12,13 @@ from django_graphile_worker.backend.call import Call
 from django_graphile_worker.backend.compat import Task, task_backends
 from django_graphile_worker.backend.discovery import import_django_task
 from django_graphile_worker.backend.run_events import RunEvents
-from django_graphile_worker.backend.task_class import GraphileTask, as_graphile_task, backoff_of, keep_result_of
+from django_graphile_worker.backend.task_class import (
+    GraphileTask,
+    as_graphile_task,
+    backoff_of,
+    keep_result_of,
+    timeout_of,
+)
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.signatures import is_async_function, source_of
@@ -37,6 +43,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             backoff=backoff_of(django_task),
             keep_result=keep_result_of(django_task),
             keeps_payload=True,
+            timeout=timeout_of(django_task),
         )
 
     def result_seconds(self, default: float | None) -> float | None:

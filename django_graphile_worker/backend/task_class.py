@@ -14,7 +14,7 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.expiry import Expires, valid_expires
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.registry import valid_keep_result
+from django_graphile_worker.registry import valid_keep_result, valid_timeout
 from django_graphile_worker.suggestions import did_you_mean
 
 P = ParamSpec("P")
@@ -23,6 +23,7 @@ R = TypeVar("R")
 JobKey = str | Callable[..., str | None]
 Backoff = timedelta | float | Callable[..., Any]
 KeepResult = timedelta | float | bool
+Timeout = timedelta | float | bool
 
 if TYPE_CHECKING:
     _Task = Task
@@ -38,7 +39,17 @@ else:
 
 
 # The options that @task takes in addition to those of Django.
-OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result", "expires")
+OPTIONS = (
+    "max_attempts",
+    "backoff",
+    "job_key",
+    "job_key_mode",
+    "flags",
+    "atomic",
+    "keep_result",
+    "timeout",
+    "expires",
+)
 
 
 def refuse_unknown_options(options: Iterable[str]) -> None:
@@ -72,6 +83,8 @@ class GraphileTask(_Task[P, R]):
     atomic: bool = field(default=False, compare=False)
     # How long a result is kept. Without it the option RESULT_TTL of the backend counts.
     keep_result: KeepResult | None = field(default=None, compare=False)
+    # How long a run may last. Without it the setting TIMEOUT counts; False means no limit.
+    timeout: Timeout | None = field(default=None, compare=False)
     # By when a job must have been started: a time, or a duration from run_after on; False for never.
     expires: Expires | None = field(default=None, compare=False)
 
@@ -160,6 +173,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         )
         backoff_of(task)
         keep_result_of(task)
+        timeout_of(task)
         valid_expires(task.expires)
         if not isinstance(task.atomic, bool):
             raise InvalidTypeError(f"atomic: expected True or False, got {task.atomic!r}.")
@@ -176,3 +190,7 @@ def backoff_of(task: GraphileTask[Any, Any]) -> timedelta | Callable[..., Any] |
 
 def keep_result_of(task: GraphileTask[Any, Any]) -> float | bool | None:
     return valid_keep_result(task.keep_result, name="keep_result")
+
+
+def timeout_of(task: GraphileTask[Any, Any]) -> float | bool | None:
+    return valid_timeout(task.timeout, name="timeout")

@@ -48,6 +48,8 @@ def connect() -> None:
     # Workers send these two signals for every job: a signal whose line is not written must cost nothing.
     signals.job_started.mute_unless(_uid("job_started"), _logs_starts)
     signals.job_succeeded.mute_unless(_uid("job_succeeded"), _logs_successes)
+    # An action of the admin can cancel thousands of jobs, and reads them only if something hears of them.
+    signals.job_cancelled.mute_unless(_uid("job_cancelled"), _logs_cancellations)
 
 
 def _uid(name: str) -> str:
@@ -61,6 +63,10 @@ def _logs_starts(**kwargs: Any) -> bool:
 def _logs_successes(*, log_success: bool = True, **kwargs: Any) -> bool:
     # LOG_SUCCESS of the worker may differ from that of the project: a command line or a caller can override it.
     return log_success and _jobs.isEnabledFor(logging.INFO)
+
+
+def _logs_cancellations(**kwargs: Any) -> bool:
+    return _jobs.isEnabledFor(logging.INFO)
 
 
 def _job_started(*, job: Job | JobFacts, **about: Any) -> None:
@@ -101,7 +107,7 @@ def _job_interrupted(*, job: Job, duration: float = 0.0, **about: Any) -> None:
 def _job_cancelled(
     *, job: Job, duration: float | None = None, reason: str = "", cancelled_by: str = "", **about: Any
 ) -> None:
-    if not _jobs.isEnabledFor(logging.INFO):
+    if not _logs_cancellations():
         return
     template, place = with_place("%s #%s cancelled" if duration is None else run_template("cancelled"), about)
     arguments: list[object] = [*place, *_name(job)]

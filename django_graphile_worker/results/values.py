@@ -16,6 +16,7 @@ from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.codecs import naive, time_reader
 from django_graphile_worker.sql.result_rows import ResultRow
 from django_graphile_worker.sql.results import ResultStatus as StoredStatus
+from django_graphile_worker.sql.results import cancellation_text
 
 
 class ResultStatus(StrEnum):
@@ -96,20 +97,14 @@ class Result:
         if self.status is ResultStatus.REMOVED:
             raise JobFailedError(f"{name}: expected a job that has succeeded, got one that was removed.")
         if self.status is ResultStatus.CANCELLED:
-            why = cancellation_text(self.cancelled_by, self.cancel_reason)
-            raise JobCancelledError(f"{name}: expected a job that has succeeded, got one that was {why}")
+            why = cancellation_text(self.cancelled_by or "", self.cancel_reason or "")
+            raise JobCancelledError(f"{name}: expected a job that has succeeded, got one that was cancelled. {why}")
         if self.status is ResultStatus.EXPIRED:
             raise JobExpiredError(f"{name}: expected a job that has succeeded, got one that expired before it started.")
         if self.status is ResultStatus.FAILED:
             why = (self.last_error or "no error is known").strip().partition("\n")[0]
             raise JobFailedError(f"{name}: expected a job that has succeeded, got one that has failed: {why}")
         return self._value
-
-
-def cancellation_text(cancelled_by: str | None, reason: str | None) -> str:
-    """Return "cancelled by maria: sent twice", with as much of it as is known."""
-    name = f" by {cancelled_by}" if cancelled_by else ""
-    return f"cancelled{name}: {reason}" if reason else f"cancelled{name}."
 
 
 def result_from(row: ResultRow) -> Result:

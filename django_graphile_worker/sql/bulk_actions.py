@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql import cancellations
+from django_graphile_worker.sql.cancellations import Cancellation, Fate
 from django_graphile_worker.sql.function_calls import moment
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
@@ -76,6 +78,10 @@ def fail(reason: str | None, keeping: ResultKeeping = NOTHING_KEPT) -> Call:
     return Call(function="fail", parameters={"reason": reason, "outcome": FAILED_BY_OPERATOR, **keeping.parameters()})
 
 
+def cancel(cancellation: Cancellation) -> CancelCall:
+    return CancelCall(cancellation=cancellation)
+
+
 def reschedule(changes: Changes, *, notify: bool) -> Call:
     run_at, delay = moment(changes.run_at)
     parameters = {
@@ -86,6 +92,12 @@ def reschedule(changes: Changes, *, notify: bool) -> Call:
         "max_attempts": changes.max_attempts,
     }
     return Call(function="reschedule", parameters=parameters, is_silent=not notify)
+
+
+class CancelCall(Frozen):
+    """The cancellation of jobs, which may also run."""
+
+    cancellation: Cancellation
 
 
 class Part(Frozen):
@@ -112,6 +124,8 @@ class Step(Frozen):
     changed: int = 0
     ids: Sequence[int] = ()
     next_place: Place | None = None
+    # What became of each job that a step cancelled; empty for other actions.
+    fates: Sequence[Fate] = ()
 
 
 def parts(cursor: Any, criteria: Criteria, *, schema: str) -> list[Part]:
@@ -140,7 +154,7 @@ def beginning(cursor: Any) -> datetime:
 
 def step(
     cursor: Any,
-    call: Call,
+    call: Call | CancelCall,
     remaining: Sequence[Part],
     place: Place | None,
     *,
@@ -152,7 +166,7 @@ def step(
 
     A silent call switches off notifications until the caller's transaction ends.
     """
-    if call.is_silent:
+    if isinstance(call, Call) and call.is_silent:
         cursor.execute(qualified(SILENCE))
     ahead = [part for part in remaining if place is None or part.number >= place.number]
     if not ahead:
@@ -162,11 +176,22 @@ def step(
     # Nothing was changed before the first step.
     criteria = replace(part.criteria, unchanged_since=since if place else None)
     text, parameters = _statement(call, criteria, token, size)
-    cursor.execute(statement(text, schema), {**parameters, **NO_LIMITS, **call.parameters})
+    cursor.execute(statement(text, schema), {**parameters, **NO_LIMITS})
     found, changed, ids, examined, last_token = cursor.fetchone()
     is_cut_off = size is not None and examined >= size
     next_place = _next_place(part, ahead[1:], last_token if is_cut_off else None)
+    if isinstance(call, CancelCall):
+        return _cancel(cursor, ids, call.cancellation, next_place, schema=schema)
     return Step(found=found, changed=changed, ids=ids, next_place=next_place)
+
+
+def _cancel(
+    cursor: Any, ids: Sequence[int], cancellation: Cancellation, next_place: Place | None, *, schema: str
+) -> Step:
+    fates = cancellations.cancel_jobs(cursor, ids, cancellation, schema=schema) if ids else []
+    cancelled = [fate.job_id for fate in fates if fate.fate in (cancellations.REMOVED, cancellations.STOPPING)]
+    first = cancelled[:MOST_NAMED]
+    return Step(found=len(ids), changed=len(cancelled), ids=first, next_place=next_place, fates=fates)
 
 
 def _next_place(part: Part, following: Sequence[Part], token: str | None) -> Place | None:
@@ -177,10 +202,17 @@ def _next_place(part: Part, following: Sequence[Part], token: str | None) -> Pla
     return Place(following[0].number, None) if following else None
 
 
-def _statement(call: Call, criteria: Criteria, token: str | None, size: int | None) -> tuple[str, dict[str, Any]]:
+def _statement(
+    call: Call | CancelCall, criteria: Criteria, token: str | None, size: int | None
+) -> tuple[str, dict[str, Any]]:
     order = order_of(criteria)
     ctes, parameters = search.matching(criteria, order, most=size, after=token)
     last = f"select {order.token('candidate')} from candidate order by {order.reversed().by('candidate')} limit 1"
+    if isinstance(call, CancelCall):
+        text = f"""/* gw:cancel-all */
+        with recursive {ctes}
+        select 0, 0, array(select matched.id from matched), (select count(*) from candidate), ({last})"""
+        return text, parameters
     also = f", {CLAUSES[call.function]}" if call.function in CLAUSES else ""
     is_recorded = call.function in ENDING
     text = f"""/* gw:{call.function}-all */
@@ -192,4 +224,4 @@ def _statement(call: Call, criteria: Criteria, token: str | None, size: int | No
         coalesce((array_agg(id order by id))[1:{MOST_NAMED}], '{{}}'),
         (select count(*) from candidate), ({last})
     from job{f" where {IS_RECORDED}" if is_recorded else ""}"""
-    return text, parameters
+    return text, parameters | dict(call.parameters)

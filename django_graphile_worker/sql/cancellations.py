@@ -28,10 +28,11 @@ ARGUMENTS = f"""%(reason)s::pg_catalog.text, %(by)s::pg_catalog.text, %(notify)s
     {PARAMETERS}"""
 
 # Sent over a connection of Django. The columns of the job are null unless the job was removed: the worker that stops a
-# running job tells of it.
+# running job reports it. They are null for all if the caller does not need them: there may be many large payloads.
 _FATES = f"""select fate.id, fate.fate, {JOB_COLUMNS}
 from {{call}} as fate
-cross join lateral (select (case when fate.fate = '{REMOVED}'::text then fate.job end).*) as job"""
+cross join lateral (
+    select (case when %(is_read)s::bool and fate.fate = '{REMOVED}'::text then fate.job end).*) as job"""
 
 CANCEL_JOBS = "/* gw:cancel */ " + _FATES.format(
     call=f":SCHEMA._private_cancel_jobs_v1(%(ids)s::bigint[], {ARGUMENTS})"
@@ -42,7 +43,7 @@ CANCEL_BY_KEY = "/* gw:cancel-by-key */ " + _FATES.format(
 
 
 class Fate(NamedTuple):
-    """What became of an id: one of FATES, and the job if it was removed."""
+    """What became of an id: one of FATES, and the job if it was removed and the caller reads it."""
 
     job_id: int
     fate: str
@@ -56,10 +57,13 @@ class Cancellation(Frozen):
     by: str
     notify: bool = True
     keeping: ResultKeeping = NOTHING_KEPT
+    # Whether the jobs that are removed are read.
+    is_read: bool = True
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of ARGUMENTS."""
-        return {"reason": self.reason, "by": self.by, "notify": self.notify, **self.keeping.parameters()}
+        own = {"reason": self.reason, "by": self.by, "notify": self.notify, "is_read": self.is_read}
+        return own | self.keeping.parameters()
 
 
 def cancel_jobs(cursor: Cursor, job_ids: Sequence[int], cancellation: Cancellation, *, schema: str) -> list[Fate]:
@@ -88,6 +92,12 @@ class CancelledJob(Frozen):
     cancelled_by: str
     # Seconds; None if the job never began, or if its worker died.
     duration: float | None
+
+
+def removed_jobs(fates: Iterable[Fate], cancellation: Cancellation) -> list[CancelledJob]:
+    """Return the jobs that a call removed, if it read them."""
+    why = {"reason": cancellation.reason, "cancelled_by": cancellation.by}
+    return [CancelledJob(job=fate.job, duration=None, **why) for fate in fates if fate.job is not None]
 
 
 _COLUMNS = f"ended.duration, ended.reason, ended.cancelled_by, {JOB_COLUMNS}"

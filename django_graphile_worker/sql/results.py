@@ -31,6 +31,12 @@ class ResultStatus(IntEnum):
     EXPIRED = 5
 
 
+def cancellation_text(cancelled_by: str, reason: str) -> str:
+    """Return "Cancelled by maria: sent twice", as the history has it, with as much of it as is known."""
+    name = f" by {cancelled_by}" if cancelled_by else ""
+    return f"Cancelled{name}: {reason}" if reason else f"Cancelled{name}."
+
+
 PRUNE_RESULTS = """/* gw:prune-results */
 select number, reached from :SCHEMA._private_prune_results_v1(
     %(most)s::int, %(go_on_at)s::timestamptz, %(now)s::timestamptz)"""

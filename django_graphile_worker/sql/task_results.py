@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.sql.cancelled_claims import CANCELLED
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.result_keeping import OPERATOR_ERROR
-from django_graphile_worker.sql.results import ResultStatus
+from django_graphile_worker.sql.results import ResultStatus, cancellation_text
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
@@ -72,7 +73,9 @@ def stored_task(cursor: Cursor, job_id: int, *, schema: str) -> StoredTask | Non
 def _ended(kept: Any) -> StoredTask:
     """Return the state of a job that is gone: it succeeded, failed, or was removed."""
     has_succeeded = kept[4] == ResultStatus.SUCCEEDED
-    attempts = _attempts(kept[9])
+    attempts, value = _attempts(kept[9]), _decoded(kept[8])
+    if kept[4] == ResultStatus.CANCELLED:
+        attempts, value = _with_cancellation(attempts, value), None
     return StoredTask(
         job_id=kept[0],
         task_identifier=kept[1],
@@ -84,7 +87,7 @@ def _ended(kept: Any) -> StoredTask:
         first_started_at=kept[5],
         last_started_at=kept[6],
         finished_at=kept[7],
-        value=_decoded(kept[8]),
+        value=value,
         attempts=attempts if has_succeeded else _with_error(attempts, _ENDED_UNRUN),
     )
 
@@ -120,6 +123,15 @@ def _with_error(attempts: list[StoredAttempt], text: str) -> list[StoredAttempt]
     if any(attempt.exception_class for attempt in attempts):
         return attempts
     return [*attempts, StoredAttempt(None, OPERATOR_ERROR, text)]
+
+
+def _with_cancellation(attempts: list[StoredAttempt], who_and_why: Any) -> list[StoredAttempt]:
+    """Return the attempts of a cancelled job; a job that was cancelled while it waited has none for that."""
+    if attempts and attempts[-1].exception_class == CANCELLED:
+        return attempts
+    told = who_and_why if isinstance(who_and_why, dict) else {}
+    text = cancellation_text(told.get("by", ""), told.get("reason", ""))
+    return [*attempts, StoredAttempt(None, CANCELLED, text)]
 
 
 def _attempts(text: str | None) -> list[StoredAttempt]:

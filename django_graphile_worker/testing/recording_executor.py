@@ -63,9 +63,9 @@ class RecordingExecutor(Executor):
         with JobConnections() as self._connections:
             return super().run(claim)
 
-    def _failed(self, run: JobRun, error: BaseException, leftovers: Sequence[str]) -> Failed:
+    def _failed(self, run: JobRun, error: BaseException, remarks: Sequence[str]) -> Failed:
         self.error = error
-        return super()._failed(run, error, leftovers)
+        return super()._failed(run, error, remarks)
 
     def _failed_by_worker(self, run: JobRun, error: BaseException) -> Failed:
         self.error = error

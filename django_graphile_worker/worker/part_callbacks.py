@@ -139,17 +139,15 @@ class ControlCallbacks:
 class PauseCallbacks:
     """The ``PauseEvents`` of a worker."""
 
-    def __init__(self, parts: Parts, build_endings: Callable[[], PauseEndings]) -> None:
+    def __init__(self, parts: Parts, endings: Callable[[], PauseEndings]) -> None:
         self._parts = parts
-        self._build_endings = build_endings
+        self._endings = endings
 
     def pauses_changed(self) -> None:
         self._parts.apply_pauses()
 
     def settle_pauses(self, seconds: float) -> None:
-        if self._parts.pause_endings is None:
-            self._parts.pause_endings = self._build_endings()
-        self._parts.pause_endings.expect(seconds)
+        self._endings().expect(seconds)
 
     def queue_is_unlocked(self) -> None:
         self._parts.heartbeat.read_control_soon()
@@ -222,9 +220,9 @@ class StopCallbacks:
         self._parts = parts
         self.running = parts.executor.runs
         self.is_running = parts.executor.is_running
-        self.set_abort = parts.executor.set_abort
-        self.stop_coroutine = parts.executor.stop_coroutine
-        self.leave_coroutine = parts.executor.leave_coroutine
+        self.set_abort = parts.executor.aborts.set_for
+        self.stop_coroutine = parts.executor.event_loop.stop
+        self.leave_coroutine = parts.executor.event_loop.leave
         self.may_begin = parts.may_begin
         self.check_begin = parts.check_begin
 

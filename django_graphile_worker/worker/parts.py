@@ -94,7 +94,7 @@ class Parts:
     cron: Cron | None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
-    # None until a run has to stop, or a run with a time limit begins; wiring.stops_of() builds it.
+    # None until a run has to stop, or a run with a time limit begins; late_parts.stops_of() builds it.
     stops: Stops | None = None
 
     def __init__(
@@ -187,9 +187,21 @@ class Parts:
         queues = [work_unit.queue for work_unit in work_units if work_unit.queue is not None]
         self.releaser.return_jobs(list(interrupted(work_units)), queues)
 
+    def record_runs(self, records: RunRecords) -> None:
+        """Have the supervisor of the process see the runs that have a time limit."""
+        self.run_records = records
+        records.note_worker(self.worker_id)
+
+    def take_new_id(self) -> None:
+        """Claim under another worker id from now on."""
+        self.worker_id = new_worker_id()
+        if self.run_records is not None:
+            self.run_records.note_worker(self.worker_id)
+
     def lose_lease(self) -> None:
         """Continue under a new worker id: other workers may have recovered the claims of the old id."""
-        lost, self.worker_id = self.worker_id, new_worker_id()
+        lost = self.worker_id
+        self.take_new_id()
         # Jobs that have not begun may have been claimed by another worker by now, and must not begin here.
         with self.slots.removal_lock:
             self.return_jobs(self.slots.remove_waiting())

@@ -18,7 +18,6 @@ from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
 from django_graphile_worker.worker.fetching.installation_check import check_installation
-from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
 from django_graphile_worker.worker.task_selection import selected_tasks, task_finder
@@ -94,7 +93,7 @@ class Runner:
         except UniqueViolation:
             # An earlier try entered this id into the register, and then failed or lost the answer. For the other
             # workers, the worker of that try is dead.
-            self.parts.worker_id = new_worker_id()
+            self.parts.take_new_id()
             raise
 
     def end(self, reason: str, *, is_forced: Question = never) -> Ending:
@@ -176,7 +175,7 @@ class Runner:
     @property
     def has_retired(self) -> bool:
         """Whether no job runs any more that could still end: a coroutine cannot, while its event loop is blocked."""
-        return self.parts.slots.is_idle or self.parts.executor.is_loop_blocked
+        return self.parts.slots.is_idle or self.parts.executor.event_loop.is_blocked
 
     def _prepare(self) -> None:
         # Register before reading the names of tasks: a cleanup keeps the names that a registered worker uses.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
@@ -24,6 +23,7 @@ from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.preconnect import database_of
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import job_clock
+from django_graphile_worker.worker.late_parts import pause_endings_of, progress_of, stops_of
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
@@ -39,7 +39,6 @@ from django_graphile_worker.worker.part_callbacks import (
     PoolCallbacks,
     RecoveryCallbacks,
     ReleaserCallbacks,
-    StopCallbacks,
 )
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
@@ -52,11 +51,8 @@ from django_graphile_worker.worker.reporting.statistics_recorder import Statisti
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
-    from django_graphile_worker.worker.control.pause_endings import PauseEndings
-    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
-    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
     from django_graphile_worker.worker.task_reports import TaskReports
     from django_graphile_worker.worker.task_selection import FindTask
 
@@ -89,7 +85,7 @@ def build_parts(
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
     parts.pauses = Pauses(
-        PauseCallbacks(parts, lambda: _build_pause_endings(parts)), identifier_of=parts.directory.identifier_of
+        PauseCallbacks(parts, lambda: pause_endings_of(parts)), identifier_of=parts.directory.identifier_of
     )
     parts.control_reader = ControlReader(ControlCallbacks(parts, stops=lambda: stops_of(parts)))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
@@ -150,7 +146,7 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         using=place.using,
         installation=place.installation,
         tasks=parts.directory.task_of,
-        build_progress=lambda: _build_progress(parts),
+        build_progress=lambda: progress_of(parts),
         on_queue_pause=parts.return_rest_of_queue,
         server_time=parts.server_time,
         # Django tasks are found while the worker runs.
@@ -275,49 +271,6 @@ def _build_statistics(parts: Parts) -> StatisticsRecorder:
         interval=parts.settings.heartbeat_interval,
         on_trouble=parts.events.database_trouble,
     )
-
-
-_building_progress = Lock()
-
-
-def _build_progress(parts: Parts) -> ProgressWriter:
-    """Build the writer of progress, once: the first reports of several jobs may come at the same moment."""
-    # Late import: few tasks report their progress.
-    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
-
-    with _building_progress:
-        if parts.progress is None:
-            parts.progress = ProgressWriter(
-                database=_database(parts, "progress"), now=parts.now, on_trouble=parts.events.database_trouble
-            )
-        return parts.progress
-
-
-def _build_pause_endings(parts: Parts) -> PauseEndings:
-    # Late import: most workers never see a pause that has an end.
-    from django_graphile_worker.worker.control.pause_endings import PauseEndings
-
-    return PauseEndings(
-        database=_database(parts, "pauses"),
-        now=parts.now,
-        on_ended=parts.events.work_resumed,
-        on_settled=parts.heartbeat.read_control_soon,
-        on_trouble=parts.events.database_trouble,
-    )
-
-
-_building_stops = Lock()
-
-
-def stops_of(parts: Parts) -> Stops:
-    """Return the stops of a worker, built once: few workers stop a run."""
-    # Late import: most workers stop no run.
-    from django_graphile_worker.worker.control.stops import Stops
-
-    with _building_stops:
-        if parts.stops is None:
-            parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace, records=parts.run_records)
-        return parts.stops
 
 
 def _build_cron(parts: Parts) -> Cron:

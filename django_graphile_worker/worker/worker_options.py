@@ -27,6 +27,8 @@ class OnceOptions(TypedDict, total=False):
     exclude_tasks: Sequence[str]
     queue_labels: Sequence[str]
     forbidden_flags: Sequence[str] | Callable[[], Iterable[str]] | str
+    timeout: float | timedelta | None
+    stop_grace: float | timedelta
     middleware: Sequence[str]
     leftover_state: Literal["warn", "fail"]
     notify: bool

@@ -33,6 +33,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "leftover_state_found",
         "results_refused",
         "claim_lost",
+        "thread_left_behind",
         "tasks_unserved",
     }
 

@@ -11,12 +11,13 @@ from django import forms
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from django_graphile_worker import conf
+from django_graphile_worker import conf, signals
 from django_graphile_worker.admin import audit
-from django_graphile_worker.admin.jobs.forms import FailForm, RescheduleForm
+from django_graphile_worker.admin.jobs.forms import CancelForm, FailForm, RescheduleForm
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.sql import bulk_actions
+from django_graphile_worker.sql.cancellations import Cancellation
 from django_graphile_worker.sql.jobs import Changes
 from django_graphile_worker.sql.result_keeping import keeping
 
@@ -33,10 +34,12 @@ class Action:
     # The name of the JobAdmin method that checks the permission, without has_ and _permission.
     permission: str
     # Returns the call of an SQL function for the data of the form.
-    make_call: Callable[[FormData], bulk_actions.Call]
+    make_call: Callable[[FormData], bulk_actions.Call | bulk_actions.CancelCall]
     success_message: Any
     form: type[forms.Form] | None = None
     is_destructive: bool = False
+    # Whether it changes jobs that a worker is running; other actions skip them.
+    changes_running: bool = False
     log_flag: int = audit.CHANGE
 
     @property
@@ -68,6 +71,18 @@ def _reschedule(data: FormData) -> bulk_actions.Call:
 
 def _complete(data: FormData) -> bulk_actions.Call:
     return bulk_actions.complete(keeping(conf.current(), tasks))
+
+
+def _cancel(data: FormData) -> bulk_actions.CancelCall:
+    return bulk_actions.cancel(
+        Cancellation(
+            reason=storable_text(data.get("reason") or ""),
+            by=storable_text(data.get("by") or ""),
+            notify=conf.current().notify,
+            keeping=keeping(conf.current(), tasks),
+            is_read=signals.job_cancelled.is_heard(),
+        )
+    )
 
 
 def _fail(data: FormData) -> bulk_actions.Call:
@@ -102,6 +117,21 @@ ACTIONS = {
             _complete,
             _("Completed: %(jobs)s."),
             is_destructive=True,
+            log_flag=audit.DELETION,
+        ),
+        Action(
+            "cancel",
+            _("Cancel…"),
+            _(
+                "Jobs that wait are removed. Jobs that run are stopped: their workers are told now. None of them is "
+                "retried."
+            ),
+            "cancel",
+            _cancel,
+            _("Cancelled: %(jobs)s."),
+            form=CancelForm,
+            is_destructive=True,
+            changes_running=True,
             log_flag=audit.DELETION,
         ),
         Action(

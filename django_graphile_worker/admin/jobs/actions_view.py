@@ -13,7 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import audit, databases, formatting
-from django_graphile_worker.admin.jobs.action_messages import add_messages, skipped_message, success_message
+from django_graphile_worker.admin.jobs.action_messages import add_messages, notes, success_message
 from django_graphile_worker.admin.jobs.actions import ACTIONS, Action
 from django_graphile_worker.admin.jobs.bulk_progress import BulkProgress, load_progress, run_steps
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
@@ -105,7 +105,8 @@ class JobActionsAdmin(JobListAdmin):
         progress = load_progress(request.POST.get("progress"), action.name)
         data = form.cleaned_data if form else {}
         log = _make_log(request, action, criteria, data)
-        progress = run_steps(progress, action.make_call(data), criteria, alias, log)
+        call = action.make_call(data | {"by": request.user.get_username()})
+        progress = run_steps(progress, call, criteria, alias, log)
         if not progress.is_finished:
             return self._render_progress(request, action, progress, form)
         selected = None if "all" in request.POST else len(set(criteria.ids))
@@ -121,7 +122,7 @@ class JobActionsAdmin(JobListAdmin):
         context = {
             "title": action.title,
             "success_message": success_message(action, progress),
-            "skipped_message": skipped_message(progress),
+            "skipped_message": " ".join(notes(action, progress)),
             "has_timed_out": progress.has_timed_out,
             "hidden_fields": [*_hidden_fields(request), *form_data, *continued],
             "act_url": self.url(request, "job", "act"),

@@ -12,14 +12,22 @@ from django.core import signing
 from django.db import connections
 from django.http import Http404
 
+from django_graphile_worker import conf
 from django_graphile_worker.admin import databases
+from django_graphile_worker.api.cancelled import send_cancelled
+from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import bulk_actions
+from django_graphile_worker.sql.cancellations import STOPPING, UNSTOPPABLE, removed_jobs
 from django_graphile_worker.sql.inspection.criteria import Criteria
 
 # Proxies and servers end a request after about 30 seconds, and users do not wait that long. After this time, in
 # seconds, a request responds with its progress.
 LONGEST_REQUEST = 10.0
 SALT = "graphile_worker.progress"
+COUNTS = ("found", "changed", "stopping", "unstoppable")
+KEPT = frozenset({"action", "place", "unstoppable_ids", *COUNTS})
+# How many jobs that cannot be stopped a message names.
+MOST_UNSTOPPABLE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,10 @@ class BulkProgress:
     place: bulk_actions.Place | None = None
     found: int = 0
     changed: int = 0
+    # Of a cancellation: how many jobs run and are being stopped, and the first ids of jobs that cannot be stopped.
+    stopping: int = 0
+    unstoppable: int = 0
+    unstoppable_ids: tuple[int, ...] = ()
     # The following fields concern the current request only.
     ids: tuple[int, ...] = ()
     changed_now: int = 0
@@ -41,9 +53,10 @@ class BulkProgress:
 
     @property
     def skipped(self) -> int:
-        return self.found - self.changed
+        return self.found - self.changed - self.unstoppable
 
     def after(self, step: bulk_actions.Step) -> BulkProgress:
+        unstoppable = [fate.job_id for fate in step.fates if fate.fate == UNSTOPPABLE]
         return replace(
             self,
             place=step.next_place,
@@ -52,11 +65,14 @@ class BulkProgress:
             ids=(*self.ids, *step.ids)[: bulk_actions.MOST_NAMED],
             changed_now=self.changed_now + step.changed,
             is_finished=step.next_place is None,
+            stopping=self.stopping + sum(fate.fate == STOPPING for fate in step.fates),
+            unstoppable=self.unstoppable + len(unstoppable),
+            unstoppable_ids=(*self.unstoppable_ids, *unstoppable)[:MOST_UNSTOPPABLE],
         )
 
     def signed(self) -> str:
         """Return the field of the form that continues the action, signed so that a user cannot forge it."""
-        kept = {name: value for name, value in asdict(self).items() if name in ("action", "place", "found", "changed")}
+        kept = {name: value for name, value in asdict(self).items() if name in KEPT}
         return signing.dumps({**kept, "since": self.since and self.since.isoformat()}, salt=SALT, compress=True)
 
 
@@ -75,14 +91,14 @@ def load_progress(text: str | None, action: str) -> BulkProgress:
         action,
         since=datetime.fromisoformat(since) if since else None,
         place=bulk_actions.Place(tuple(place[0]), place[1]) if place else None,
-        found=kept["found"],
-        changed=kept["changed"],
+        unstoppable_ids=tuple(kept["unstoppable_ids"]),
+        **{name: kept[name] for name in COUNTS},
     )
 
 
 def run_steps(
     progress: BulkProgress,
-    call: bulk_actions.Call,
+    call: bulk_actions.Call | bulk_actions.CancelCall,
     criteria: Criteria,
     alias: str,
     log: Callable[[BulkProgress], None],
@@ -100,8 +116,10 @@ def run_steps(
                 progress = replace(progress, since=bulk_actions.beginning(cursor))
         while not progress.is_finished and monotonic() < deadline:
             with databases.writing(alias) as session:
-                following = progress.after(_run_step(session, progress, call, parts, has_steps=has_steps))
+                step = _run_step(session, progress, call, parts, has_steps=has_steps)
+                following = progress.after(step)
                 log(following)
+                _report_cancelled(step, call, alias)
             # The step has been committed.
             progress = following
     except databases.PageTimeoutError:
@@ -109,8 +127,20 @@ def run_steps(
     return progress
 
 
+def _report_cancelled(step: bulk_actions.Step, call: bulk_actions.Call | bulk_actions.CancelCall, alias: str) -> None:
+    """Send the signal for the jobs that a step removed, when its transaction commits."""
+    if isinstance(call, bulk_actions.CancelCall):
+        place = place_of(None if conf.are_installations_named() else alias)
+        send_cancelled(place, removed_jobs(step.fates, call.cancellation))
+
+
 def _run_step(
-    session: databases.Session, progress: BulkProgress, call: bulk_actions.Call, parts: Any, *, has_steps: bool
+    session: databases.Session,
+    progress: BulkProgress,
+    call: bulk_actions.Call | bulk_actions.CancelCall,
+    parts: Any,
+    *,
+    has_steps: bool,
 ) -> bulk_actions.Step:
     return bulk_actions.step(
         session.cursor,

@@ -69,6 +69,7 @@ class JobDetailAdmin(JobListAdmin):
             "state_name": state_name(job.state),
             "is_known_task": job.task_identifier in registry.tasks,
             "is_running": job.state is State.RUNNING,
+            "is_stopping": job.stop_reason is not None,
             "facts": JobFacts(self, request, job).all(),
             "timeline": timeline(job, _log_entries(object_id), timezone.now()),
             "error": _error(job, sees_payload),
@@ -81,10 +82,15 @@ class JobDetailAdmin(JobListAdmin):
         return self.render(request, "job.html", context)
 
     def _actions_and_urls(self, request: HttpRequest, job: job_detail.JobDetail, object_id: str) -> dict[str, Any]:
-        actions = [each for each in ACTIONS.values() if each.is_allowed(self, request)]
+        is_running = job.locked_at is not None
+        actions = [
+            each
+            for each in ACTIONS.values()
+            if each.is_allowed(self, request) and (each.changes_running or not is_running)
+        ]
         may_download, may_add = self.has_view_payload_permission(request), self.has_add_permission(request)
         return {
-            "actions": actions if job.locked_at is None else [],
+            "actions": [] if job.stop_reason is not None else actions,
             "act_url": self.url(request, "job", "act"),
             "back": self.url(request, "job", "change", object_id),
             "list_url": self.url(request, "job"),

@@ -38,7 +38,7 @@ class JobFacts:
     job: JobDetail
 
     def all(self) -> list[Fact]:
-        return [*self._always(), *self._optional(), *self._worker(), *self._queue()]
+        return [*self._always(), *self._optional(), *self._cancellation(), *self._worker(), *self._queue()]
 
     def _always(self) -> Iterator[Fact]:
         job = self.job
@@ -65,6 +65,16 @@ class JobFacts:
             yield Fact(_("Revision"), job.revision)
         if job.recoveries:
             yield Fact(_("Workers that died running it"), job.recoveries)
+
+    def _cancellation(self) -> Iterator[Fact]:
+        job = self.job
+        if job.stop_reason is None:
+            return
+        yield Fact(_("Cancelled"), formatting.exact_time(job.stop_requested_at))
+        if job.stop_requested_by:
+            yield Fact(_("Cancelled by"), job.stop_requested_by)
+        if job.stop_reason:
+            yield Fact(_("Reason"), job.stop_reason)
 
     def _worker(self) -> Iterator[Fact]:
         job, workers_url = self.job, self.page.url(self.request, "worker")

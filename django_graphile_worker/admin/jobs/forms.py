@@ -101,6 +101,18 @@ class FailForm(forms.Form):
     )
 
 
+class CancelForm(forms.Form):
+    """The reason for cancelling jobs."""
+
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"),
+        required=False,
+        max_length=2_000,
+        help_text=gettext_lazy("Kept with your name in the results and the history of the jobs."),
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+    )
+
+
 class PayloadField(forms.CharField):
     """JSON text, which is decoded."""
 

@@ -68,6 +68,9 @@ class JobListAdmin(PageAdmin):
     def has_complete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_app_permission(request, "complete_job")
 
+    def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_app_permission(request, "cancel_job")
+
     def has_view_payload_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_app_permission(request, "view_payload")
 

@@ -16,6 +16,7 @@ from django_graphile_worker.progress import Progress
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.results.values import Attempt, Result, ResultStatus, result_from
 from django_graphile_worker.sql import result_rows
+from django_graphile_worker.sql.results import cancellation_text
 
 
 def shown_progress(progress: Progress | None, *, sees_payloads: bool) -> Progress | None:
@@ -46,9 +47,17 @@ def _outcome(found: Result, sees_payloads: bool) -> dict[str, Any]:
         "status": found.status.value,
         "status_name": status_name(found.status),
         "finished": formatting.exact_time(found.finished_at) if found.finished_at else "",
+        "cancellation": _cancellation(found, sees_payloads),
         "value": _value(found, sees_payloads),
         "attempts": list(_attempts(found.attempts, sees_payloads)),
     }
+
+
+def _cancellation(found: Result, sees_payloads: bool) -> str:
+    if found.status is not ResultStatus.CANCELLED:
+        return ""
+    text = cancellation_text(found.cancelled_by or "", found.cancel_reason or "")
+    return text if sees_payloads else redact_text(text)
 
 
 def _value(found: Result, sees_payloads: bool) -> Any:

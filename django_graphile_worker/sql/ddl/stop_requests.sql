@@ -103,8 +103,9 @@ begin
     select array_agg(row(
         told.id, told.identifier, told.queue_name, told.key, 4, told.revision, null, told.created_at, told.started_at,
         told.started_at, _private_record_cancelled_v1.ended_at, told.who_and_why,
-        :SCHEMA._private_attempt(
-            told.worker_id, told.started_at, _private_record_cancelled_v1.ended_at, exception_class, told.error),
+        -- A job that waited made no attempt.
+        case when told.worker_id is null then '[]' else :SCHEMA._private_attempt(
+            told.worker_id, told.started_at, _private_record_cancelled_v1.ended_at, exception_class, told.error) end,
         _private_record_cancelled_v1.ended_at + told.keep * interval '1 second'):::SCHEMA._private_results)
     into stored
     from told;

@@ -25,12 +25,15 @@ select job.id, task.identifier, queue.queue_name,
     ahead.number,
     {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8,
     (select count(*) from :SCHEMA._private_workers as worker
-        where worker.metadata -> 'tasks' ? task.identifier and {IS_ALIVE})
+        where worker.metadata -> 'tasks' ? task.identifier and {IS_ALIVE}),
+    request.reason, request.requested_by, {readable("request.requested_at")}
 from :SCHEMA._private_jobs as job
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
 left join :SCHEMA._private_workers as worker on worker.id = :SCHEMA._private_worker_of(job.locked_by)
 left join :SCHEMA._private_job_recoveries as recovery on recovery.job_id = job.id
+left join :SCHEMA._private_stop_requests as request
+    on request.job_id = job.id and request.token = job.locked_by and request.requested_at >= job.locked_at
 left join lateral (
     select other.id, other_task.identifier from :SCHEMA._private_jobs as other
     left join :SCHEMA._private_tasks as other_task on other_task.id = other.task_id
@@ -83,6 +86,10 @@ class JobDetail(NamedTuple):
     holder_silent_seconds: float | None
     # The number of live workers that run the task.
     live_workers: int
+    # Who cancelled the job while it runs, and why; None if it was not cancelled.
+    stop_reason: str | None
+    stop_requested_by: str | None
+    stop_requested_at: Any
 
     @property
     def state(self) -> State:

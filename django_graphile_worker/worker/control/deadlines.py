@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     class RunRecords(Protocol):
         """Where the supervisor of the process finds the runs that have a time limit."""
 
+        def note_worker(self, worker_id: str, /) -> None:
+            """Note the id under which the worker claims from now on."""
+
         def begin(self, claim: Claim, deadline: float, /) -> int:
             """Write a record of a run, on its thread; return the number of the record, or -1 if there is no room."""
 

@@ -80,9 +80,8 @@ class Stops:
         self.deadlines.close()
 
     def _time_out(self, run: JobRun, seconds: float) -> None:
-        reason = f"the task ran longer than its time limit of {readable_duration(seconds)}"
         with self._lock:
-            self._stop_run(run, Stop(kind="timeout", reason=reason))
+            self._stop_run(run, Stop(kind="timeout", reason=time_limit_reason(seconds)))
 
     def _stop_run(self, run: JobRun, stop: Stop) -> None:
         """Begin to stop a run. Called under the lock."""
@@ -130,3 +129,9 @@ class Stops:
                 del self._unbegun[key]
         if not self._unbegun:
             self._events.check_begin(self._events.may_begin)
+
+
+def time_limit_reason(seconds: float | None) -> str:
+    """Return why a run was stopped at its deadline; the time limit may not be known any more."""
+    limit = "" if seconds is None else f" of {readable_duration(seconds)}"
+    return f"the task ran longer than its time limit{limit}"

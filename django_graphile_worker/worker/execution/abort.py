@@ -83,6 +83,10 @@ class Aborts:
     def is_set_for(self, run: HasAbort) -> bool:
         return self._are_all_set or (run.abort is not None and run.abort.is_set())
 
+    def set_for(self, run: HasAbort) -> None:
+        """Request one run to stop now."""
+        self.of(run).set()
+
     def set_all(self) -> None:
         """Request every run to stop now, and every run that begins later."""
         with self._lock:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from django_graphile_worker import conf, signals
 from django_graphile_worker.exceptions import LeftoverStateError, TaskStopped
 from django_graphile_worker.expiry import as_time
-from django_graphile_worker.logs import success_lines
-from django_graphile_worker.logs.lines import JobFacts
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
@@ -22,6 +20,7 @@ from django_graphile_worker.worker.execution.abort import Aborts
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError, RunningJob
+from django_graphile_worker.worker.execution.job_signals import JobSignals
 from django_graphile_worker.worker.outcomes import (
     Cancelled,
     CancelledByWorker,
@@ -36,7 +35,6 @@ from django_graphile_worker.worker.outcomes import (
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.django_connections.watched_connection import Leftover
-    from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
     from django_graphile_worker.worker.execution.progress_reports import ProgressReports
     from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
     from django_graphile_worker.worker.execution.time_limits import TimeLimits
@@ -61,7 +59,6 @@ class Executor:
         build_deadlines: Callable[[], TimeLimits] | None = None,
     ) -> None:
         self._settings = settings
-        self._about = {"database": using, "installation": installation}
         self._tasks = tasks
         # The time by the clock of the database, in seconds since 1970: it decides whether a job has expired.
         self._server_time = server_time
@@ -70,19 +67,21 @@ class Executor:
         # Called with a job whose task wants its queue to be paused, before another job of the queue can begin.
         self._on_queue_pause = on_queue_pause
         self._has_history = settings.history is not None
-        self._aborts = Aborts()
-        self._event_loop = EventLoop()
+        self.aborts = Aborts()
+        self.event_loop = EventLoop()
         self._invoker = TaskInvoker(
             settings=settings,
             using=using,
             installation=installation,
-            event_loop=self._event_loop,
-            aborts=self._aborts,
+            event_loop=self.event_loop,
+            aborts=self.aborts,
             build_progress=build_progress,
             build_deadlines=build_deadlines,
         )
         self._running: set[JobRun] = set()
         self._generation = fork_guard.generation
+        job_signals = JobSignals(type(self), {"database": using, "installation": installation})
+        self._send, self._is_logged_directly = job_signals.send, job_signals.is_logged_directly
         self._is_cancelled = False
         self._has_forgotten_running = False
 
@@ -98,13 +97,13 @@ class Executor:
 
     def abort(self) -> None:
         """Request every job to stop now, and every job that begins later: the worker is about to stop."""
-        self._aborts.set_all()
+        self.aborts.set_all()
 
     def cancel(self) -> None:
         """Cancel coroutines and start no more jobs: the grace period is over."""
         self._is_cancelled = True
-        self._aborts.set_all()
-        self._event_loop.cancel()
+        self.aborts.set_all()
+        self.event_loop.cancel()
 
     def running(self) -> list[RunningJob]:
         """Return the jobs that run at this moment."""
@@ -117,36 +116,19 @@ class Executor:
     def is_running(self, run: JobRun) -> bool:
         return run in self._running
 
-    def set_abort(self, run: JobRun) -> None:
-        """Request one run to stop now."""
-        self._aborts.of(run).set()
-
-    def stop_coroutine(self, coroutine_run: CoroutineRun) -> None:
-        """Cancel the coroutine of one run."""
-        self._event_loop.stop(coroutine_run)
-
-    def leave_coroutine(self, coroutine_run: CoroutineRun) -> None:
-        """End the wait of a thread for a coroutine that does not stop."""
-        self._event_loop.leave(coroutine_run)
-
     @property
     def has_coroutines(self) -> bool:
         """Whether a coroutine runs at this moment."""
-        return self._event_loop.has_coroutines
-
-    @property
-    def is_loop_blocked(self) -> bool:
-        """Whether a coroutine keeps the event loop from running the others."""
-        return self._event_loop.is_blocked
+        return self.event_loop.has_coroutines
 
     def close(self, seconds: float) -> None:
         """Stop the event loop. Coroutines that jobs left running have ``seconds`` to end."""
-        self._event_loop.close(seconds)
+        self.event_loop.close(seconds)
 
     def forget_running(self) -> None:
         """End the wait of every thread for a coroutine that will not continue. The running jobs have been returned."""
         self._has_forgotten_running = True
-        self._event_loop.forget_running()
+        self.event_loop.forget_running()
 
     def thread_finished(self) -> None:
         """Close the connections of this thread. Called on a slot's thread that runs no more jobs."""
@@ -233,19 +215,6 @@ class Executor:
             return Recorded(run.claim, duration, result, run.started, run.task, run.value_text)
         return Succeeded(run.claim, duration, result)
 
-    def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
-        """Write the line of a success without a signal, if nothing but the worker's own log would receive it.
-
-        No code of the site runs then, so nothing has to be cleaned up after it.
-        """
-        try:
-            return signals.job_succeeded.has_only_conditional_receiver and success_lines.write(
-                run.identifier, run.claim, duration, self._about
-            )
-        except BaseException:  # a stream that the site has replaced may raise anything
-            logger.exception("The line of a job could not be written.")
-            return True
-
     def _other_outcome(
         self, run: JobRun, result: Any, error: BaseException | None, leftovers: Sequence[Leftover]
     ) -> Outcome:
@@ -261,7 +230,7 @@ class Executor:
         if error is None and (run.is_atomic or not (is_work_lost or self._settings.leftover_state == "fail")):
             return self._succeeded_with_leftovers(run, result, leftovers)
         if error is None:
-            error, leftovers = LeftoverStateError(_leftover_message(leftovers)), ()
+            error, leftovers = _leftover_error(leftovers), ()
         return self._failed(run, error, [f"The task also left {leftover.text}." for leftover in leftovers])
 
     def _stopped(self, run: JobRun, stopping: StopOfRun, error: BaseException) -> Outcome:
@@ -272,7 +241,7 @@ class Executor:
         if stopping.stop.kind == "cancelled":
             return Cancelled(run.claim, run.duration, stopping.stop, task=run.task)
         error = stopped_runs.timeout_error(stopping, error)
-        return self._failed(run, error, remarks=[stopped_runs.remark(stopping)])
+        return self._failed(run, error, [stopped_runs.remark(stopping)])
 
     def end_without_thread(self, run: JobRun) -> Outcome:
         """Return the outcome of a run whose thread does not stop. The caller has set ``is_without_thread``."""
@@ -285,7 +254,7 @@ class Executor:
 
         Such a task did what the worker requested, so the run costs it no attempt.
         """
-        if not self._aborts.is_set_for(run):
+        if not self.aborts.is_set_for(run):
             return False
         # Late import: only failures need it, and it would take 1 ms of the start.
         from django_graphile_worker.worker.execution import retry
@@ -342,29 +311,10 @@ class Executor:
         self._send(signals.leftover_state_found, run, leftovers=texts)
         return self._succeeded(run, result)
 
-    def _send(self, signal: signals.Event, run: JobRun, **arguments: Any) -> None:
-        if not signal.is_heard(**arguments):
-            return
-        try:
-            # The worker's own log reads less of a job than there is to build.
-            job = _facts(run) if signal.has_only_conditional_receiver else run.job
-            about = {"worker_id": run.claim.worker_id, **self._about, "job": job}
-            signal.send_robust(sender=type(self), **about, **arguments)
-        except BaseException:  # send_robust lets SystemExit pass
-            logger.exception("A receiver tried to end the worker.")
-        fork_guard.end_child(self._generation)
-        # What receivers left on the connections of this thread is cleaned up, and does not count against the job.
-        lifecycle.end()
 
-
-def _facts(run: JobRun) -> JobFacts:
-    claim = run.claim
-    return JobFacts(claim.id, run.identifier, claim.queue_name, claim.attempts, claim.max_attempts)
-
-
-def _leftover_message(leftovers: Sequence[Leftover]) -> str:
+def _leftover_error(leftovers: Sequence[Leftover]) -> LeftoverStateError:
     left = "; ".join(leftover.text for leftover in leftovers)
-    return (
+    return LeftoverStateError(
         f"expected the task to leave its connections as it found them, got {left}. "
         "Use transaction.atomic() and SET LOCAL, or undo it in a finally block."
     )

@@ -2,5 +2,5 @@
 
 Start with ``slot_pool``, which the fetcher fills. ``threads`` starts threads and lets them rest, ``fetch_turns`` has
 them run the fetcher in turns, ``totals`` counts. The folder imports work units and outcomes, and no part above it:
-``slot_pool.PoolEvents`` lists what it calls there.
+``events.PoolEvents`` lists what it calls there.
 """

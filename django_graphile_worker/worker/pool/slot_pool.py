@@ -21,32 +21,7 @@ from django_graphile_worker.worker.pool.totals import PoolTotals
 from django_graphile_worker.worker.work_units import WorkUnit
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class PoolEvents(Protocol):
-        """What the pool calls, on the threads that run jobs. The pool reads each method once, when it is made."""
-
-        def run(self, claim: Claim, /) -> Outcome:
-            """Run a job."""
-
-        def may_begin(self, claim: Claim, /) -> bool:
-            """Return True if this worker certainly still holds the claim."""
-
-        def refuse(self, claim: Claim, /) -> Outcome:
-            """Return the outcome of a job that may not begin."""
-
-        def on_outcome(self, outcome: Outcome, /) -> None:
-            """Take the outcome of a job that a slot has run, or that may not begin."""
-
-        def on_queue_done(self, queue: HeldQueue, /) -> None:
-            """Take a queue whose work unit is over."""
-
-        def on_wants_jobs(self) -> None:
-            """Fetch jobs: the line is down to ``low_water``. Called once until ``wants_jobs`` is set to False."""
-
-        def on_thread_end(self) -> None:
-            """Clean up: the calling thread ends."""
-
+    from django_graphile_worker.worker.pool.events import PoolEvents
 
 # What the slots that run a job without a queue have in common: no other job of theirs waits, and they hold no queue.
 LONE_JOB = WorkUnit([], None, 0.0)

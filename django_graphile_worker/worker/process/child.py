@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import django
 
@@ -19,12 +19,17 @@ from django_graphile_worker.worker.process.exit import end_process
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.stop_request import StopState
 
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.overdue.watch import Overdue, OverdueWatch
+
 # Seconds. A child that dies later is replaced at once: the cause of its death may not occur again.
 QUICK_DEATH = 5.0
 LONGEST_BACKOFF = 10.0
 # What a child sends when its signal handlers are installed, and when it has begun to work. Any other message is the
 # error that keeps it from working.
 HANDLES_SIGNALS, STARTED = "handles signals", "started"
+# What a child sends when a job of it does not stop: it runs no more jobs, and another process should take its place.
+RETIRES = "retires"
 
 ChildMain = Callable[[StopState, dict[str, Any]], int]
 
@@ -43,6 +48,11 @@ class Child:
         self.has_started: Connection | None = None
         self._has_begun = False
         self._handles_signals = False
+        self._retires = False
+        # Watches the runs of the process that have a time limit; None if no task has one.
+        self.watch: OverdueWatch | None = None
+        # The runs that the last process could not stop, for the next process.
+        self.overdue: Overdue | None = None
         # The error that keeps the process from working, as the process reported it.
         self.problem = ""
         # The exit code of the last process, once the supervisor has noted its death.
@@ -75,39 +85,71 @@ class Child:
                     self._handles_signals = True
                 elif message == STARTED:
                     self._has_begun = True
+                elif message == RETIRES:
+                    self._retires = True
                 else:
                     self.problem = str(message)
 
+    @property
+    def retires(self) -> bool:
+        """Does the process run no more jobs than it has begun, so that another should take its place?"""
+        self._read_messages()
+        return self.process is not None and self._retires
+
+    def leave_place(self) -> SpawnProcess:
+        """Return the process, which retires; another process may start in this place."""
+        assert self.process is not None
+        process, self.process = self.process, None
+        self._close()
+        return process
+
     def start(self, context: SpawnContext, main: ChildMain, arguments: dict[str, Any]) -> None:
         """Start a new process in this place."""
-        self._has_begun, self._handles_signals, self.problem = False, False, ""
+        self._has_begun, self._handles_signals, self._retires, self.problem = False, False, False, ""
         self.has_started, reports_start = context.Pipe(duplex=False)
         self.process = context.Process(
             target=run_child,
-            args=(main, arguments | {"place": self.place}, reports_start),
+            args=(main, arguments | self._own_arguments(), reports_start),
             name=f"graphile-worker-{self.place}",
         )
         self.process.start()
         reports_start.close()
 
+    def _own_arguments(self) -> dict[str, Any]:
+        overdue, self.overdue = self.overdue, None
+        records = None if self.watch is None else self.watch.records.path
+        return {"place": self.place, "records": records, "overdue": overdue}
+
+    def _close(self) -> None:
+        if self.has_started is not None:
+            self.has_started.close()
+            self.has_started = None
+        if self.watch is not None:
+            self.watch.close()
+            self.watch = None
+
     def signal(self, number: int) -> None:
-        if self.process is not None and self.is_alive and self.process.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, number)
+        if self.process is not None:
+            send_signal(self.process, number)
 
     def note_death(self, now: float) -> None:
         """Count the death of the process, and decide when the next process may start."""
         process, self.process = self.process, None
         self.exit_code = process.exitcode if process is not None else None
         had_started = self.has_begun()
-        if self.has_started is not None:
-            self.has_started.close()
-            self.has_started = None
-        was_quick = now - self.started_at < QUICK_DEATH or not had_started
+        self._close()
+        was_quick = self.overdue is None and (now - self.started_at < QUICK_DEATH or not had_started)
         self.quick_deaths = self.quick_deaths + 1 if was_quick else 0
         self.failed_starts = 0 if had_started else self.failed_starts + 1
         delay = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10)) if self.quick_deaths else 0.0
         self.start_after = now + delay
+
+
+def send_signal(process: SpawnProcess, number: int) -> None:
+    """Send a signal to a process, unless it has ended."""
+    if process.is_alive() and process.pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def run_child(main: ChildMain, arguments: dict[str, Any], reports_start: Connection) -> None:
@@ -118,6 +160,7 @@ def run_child(main: ChildMain, arguments: dict[str, Any], reports_start: Connect
     os.setpgid(0, 0)
     request = StopState()
     request.on_started = lambda: _send(reports_start, STARTED)
+    request.on_retiring = lambda: _send(reports_start, RETIRES)
     with handled_signals(request):
         _send(reports_start, HANDLES_SIGNALS)
         django.setup()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from django_graphile_worker import conf
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, places_to_serve
 
 # An environment variable of the worker under --reload: the file descriptor of the pipe from which it reads signals.
@@ -61,6 +62,18 @@ class Plan(Frozen):
             change=lambda settings: self._changed(settings).replace(processes=processes),
             arguments=("--database", "--installation"),
         )
+
+    def watch_grace(self, places: Iterable[Place]) -> float | None:
+        """Return the seconds that a process needs to stop a run at its deadline; None if no supervisor watches it.
+
+        A process that cannot stop a run must be replaced, which takes a supervisor. A worker that only drains ends soon
+        anyway, and under --reload another process watches the worker.
+        """
+        settings = [place.settings for place in places]
+        has_limits = tasks.has_time_limits or any(each.timeout is not None for each in settings)
+        if self.once or self.reload or not has_limits:
+            return None
+        return max(each.stop_grace for each in settings)
 
     def _changed(self, settings: conf.Settings) -> conf.Settings:
         overrides = {**self.overrides, "processes": 1} if self.reload else self.overrides

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -18,6 +18,9 @@ from django_graphile_worker.worker.process.signal_handlers import handled_signal
 from django_graphile_worker.worker.process.worker_process import run_until_drained, run_until_stopped, run_with_signals
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import StopState
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.overdue.watch import Overdue
 
 Say = Callable[[str], None]
 
@@ -42,7 +45,13 @@ def run_children(plan: Plan, request: StopState) -> int:
     # Late import: the supervisor loads multiprocessing, 5 ms that a single process does not need.
     from django_graphile_worker.worker.process.supervisor import Supervisor
 
-    supervisor = Supervisor(plan.processes, run_as_child, {"plan": plan}, replaces=not plan.once)
+    supervisor = Supervisor(
+        plan.processes,
+        run_as_child,
+        {"plan": plan},
+        replaces=not plan.once,
+        watch_grace=plan.watch_grace(plan.places()),
+    )
     with _written_log(), handled_signals(request):
         return supervisor.run(request)
 
@@ -55,12 +64,42 @@ def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
     plan: Plan = arguments["plan"]
     set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
     runners = _build(plan)
+    _record_runs(runners, arguments.get("records"))
+    if arguments.get("overdue") is not None:
+        _end_overdue_runs(runners, request, arguments["overdue"])
     # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
     path = f"{plan.health_file}.{arguments.get('place', 0)}" if plan.health_file else ""
     with _written_log(), _database_errors_in_a_sentence(), _health_file(path, runners):
         if plan.once:
             return run_until_drained(runners, request)
         return run_until_stopped(runners, request, waits=plan.waits)
+
+
+def _record_runs(runners: list[Runner], path: str | None) -> None:
+    """Have the supervisor see the runs that have a time limit."""
+    if path is None:
+        return
+    # Late import: most projects have no time limits.
+    from django_graphile_worker.worker.overdue.run_records import RunRecordsWriter
+
+    writer = RunRecordsWriter(path)
+    for number, runner in enumerate(runners):
+        runner.parts.record_runs(writer.of_worker(number))
+
+
+def _end_overdue_runs(runners: list[Runner], request: StopState, overdue: Overdue) -> None:
+    """After the start, end the runs that the process before this could not stop, and return its other jobs."""
+    # Late import: few processes follow a process that was killed at a deadline.
+    from django_graphile_worker.worker.overdue.end_of_runs import EndOfRuns
+
+    report_start = request.on_started
+
+    def begin() -> None:
+        report_start()
+        for number, runner in enumerate(runners):
+            EndOfRuns(runner.parts, overdue, number).start()
+
+    request.on_started = begin
 
 
 def _build(plan: Plan) -> list[Runner]:

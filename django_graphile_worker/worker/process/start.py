@@ -63,8 +63,8 @@ def _run(plan: Plan, say: Say, request: StopState) -> int:
     # Late import: if psycopg 3 is missing, the system checks, which run before this, report it.
     from django_graphile_worker.worker.fetching.preconnect import preconnected
 
-    is_alone = plan.processes == 1
     places = plan.places()
+    is_alone = plan.processes == 1 and plan.watch_grace(places) is None
     with ExitStack() as connections_ahead:
         for place in places if is_alone else ():
             connections_ahead.enter_context(preconnected([place.using], place.settings))

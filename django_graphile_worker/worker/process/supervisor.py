@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
-from django_graphile_worker.worker.process.child import Child, ChildMain
+from django_graphile_worker.worker.process.child import Child, ChildMain, send_signal
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL
 from django_graphile_worker.worker.process.worker_process import exit_code
 from django_graphile_worker.worker.stop_request import StopState
@@ -25,6 +26,10 @@ logger = logging.getLogger("django_graphile_worker.worker")
 # begun to work does not count: a job may cause it, and other jobs wait.
 FAILED_START_LIMIT = 5
 CANNOT_START = 70
+# At most this many retired processes may finish their jobs in their own time. The oldest of more is stopped.
+MOST_RETIRED = 4
+# Seconds between two looks at the runs of the children, if runs have a time limit.
+LOOK_INTERVAL = 0.1
 # Seconds that a child has to write its stacks before the next child begins.
 DUMP_TIME = 0.1
 
@@ -39,14 +44,19 @@ class Supervisor:
         arguments: dict[str, Any],
         *,
         replaces: bool = True,
+        watch_grace: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._main = main
         self._arguments = arguments
         self._replaces = replaces
+        # Seconds that a child needs to stop a run at its deadline; None if no run has a time limit.
+        self._watch_grace = watch_grace
         self._clock = clock
         self._context = multiprocessing.get_context("spawn")
         self.children = [Child(place) for place in range(processes)]
+        # Processes that run no more jobs than they have begun, the oldest first. Others have their places.
+        self._retired: list[SpawnProcess] = []
         self._has_given_up = False
         # Signals to pass on to the children.
         self._to_pass_on: list[int] = []
@@ -94,22 +104,57 @@ class Supervisor:
         """Wait for a death, a stop request, or the time to start a child again."""
         # A child that has just died still has a sentinel, which ends the wait at once.
         sentinels = [child.process.sentinel for child in self.children if child.process]
-        waiting = [child for child in self.children if not child.process]
-        soonest = min((child.start_after for child in waiting), default=None)
-        timeout = None if soonest is None or not self._replaces else max(soonest - self._clock(), 0.0)
-        wait([*sentinels, request.fileno()], timeout)
+        messages = [child.has_started for child in self.children if child.process and child.has_started]
+        retired = [process.sentinel for process in self._retired]
+        wait([*sentinels, *messages, *retired, request.fileno()], self._timeout())
         request.drain()
         self._pass_on()
+        self._forget_ended()
         for child in self.children:
             self._attend(child)
 
+    def _timeout(self) -> float | None:
+        """Return the seconds until a child has to be started, or the runs of the children have to be looked at."""
+        waiting = [child for child in self.children if not child.process]
+        soonest = min((child.start_after for child in waiting), default=None)
+        timeout = None if soonest is None or not self._replaces else max(soonest - self._clock(), 0.0)
+        if self._watch_grace is None:
+            return timeout
+        return LOOK_INTERVAL if timeout is None else min(timeout, LOOK_INTERVAL)
+
     def _attend(self, child: Child) -> None:
         if child.is_alive:
+            self._end_overdue(child)
+            if child.retires:
+                self._retire(child)
             return
         if child.process is not None:
             self._note_death(child)
         if self._replaces and not self._has_given_up and self._clock() >= child.start_after:
             self._start(child)
+
+    def _end_overdue(self, child: Child) -> None:
+        """Kill a child that cannot stop a run at its deadline, because a job keeps its threads from running."""
+        runs = child.watch.find() if child.watch is not None else []
+        if child.watch is not None and child.process is not None and runs:
+            ids = ", ".join(str(run.job_id) for run in runs)
+            logger.warning(
+                "Worker process %s cannot stop the job %s at its deadline: killing it.", child.process.pid, ids
+            )
+            child.overdue = child.watch.end(child.process, runs)
+
+    def _retire(self, child: Child) -> None:
+        """Start another process in the place of a child that runs no more jobs than it has begun."""
+        process = child.leave_place()
+        logger.warning("Worker process %s has a job that does not stop; replacing it.", process.pid)
+        self._retired.append(process)
+        for oldest in self._retired[:-MOST_RETIRED]:
+            oldest.terminate()
+        if self._replaces:
+            self._start(child)
+
+    def _forget_ended(self) -> None:
+        self._retired = [process for process in self._retired if process.is_alive()]
 
     def _note_death(self, child: Child) -> None:
         pid = child.process.pid if child.process is not None else None
@@ -142,6 +187,11 @@ class Supervisor:
             logger.warning("Worker process %s ended with exit code %s%s; replacing it.", pid, child.exit_code, why)
 
     def _start(self, child: Child) -> None:
+        if self._watch_grace is not None:
+            # Late import: most projects have no time limits.
+            from django_graphile_worker.worker.overdue.watch import OverdueWatch
+
+            child.watch = OverdueWatch(self._watch_grace)
         child.start(self._context, self._main, self._arguments)
         child.started_at = self._clock()
 
@@ -149,14 +199,14 @@ class Supervisor:
         number = request.signal_number or signal.SIGTERM
         self._signal_all(number)
         was_urgent = False
-        while alive := [child.process.sentinel for child in self.children if child.process and child.is_alive]:
+        while alive := [process.sentinel for process in self._processes() if process.is_alive()]:
             if request.is_urgent and not was_urgent:
                 was_urgent = True
                 self._signal_all(number)
             request.drain()
             self._pass_on()
             wait([*alive, request.fileno()], 1.0)
-        codes = [child.process.exitcode for child in self.children if child.process]
+        codes = [process.exitcode for process in self._processes()]
         if not self._replaces:
             codes += [child.exit_code for child in self.children if not child.process]
         if self._has_given_up:
@@ -164,9 +214,12 @@ class Supervisor:
         # A child that the signal ended before it could handle the signal had not begun anything.
         return exit_code(request, was_clean=all(code in (0, -number) for code in codes))
 
+    def _processes(self) -> list[SpawnProcess]:
+        return [*(child.process for child in self.children if child.process), *self._retired]
+
     def _signal_all(self, number: int) -> None:
-        for child in self.children:
-            child.signal(number)
+        for process in self._processes():
+            send_signal(process, number)
 
     def _pass_on(self) -> None:
         """Send the noted signals to one child after the other, because all children write to the same stream."""

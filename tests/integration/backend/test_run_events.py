@@ -11,7 +11,6 @@ import pytest
 
 from django_graphile_worker import permanently_fail_jobs
 from django_graphile_worker.backend.result_ids import job_id_of
-from django_graphile_worker.sql.exhausted_jobs import Exhausted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,7 +102,7 @@ def test_job_that_failed_with_its_dead_worker__has_finished(
     (failed,) = permanently_fail_jobs([job_id], "its workers died")
     parts = worker()
     parts.directory.find_new_tasks()
-    parts.task_reports.exhausted([Exhausted(job=failed, seconds=1.0)])
+    parts.task_reports.ended([failed])
     parts.signal_sender.step()
     assert [each[0::2] for each in sent] == [("task_enqueued", "READY"), ("task_finished", "FAILED")]
     result.refresh()

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker import remove_job
-from django_graphile_worker.exceptions import FailedByOperatorError
+from django_graphile_worker import cancel_jobs, remove_job
+from django_graphile_worker.backend.result_ids import job_id_of
+from django_graphile_worker.exceptions import FailedByOperatorError, JobCancelledError
 
 pytestmark = pytest.mark.django_db
 # A worker sees committed jobs only.
@@ -102,3 +103,15 @@ def test_result_of_another_backend__does_not_exist(framework: Any, settings: Any
     assert task_backends["second"].get_result(result.id).backend == "second"
     with pytest.raises(TaskResultDoesNotExist):
         task_backends["default"].get_result(result.id)
+
+
+def test_cancelled_job__has_failed_with_who_and_why(framework: Any) -> None:
+    result = framework.report.enqueue(7)
+    job_id = job_id_of(result.id, "default")
+    assert job_id is not None
+    cancel_jobs([job_id], reason="sent twice", by="maria")
+    result.refresh()
+    assert (result.status, result.attempts) == ("FAILED", 0)
+    (error,) = result.errors
+    assert (error.exception_class, error.traceback) == (JobCancelledError, "Cancelled by maria: sent twice\n")
+    assert result.finished_at is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from django_graphile_worker.management.operator.verb import Verb
 from django_graphile_worker.management.operator.verbs.add import Add
+from django_graphile_worker.management.operator.verbs.cancel import Cancel
 from django_graphile_worker.management.operator.verbs.cleanup import Cleanup
 from django_graphile_worker.management.operator.verbs.complete import Complete
 from django_graphile_worker.management.operator.verbs.crontab import Crontab
@@ -43,6 +44,7 @@ VERBS: tuple[Verb, ...] = (
     Errors(),
     Retry(),
     Add(),
+    Cancel(),
     Complete(),
     Fail(),
     Reschedule(),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 
+from django_graphile_worker import signals
 from django_graphile_worker.models import Job
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.rows import in_quotes, query
 
 
 def test_running_jobs_are_skipped_and_counted(admin_page: Client) -> None:
@@ -95,3 +100,67 @@ def test_a_missing_selection_is_reported(admin_page: Client) -> None:
 def test_redirects_to_this_site_only(admin_page: Client, back: str) -> None:
     response = admin_page.post(pages.ACT, {"action": "run", "id": make_job("send"), "back": back})
     assert response["Location"].startswith(pages.JOBS)
+
+
+class TestCancelling:
+    OURS = "django-worker-0123456789abcdef01/7"
+
+    def test_a_button_stops_a_running_job(self, admin_page: Client, worker_schema: str) -> None:
+        job_id = make_job("send", locked_by=self.OURS, attempts=1)
+        page = admin_page.get(pages.job_url(job_id))
+        assert [action.name for action in page.context["actions"]] == ["cancel"]
+        asked = act(admin_page, "cancel", job_id, back=pages.job_url(job_id))
+        assert "Jobs that run are stopped: their workers are told now." in text(asked)
+        assert "are skipped" not in text(asked)
+        done = act(admin_page, "cancel", job_id, back=pages.job_url(job_id), confirmed="1", reason="sent twice")
+        assert messages(done) == ["Cancelled: 1 job.", "1 of them is running: its worker is told to stop it."]
+        table = f"{in_quotes(worker_schema)}._private_stop_requests"
+        assert query(f"select job_id, reason, requested_by from {table}") == [(job_id, "sent twice", "root")]
+        assert "This job was cancelled. Its worker is told to stop it." in text(done)
+        assert "Cancelled by root Reason sent twice" in text(done)
+        assert done.context["actions"] == []
+        assert log_entries() == [(f"#{job_id}", "Cancel (reason=sent twice).")]
+
+    def test_selected_jobs_in_every_state(self, admin_page: Client, django_capture_on_commit_callbacks: Any) -> None:
+        waiting, running = make_job("send", {"n": 1}), make_job("send", locked_by=self.OURS, attempts=1)
+        node, failed = make_job("send", locked_by="node-worker", attempts=1), make_failed_job("send")
+        told: list[Any] = []
+
+        def receiver(**arguments: Any) -> None:
+            told.append(arguments)
+
+        signals.job_cancelled.connect(receiver)
+        try:
+            with django_capture_on_commit_callbacks(execute=True):
+                done = act(admin_page, "cancel", waiting, running, node, failed, 777_777, confirmed="1", reason="twice")
+        finally:
+            signals.job_cancelled.disconnect(receiver)
+        assert messages(done) == [
+            "Cancelled: 2 jobs.",
+            "1 of them is running: its worker is told to stop it.",
+            f"1 job is run by a worker of Node.js, which cannot be told to stop: #{node}. It is not retried.",
+            "1 job was skipped, because it has ended.",
+            "1 job no longer exists.",
+        ]
+        assert set(Job.objects.values_list("pk", flat=True)) == {running, node, failed}
+        assert [(each["job"].id, each["job"].payload) for each in told] == [(waiting, {"n": 1})]
+        assert (told[0]["reason"], told[0]["cancelled_by"]) == ("twice", "root")
+        assert {name for name, _ in log_entries()} == {f"#{waiting}", f"#{running}"}
+
+    def test_all_that_match(self, admin_page: Client) -> None:
+        for _ in range(5):
+            make_job("send")
+        kept, running = make_job("charge"), make_job("send", locked_by=self.OURS, attempts=1)
+        done = act_on_all(admin_page, "cancel", "task:send", confirmed="1")
+        assert messages(done)[0] == "Cancelled: 6 jobs."
+        assert set(Job.objects.values_list("pk", flat=True)) == {kept, running}
+
+    def test_needs_its_permission(self, client: Client, django_user_model: Any) -> None:
+        user = django_user_model.objects.create_user("clerk", is_staff=True)
+        names = ["view_job", "complete_job", "reschedule_job"]
+        user.user_permissions.set(Permission.objects.filter(codename__in=names))
+        client.force_login(user)
+        job_id = make_job("send")
+        assert client.post(pages.ACT, {"action": "cancel", "id": job_id, "confirmed": "1"}).status_code == 403
+        user.user_permissions.add(Permission.objects.get(codename="cancel_job"))
+        assert messages(act(client, "cancel", job_id, confirmed="1")) == ["Cancelled: 1 job."]

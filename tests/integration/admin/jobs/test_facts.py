@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from django.test import Client
 
 from tests.support.admin_pages import body, job_url, make_worker, text
@@ -20,11 +22,11 @@ def test_shows_the_job_that_its_queue_waits_for(admin_page: Client) -> None:
     assert "Jobs ahead" not in text(admin_page.get(job_url(first)))
 
 
-def test_shows_the_worker_and_no_action_while_running(admin_page: Client) -> None:
+def test_shows_the_worker_and_no_action_but_cancel_while_running(admin_page: Client) -> None:
     worker = make_worker("django-worker-7", silent=3)
     shown = admin_page.get(job_url(make_job("send", locked_by=worker)))
     assert "django-worker-7 (last heartbeat" in text(shown)
-    assert 'name="action"' not in body(shown)
+    assert re.findall('name="action" value="([^"]*)"', body(shown)) == ["cancel"]
 
 
 def test_shows_the_label_of_a_django_task(admin_page: Client) -> None:

@@ -281,7 +281,7 @@ class TestTrouble:
         self, runner: Build, told: Told, worker_schema: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         worker = runner(worker_timeout=60.0, keep_results=3600.0)
-        held = {"locked_by": "django-worker-dead/1", "attempts": 1}
+        held: dict[str, Any] = {"locked_by": "django-worker-dead/1", "attempts": 1}
         cancelled, other = make_job("quick", {"n": 1}, queue_name="q", **held), make_job("quick", {"n": 2}, **held)
         schema = in_quotes(worker_schema)
         query(

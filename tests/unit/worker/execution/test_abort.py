@@ -44,14 +44,14 @@ def test_abort__is_one_for_each_run_and_made_only_when_asked_for(slot: Slot) -> 
     slot.run(looks_not)
     first, second = aborts
     assert first is not second
-    assert len(slot.executor._aborts._made) == 2
+    assert len(slot.executor.aborts._made) == 2
     first.set()
     assert not second.is_set()
     # What a task left running is asked to stop, too.
     slot.executor.abort()
     assert second.is_set()
     del first, second, aborts[:]
-    assert len(slot.executor._aborts._made) == 0, "aborts of runs that are over are freed"
+    assert len(slot.executor.aborts._made) == 0, "aborts of runs that are over are freed"
 
 
 def test_run_that_alone_is_asked_to_stop__costs_no_attempt_when_it_asks_to_run_again(slot: Slot) -> None:

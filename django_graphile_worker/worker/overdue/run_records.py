@@ -21,11 +21,13 @@ from typing import NamedTuple
 
 from django_graphile_worker.sql.claims import Claim
 
-# More runs than this at once are not recorded.
-MOST_RUNS = 512
+# More runs than this at once are not recorded, and no more workers.
+MOST_RUNS, MOST_WORKERS = 512, 32
+_WORKER_ID = struct.Struct("=64s")
 _RECORD = struct.Struct("=dqqi100s")
 _DEADLINE = struct.Struct("=d")
-_LENGTH = _RECORD.size * MOST_RUNS
+_RUNS_BEGIN = _WORKER_ID.size * MOST_WORKERS
+_LENGTH = _RUNS_BEGIN + _RECORD.size * MOST_RUNS
 # Writes the stacks of all threads behind the records. A handler in C, which needs no lock of the interpreter.
 STACKS_SIGNAL = getattr(signal, "SIGRTMIN", 0) + 5 if hasattr(signal, "SIGRTMIN") else None
 
@@ -53,12 +55,17 @@ class RunRecordsFile:
 
     def past(self, moment: float) -> list[RunRecord]:
         """Return the runs whose deadline was before this moment."""
-        records = (self._read(offset) for offset in range(0, _LENGTH, _RECORD.size))
+        records = (self._read(offset) for offset in range(_RUNS_BEGIN, _LENGTH, _RECORD.size))
         return [record for record in records if 0.0 < record.deadline < moment]
 
     def _read(self, offset: int) -> RunRecord:
-        *numbers, token = _RECORD.unpack_from(self._memory, offset)
-        return RunRecord(*numbers, token.rstrip(b"\0").decode(errors="replace"))
+        deadline, job_id, thread_id, worker, token = _RECORD.unpack_from(self._memory, offset)
+        return RunRecord(deadline, job_id, thread_id, worker, _text(token))
+
+    def worker_ids(self) -> list[str]:
+        """Return the ids of the workers of the process, in their order; empty for a worker without an id."""
+        ids = _WORKER_ID.iter_unpack(self._memory[:_RUNS_BEGIN])
+        return [_text(worker_id) for (worker_id,) in ids]
 
     def stacks(self) -> str:
         """Return the stacks that the process wrote when it got ``STACKS_SIGNAL``."""
@@ -89,6 +96,10 @@ class RunRecordsWriter:
         """Return the records of one of the workers of this process."""
         return WorkerRecords(self, number)
 
+    def note_worker(self, number: int, worker_id: str) -> None:
+        if number < MOST_WORKERS:
+            _WORKER_ID.pack_into(self._memory, number * _WORKER_ID.size, worker_id.encode())
+
     def begin(self, worker: int, claim: Claim, deadline: float) -> int:
         """Write a record; return its number, or -1 if there is no room."""
         try:
@@ -96,14 +107,14 @@ class RunRecordsWriter:
         except IndexError:
             return -1
         values = (0.0, claim.id, threading.get_ident(), worker, claim.token.encode())
-        offset = number * _RECORD.size
+        offset = _RUNS_BEGIN + number * _RECORD.size
         _RECORD.pack_into(self._memory, offset, *values)
         # Written last: with a deadline, the record is complete.
         _DEADLINE.pack_into(self._memory, offset, deadline)
         return number
 
     def end(self, number: int) -> None:
-        _DEADLINE.pack_into(self._memory, number * _RECORD.size, 0.0)
+        _DEADLINE.pack_into(self._memory, _RUNS_BEGIN + number * _RECORD.size, 0.0)
         self._free.append(number)
 
 
@@ -115,5 +126,13 @@ class WorkerRecords:
         self._number = number
         self.end = writer.end
 
+    def note_worker(self, worker_id: str) -> None:
+        """Note the id under which the worker claims from now on."""
+        self._writer.note_worker(self._number, worker_id)
+
     def begin(self, claim: Claim, deadline: float) -> int:
         return self._writer.begin(self._number, claim, deadline)
+
+
+def _text(field: bytes) -> str:
+    return field.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,61 @@
+"""The parts of a worker that few workers need. Each is built when it is first needed, once."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from django_graphile_worker.worker.fetching.preconnect import database_of
+from django_graphile_worker.worker.part_callbacks import StopCallbacks
+from django_graphile_worker.worker.parts import Parts
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+    from django_graphile_worker.worker.control.stops import Stops
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
+
+# Several jobs may need a part at the same moment.
+_building = Lock()
+
+
+def progress_of(parts: Parts) -> ProgressWriter:
+    """Return the writer of progress."""
+    # Late import: few tasks report their progress.
+    from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
+
+    with _building:
+        if parts.progress is None:
+            parts.progress = ProgressWriter(
+                database=database_of(parts.place.using, parts.settings, part="progress"),
+                now=parts.now,
+                on_trouble=parts.events.database_trouble,
+            )
+        return parts.progress
+
+
+def stops_of(parts: Parts) -> Stops:
+    """Return the stops of runs."""
+    # Late import: few runs are stopped.
+    from django_graphile_worker.worker.control.stops import Stops
+
+    with _building:
+        if parts.stops is None:
+            parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace, records=parts.run_records)
+        return parts.stops
+
+
+def pause_endings_of(parts: Parts) -> PauseEndings:
+    """Return the service that ends pauses."""
+    # Late import: few workers see a pause that has an end.
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+
+    with _building:
+        if parts.pause_endings is None:
+            parts.pause_endings = PauseEndings(
+                database=database_of(parts.place.using, parts.settings, part="pauses"),
+                now=parts.now,
+                on_ended=parts.events.work_resumed,
+                on_settled=parts.heartbeat.read_control_soon,
+                on_trouble=parts.events.database_trouble,
+            )
+        return parts.pause_endings
