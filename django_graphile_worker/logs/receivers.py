@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.logs import success_lines
+from django_graphile_worker.logs import control_lines, success_lines
 from django_graphile_worker.logs.lines import (
     JobFacts,
     error_text,
@@ -118,13 +117,6 @@ def _job_cancelled(
             template, arguments = template + joined, [*arguments, shown(text)]
     why = {"duration": duration, "reason": shown(reason), "cancelled_by": shown(cancelled_by)}
     _jobs.info(template, *arguments, extra=job_attributes(job, "cancelled", about) | why)
-
-
-def _job_expired(*, job: Job, expires_at: datetime | None = None, **about: Any) -> None:
-    if _jobs.isEnabledFor(logging.WARNING):
-        template, place = with_place("%s #%s expired: it was not started by %s", about)
-        extra = job_attributes(job, "expired", about) | {"expires_at": str(expires_at)}
-        _jobs.warning(template, *place, *_name(job), expires_at, extra=extra)
 
 
 def _claim_lost(*, job: Job, **about: Any) -> None:
@@ -248,24 +240,6 @@ def _tasks_unserved(*, identifiers: Sequence[str] = (), **arguments: Any) -> Non
     write(_worker, logging.WARNING, line, {"identifiers": names, **arguments})
 
 
-_PAUSED = {"queue": "queue_name", "task": "task_identifier"}
-
-
-def _work_changed(change: str) -> Callable[..., None]:
-    """Return a receiver that writes what was paused or resumed, until when, by whom and why."""
-
-    def receiver(*, until: datetime | None = None, by: str = "", reason: str = "", **arguments: Any) -> None:
-        # Records have an attribute of their own that is called name.
-        arguments[_PAUSED.get(arguments.get("kind", ""), "flag")] = arguments.get("name")
-        line = f"{change} the %(kind)s %(name)s"
-        if change == "paused":
-            line += " until it is resumed" if until is None else " until %(until)s"
-        line += (", by %(by)s" if by else "") + (": %(reason)s" if reason and change == "paused" else "")
-        write(_worker, logging.INFO, line, {"until": until, "by": by, "reason": reason, **arguments})
-
-    return receiver
-
-
 _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _worker_started,
     "worker_stopping": _line(_worker, logging.INFO, "worker %(worker_id)s is stopping: %(reason)s"),
@@ -283,7 +257,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "job_failed": _job_failed,
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
-    "job_expired": _job_expired,
+    "job_expired": control_lines.job_expired,
     "job_cancelled": _job_cancelled,
     "cancellation_missed": _line(
         _jobs, logging.INFO, "job #%(job_id)s ended by itself before it could be stopped: it was cancelled too late"
@@ -300,8 +274,8 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "jobs_recovered": _jobs_recovered,
     "tasks_unserved": _tasks_unserved,
     "stale_locks_released": _line(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
-    "work_paused": _work_changed("paused"),
-    "work_resumed": _work_changed("resumed"),
+    "work_paused": control_lines.work_changed("paused"),
+    "work_resumed": control_lines.work_changed("resumed"),
     "cron_started": _line(_cron, logging.INFO, "cron started: %(items)s"),
     "cron_scheduled": _line(_cron, logging.INFO, "cron scheduled %(identifiers)s for %(tick)s"),
     "cron_backfilled": _line(_cron, logging.INFO, "cron backfilled %(identifier)s: %(ticks)s"),

@@ -25,6 +25,7 @@ from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
 from django_graphile_worker.testing.recording_executor import RecordingExecutor
 from django_graphile_worker.testing.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.new_tasks import NewTasks
@@ -139,7 +140,7 @@ class InProcessWorker:
             using=place.using,
             installation=place.installation,
             tasks=self._directory.task_of,
-            server_time=lambda: self._now().timestamp(),
+            control=JobControl(server_time=lambda: self._now().timestamp()),
         )
 
     def _task_reports(self) -> TaskReports:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from django_graphile_worker.expiry import as_time
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.job_stop import Stop
 
@@ -140,6 +142,11 @@ class Expired(_Ended):
         super().__init__(claim, 0.0)
         # Seconds since 1970.
         self.expires_at = expires_at
+
+    @property
+    def moment(self) -> datetime | None:
+        """The same as a time, if Python can represent it."""
+        return as_time(self.expires_at)
 
 
 class Cancelled(_Ended):

@@ -13,6 +13,7 @@ from django_graphile_worker.worker.control.control_reader import ControlReader
 from django_graphile_worker.worker.control.pauses import Pauses
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
+from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_claim import FastClaim
 from django_graphile_worker.worker.fetching.fast_path import FastPath
@@ -147,10 +148,12 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         installation=place.installation,
         tasks=parts.directory.task_of,
         build_progress=lambda: progress_of(parts),
-        on_queue_pause=parts.return_rest_of_queue,
-        server_time=parts.server_time,
-        # Django tasks are found while the worker runs.
-        has_expiring_tasks=new_tasks is not None or any(task.expires is not None for task in parts.tasks.values()),
+        control=JobControl(
+            server_time=parts.server_time,
+            # Django tasks are found while the worker runs.
+            has_expiring_tasks=new_tasks is not None or any(task.expires is not None for task in parts.tasks.values()),
+            on_queue_pause=parts.return_rest_of_queue,
+        ),
         build_deadlines=lambda: stops_of(parts).deadlines,
     )
     parts.releaser = _build_releaser(parts)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.exceptions import LeftoverStateError, TaskStopped
-from django_graphile_worker.expiry import as_time
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
@@ -19,13 +18,13 @@ from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNEC
 from django_graphile_worker.worker.execution.abort import Aborts
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
+from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError, RunningJob
 from django_graphile_worker.worker.execution.job_signals import JobSignals
 from django_graphile_worker.worker.outcomes import (
     Cancelled,
     CancelledByWorker,
     CompletedAtomically,
-    Expired,
     Failed,
     Interrupted,
     Outcome,
@@ -53,19 +52,13 @@ class Executor:
         installation: str = conf.DEFAULT,
         tasks: Callable[[int], Task[Any, Any] | None],
         build_progress: Callable[[], ProgressReports] | None = None,
-        on_queue_pause: Callable[[Claim], None] = lambda claim: None,
-        server_time: Callable[[], float] = time,
-        has_expiring_tasks: bool = True,
         build_deadlines: Callable[[], TimeLimits] | None = None,
+        control: JobControl | None = None,
     ) -> None:
         self._settings = settings
         self._tasks = tasks
-        # The time by the clock of the database, in seconds since 1970: it decides whether a job has expired.
-        self._server_time = server_time
-        # Whether the jobs of some task may expire although they have no flags.
-        self._has_expiring_tasks = has_expiring_tasks
-        # Called with a job whose task wants its queue to be paused, before another job of the queue can begin.
-        self._on_queue_pause = on_queue_pause
+        self._control = control or JobControl()
+        self._may_expire = self._control.has_expiring_tasks
         self._has_history = settings.history is not None
         self.aborts = Aborts()
         self.event_loop = EventLoop()
@@ -141,7 +134,8 @@ class Executor:
         try:
             if self._is_cancelled:
                 return Interrupted(claim, 0.0, has_begun=False)
-            if (claim.flags_text is not None or self._has_expiring_tasks) and (expired := self._expired(run)):
+            if (claim.flags_text is not None or self._may_expire) and (expired := self._control.expired(run)):
+                self._send(signals.job_expired, run, expires_at=expired.moment)
                 return expired
             return self._run(run)
         except BaseException as error:  # a bug of the worker must cost neither the slot nor the job
@@ -149,17 +143,6 @@ class Executor:
             return self._failed_by_worker(run, error)
         finally:
             self._running.discard(run)
-
-    def _expired(self, run: JobRun) -> Expired | None:
-        """Return the outcome of a job that was not started in time; None if the job may start."""
-        # Late import: most jobs have no time by which they must start.
-        from django_graphile_worker.worker.execution.expiry import expires_at
-
-        moment = expires_at(run.claim, run.task)
-        if moment is None or self._server_time() <= moment:
-            return None
-        self._send(signals.job_expired, run, expires_at=as_time(moment))
-        return Expired(run.claim, moment)
 
     def _run(self, run: JobRun) -> Outcome:
         # Most jobs use no database. These comparisons cost less than the calls.
@@ -250,10 +233,7 @@ class Executor:
         return self._stopped(run, run.stopping, run.stopping.exception_class())
 
     def _stopped_as_asked(self, run: JobRun, error: BaseException | None) -> bool:
-        """Return True if the worker requested the task to stop, and the task requested to run again at once.
-
-        Such a task did what the worker requested, so the run costs it no attempt.
-        """
+        """Return True if the worker requested the task to stop, and it asked to run again: that costs no attempt."""
         if not self.aborts.is_set_for(run):
             return False
         # Late import: only failures need it, and it would take 1 ms of the start.
@@ -273,7 +253,7 @@ class Executor:
             remarks=remarks,
         )
         if outcome.queue_pause is not None:
-            self._on_queue_pause(run.claim)
+            self._control.on_queue_pause(run.claim)
         retry_in = retry.retry_in(outcome)
         if retry_in is None:
             self._send(signals.job_permanently_failed, run, duration=outcome.duration, error=error)
