@@ -17,8 +17,8 @@ from django_graphile_worker.sql.cancelled_claims import CancelledClaim
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
-from django_graphile_worker.worker.job_stop import Stop
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome, Recorded, Succeeded
+from django_graphile_worker.worker.release.claim_ends import as_cancelled, failure_of, has_begun
 from django_graphile_worker.worker.release.pending import (
     PendingReleases,
     RejectedReleases,
@@ -174,7 +174,7 @@ class ReleaseBatcher:
     def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
         # First: the release of the queue follows the release of its job, and must find the lock of the pause.
         self._pause_queues([outcome for outcome in outcomes if outcome.queue_pause is not None])
-        failures = [_failure(outcome) for outcome in outcomes]
+        failures = [failure_of(outcome) for outcome in outcomes]
         try:
             stored = self._store_failures(failures, outcomes)
         except psycopg.DataError as error:
@@ -267,7 +267,7 @@ class ReleaseBatcher:
         still = self._statements.still_claimed([outcome.claim for outcome in missing])
         if not pending.is_in_doubt:
             for outcome in missing:
-                if outcome.claim.id not in still and _has_begun(outcome):
+                if outcome.claim.id not in still and has_begun(outcome):
                     self._events.claim_lost(outcome)
         else:
             self._report_ended_before([outcome for outcome in missing if outcome.claim.id not in still])
@@ -280,7 +280,7 @@ class ReleaseBatcher:
             self._events.released(outcomes)
             return
         found, self._cancelled = self._cancelled, {}
-        ended = [_as_cancelled(outcome, found.get(outcome.claim.id)) for outcome in outcomes]
+        ended = [as_cancelled(outcome, found.get(outcome.claim.id)) for outcome in outcomes]
         self._events.released(ended)
         for outcome in ended:
             if isinstance(outcome, Cancelled):
@@ -291,29 +291,3 @@ class ReleaseBatcher:
         for outcome in outcomes:
             if isinstance(outcome, Cancelled):
                 self._events.cancelled(outcome)
-
-
-def _has_begun(outcome: Outcome) -> bool:
-    """Return True if a result is lost with the claim: a job that never began has no result."""
-    if isinstance(outcome, Expired):
-        return False
-    return not isinstance(outcome, Interrupted | Cancelled) or outcome.has_begun
-
-
-def _as_cancelled(outcome: Outcome, claim: CancelledClaim | None) -> Outcome:
-    """Return the outcome of a run whose claim has ended as cancelled, whatever the run itself came to."""
-    if claim is None:
-        return outcome
-    stop = Stop(kind="cancelled", reason=claim.reason, by=claim.cancelled_by)
-    return Cancelled(outcome.claim, outcome.duration, stop, has_begun=_has_begun(outcome))
-
-
-def _failure(outcome: Failed) -> Failure:
-    return Failure(
-        claim=outcome.claim,
-        error=outcome.error,
-        delay=outcome.delay,
-        permanent=outcome.permanent,
-        payload_text=outcome.payload_text,
-        duration=max(int(outcome.duration * 1e6), 0),
-    )
