@@ -38,7 +38,8 @@ class Database:
         return int(self.scalar(f"select id from {SCHEMA}._private_tasks where identifier = %s", [identifier]))
 
     def empty(self) -> None:
-        self.execute(f"truncate {SCHEMA}._private_jobs, {SCHEMA}._private_job_queues")
+        tables = ("_private_jobs", "_private_job_queues", "_private_pauses")
+        self.execute(f"truncate {', '.join(f'{SCHEMA}.{table}' for table in tables)}")
 
     def settle(self) -> None:
         """Update the statistics of the planner and write all changes, so that neither happens during a measurement."""

@@ -77,6 +77,10 @@ class UnknownTaskError(GraphileWorkerError, LookupError):
     """No task is registered under this identifier."""
 
 
+class UnknownQueueError(GraphileWorkerError, LookupError):
+    """No queue has this name."""
+
+
 class SchemaError(GraphileWorkerError):
     """The worker schema is missing, cannot be adopted, is locked, or is hidden from this role."""
 
@@ -112,6 +116,10 @@ class JobCancelledError(JobFailedError):
     """The job was cancelled, so it has no value; also named in its result."""
 
 
+class JobExpiredError(JobFailedError):
+    """The job was not started by the time at which it expired, so it has no value; also named in its result."""
+
+
 class ResultTimeoutError(GraphileWorkerError, TimeoutError):
     """The job did not end in the time that ``wait_for_result()`` was given."""
 
@@ -129,15 +137,19 @@ class LeftoverStateError(GraphileWorkerError):
 
 
 class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake
-    """Raised by a task: fail this attempt, and run the job again after ``delay``."""
+    """Raised by a task: fail this attempt, and run the job again after ``delay``.
 
-    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+    With ``pause_queue`` the queue of the job is paused until then: none of its jobs starts before.
+    """
+
+    def __init__(self, delay: timedelta | float, reason: str = "", *, pause_queue: bool = False) -> None:
         self.delay = to_delay(delay, name="RetryLater", expected="a timedelta or a number of seconds")
         self.reason = reason
+        self.pause_queue = pause_queue
         super().__init__(reason or f"retry in {self.delay}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.delay, self.reason)
+        return type(self), (self.delay, self.reason), vars(self)
 
 
 class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake

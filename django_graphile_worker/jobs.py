@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Never, Protocol, TypedDict, runtime_checkable
 
 from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.expiry import Expires, as_time, own_expiry, valid_expires
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import (
     JobKeyMode,
@@ -42,6 +43,14 @@ class Job(Frozen):
     revision: int
     flags: frozenset[str]
 
+    @property
+    def expires_at(self) -> datetime | None:
+        """The time by which the job must have been started, if it was added with ``expires``; a task may have its own.
+
+        It is stored as a flag of the job.
+        """
+        return as_time(own_expiry(self.flags))
+
     # Hidden from type checkers, which would accept every attribute.
     if not TYPE_CHECKING:
 
@@ -66,6 +75,7 @@ class JobOptions(TypedDict, total=False):
     job_key_mode: JobKeyMode | str | None
     priority: int | None
     flags: Iterable[str] | None
+    expires: Expires | None
     using: str | None
     installation: str | None
 
@@ -144,6 +154,7 @@ class JobSpec(Frozen):
     job_key_mode: JobKeyMode | None
     priority: int | None
     flags: tuple[str, ...] | None
+    expires: datetime | timedelta | bool | None
 
     def __init__(
         self,
@@ -157,6 +168,7 @@ class JobSpec(Frozen):
         job_key_mode: JobKeyMode | str | None = None,
         priority: int | None = None,
         flags: Iterable[str] | None = None,
+        expires: Expires | None = None,
         **mistaken: Never,
     ) -> None:
         if mistaken:
@@ -181,6 +193,7 @@ class JobSpec(Frozen):
             "job_key_mode": None if job_key_mode is None else valid_job_key_mode(job_key_mode),
             "priority": None if priority is None else valid_priority(priority),
             "flags": None if flags is None else valid_flags(flags),
+            "expires": None if expires is None else valid_expires(expires),
         }
         object.__setattr__(self, "__dict__", values)
 

@@ -269,6 +269,17 @@ class PastAttempt(Job):
         default_permissions = ("view",)
 
 
+class PausedWork(JobQueue):
+    """The page of pauses: queues, tasks and flags whose jobs wait."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("pause")
+        verbose_name_plural = _("pauses")
+        default_permissions = ("view",)
+        permissions = [("pause_work", "Can pause and resume queues, tasks and flags")]
+
+
 class RecurringTask(KnownCrontab):
     """The page of recurring tasks: the items of the crontab."""
 

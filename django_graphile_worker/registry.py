@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
+from django_graphile_worker.expiry import valid_expires
 from django_graphile_worker.job_options import JobKeyMode, valid_identifier
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.setting_types import LONGEST_DURATION, SHORTEST_TIMEOUT
@@ -108,6 +109,7 @@ def task(
     cron: str | Sequence[str] | None = None,
     keep_result: timedelta | float | bool | None = None,
     timeout: timedelta | float | bool | None = None,
+    expires: timedelta | float | None = None,
 ) -> TaskDecorator: ...
 
 
@@ -121,6 +123,7 @@ def task(
     cron: str | Sequence[str] | None = None,
     keep_result: timedelta | float | bool | None = None,
     timeout: timedelta | float | bool | None = None,
+    expires: timedelta | float | None = None,
     **defaults: Any,
 ) -> Any:
     """Register a function as a task: ``@task``, ``@task("billing:send")`` or ``@task(priority=5)``."""
@@ -136,6 +139,7 @@ def task(
         "cron": schedules,
         "keep_result": valid_keep_result(keep_result),
         "timeout": valid_timeout(timeout),
+        "expires": valid_task_expires(expires),
     }
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
@@ -175,7 +179,7 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
-    options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result", "timeout"]
+    options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result", "timeout", "expires"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 
@@ -236,6 +240,16 @@ def valid_timeout(timeout: object, *, name: str = "@task(timeout=...)") -> float
             f"{name}: expected {SHORTEST_TIMEOUT:g} seconds to ten years, got {timeout!r}. For no time limit: False."
         )
     return seconds
+
+
+def valid_task_expires(expires: object, *, name: str = "@task(expires=...)") -> float | None:
+    """Return the seconds after which jobs of a task expire; None for never."""
+    if expires is None:
+        return None
+    if isinstance(expires, datetime | bool):
+        raise InvalidTypeError(f"{name}: expected a timedelta or a number of seconds from run_at on, got {expires!r}.")
+    duration = valid_expires(expires, name=name)
+    return duration.total_seconds() if isinstance(duration, timedelta) else None
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:

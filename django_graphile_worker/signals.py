@@ -83,6 +83,8 @@ job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
 job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
 job_permanently_failed = Event("worker_id", "database", "job", "duration", "error")
 job_interrupted = Event("worker_id", "database", "job", "duration", "reason")
+# The job was not started by the time at which it expired. It is deleted, and never runs.
+job_expired = Event("worker_id", "database", "job", "expires_at")
 # The job was cancelled. Sent once for each job: at the commit of the transaction that removed it, with an empty
 # worker_id and no duration; or by the worker that stopped it, or recovered it, when the database has stored that.
 job_cancelled = Event("worker_id", "database", "job", "duration", "reason", "cancelled_by")
@@ -102,6 +104,11 @@ results_refused = Event("worker_id", "database", "job_ids")
 # Recovery of the jobs of dead workers.
 jobs_recovered = Event("worker_id", "database", "job_ids", "dead_worker_ids")
 stale_locks_released = Event("worker_id", "database", "jobs", "queues")
+
+# Pauses. The process that pauses or resumes sends them when its transaction has committed; worker_id is empty then. The
+# worker that finds the end of a pause, or whose task paused its queue, sends them with its id.
+work_paused = Event("worker_id", "database", "kind", "name", "until", "reason", "by")
+work_resumed = Event("worker_id", "database", "kind", "name", "until", "reason", "by")
 
 # Recurring tasks.
 cron_started = Event("worker_id", "database", "items")

@@ -42,7 +42,6 @@ JOB_OPTIONS = {
     "database": "Did you mean 'using'?",
     "args": 'A job has one payload: add_job(task, {"order": 1}).',
     "kwargs": 'A job has one payload: add_job(task, {"order": 1}).',
-    "expires": "Jobs do not expire: let the task compare the time, or remove the job by its job_key.",
     "link": "Add the next job at the end of the task.",
 }
 

@@ -103,6 +103,7 @@ class Task(Generic[P, R, Payload]):
         keep_result: float | bool | None = None,
         keeps_payload: bool = False,
         timeout: float | bool | None = None,
+        expires: float | None = None,
     ) -> None:
         self.function = function
         self.identifier = identifier
@@ -117,6 +118,8 @@ class Task(Generic[P, R, Payload]):
         self.keeps_payload = keeps_payload
         # Seconds; False for no time limit, None for the setting TIMEOUT.
         self.timeout = timeout
+        # Seconds after run_at by which a job must have been started; None for no such time.
+        self.expires = expires
         functools.update_wrapper(self, function)
         if self.is_async:
             markcoroutinefunction(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import jobs
-from benchmarks.database import Database
+from benchmarks.database import SCHEMA, Database
 from benchmarks.draining import RATE, drain
 from benchmarks.jobs import JOBS
 from benchmarks.peers.ours.commands import SILENT
@@ -28,6 +28,16 @@ SHAPES = {
     f" select {{task}}, {OLD}, 1 + n % 50000 from {{series}}",
     "forbidden flag": f"insert into {JOBS} (task_id, run_at, flags)"
     f""" select {{task}}, {OLD}, '{{{{"heavy": true}}}}' from {{series}}""",
+    "paused task": f"insert into {JOBS} (task_id, run_at) select {{paused}}, {OLD} from {{series}}",
+    "paused queue": f"insert into {JOBS} (task_id, run_at, job_queue_id) select {{task}}, {OLD}, 1 from {{series}}",
+    "paused flag": f"insert into {JOBS} (task_id, run_at, flags)"
+    f""" select {{task}}, {OLD}, '{{{{"later": true}}}}' from {{series}}""",
+}
+# What is paused in each of these shapes: its kind and its name.
+PAUSES = {
+    "paused task": ("task", "stamp"),
+    "paused queue": ("queue", "queue 1"),
+    "paused flag": ("flag", "later"),
 }
 RATIO = Metric("ratio", "of the empty table", 2)
 
@@ -61,4 +71,8 @@ def _make_backlog(database: Database, shape: str, count: int) -> None:
     jobs.make_queues(database, 50_000 if "50,000" in shape else 1, busy="busy" in shape)
     series = f"generate_series(1, {count}) as n"
     names = {"task": database.task_id("noop"), "unknown": database.task_id("unknown")}
+    names["paused"] = database.task_id("stamp")
     database.execute(SHAPES[shape].format(series=series, **names))
+    if shape in PAUSES:
+        kind, name = PAUSES[shape]
+        database.execute(f"select {SCHEMA}._private_pause_v1('{kind}', '{name}', null, '', '', false)")

@@ -22,6 +22,7 @@ from django_graphile_worker.admin.errors import ErrorGroupAdmin
 from django_graphile_worker.admin.history import PastAttemptAdmin
 from django_graphile_worker.admin.jobs import JobAdmin
 from django_graphile_worker.admin.overview import OverviewAdmin
+from django_graphile_worker.admin.pauses.pause_admin import PausedWorkAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
 from django_graphile_worker.admin.recurring import RecurringTaskAdmin
 from django_graphile_worker.admin.workers import WorkerAdmin
@@ -32,6 +33,7 @@ __all__ = [
     "JobQueueAdmin",
     "OverviewAdmin",
     "PastAttemptAdmin",
+    "PausedWorkAdmin",
     "RecurringTaskAdmin",
     "WorkerAdmin",
     "register",
@@ -41,6 +43,7 @@ PAGES = {
     models.Overview: OverviewAdmin,
     models.Job: JobAdmin,
     models.JobQueue: JobQueueAdmin,
+    models.PausedWork: PausedWorkAdmin,
     models.RecurringTask: RecurringTaskAdmin,
     models.Worker: WorkerAdmin,
     models.ErrorGroup: ErrorGroupAdmin,

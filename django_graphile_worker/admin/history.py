@@ -162,4 +162,5 @@ def outcome_name(outcome: int) -> str:
         HistoryOutcome.REMOVED_BY_OPERATOR: _("Removed"),
         HistoryOutcome.FAILED_BY_OPERATOR: _("Failed by an operator"),
         HistoryOutcome.CANCELLED: _("Cancelled"),
+        HistoryOutcome.EXPIRED: _("Expired"),
     }[HistoryOutcome(outcome)]

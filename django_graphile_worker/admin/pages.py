@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import models
-from django_graphile_worker.admin import databases
+from django_graphile_worker.admin import databases, pause_notice
 from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
@@ -90,7 +90,9 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
     def render(
         self, request: HttpRequest, template: str, context: dict[str, Any], *, status: int = 200
     ) -> HttpResponse:
-        context = self.page_context(request) | context
+        # The explanation of a database error must not wait for the database again.
+        pauses = {} if status >= 500 else self.pauses_context(request)
+        context = self.page_context(request) | pauses | context
         return TemplateResponse(request, f"{TEMPLATES}/{template}", context, status=status)
 
     def render_unavailable(self, request: HttpRequest, title: str, explanation: str) -> HttpResponse:
@@ -111,6 +113,21 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             else [],
         }
 
+    def has_pause_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_app_permission(request, "pause_work")
+
+    def pauses_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the context of the notice about pauses, which every page shows."""
+        paused = pause_notice.read_pauses(databases.selected_alias(request))
+        page = self.admin_site._registry.get(models.PausedWork)
+        may_view = page is not None and page.has_view_permission(request)
+        return {
+            "pauses": [pause_notice.shown(pause) for pause in paused[: pause_notice.MOST_NAMED]],
+            "more_pauses": max(len(paused) - pause_notice.MOST_NAMED, 0),
+            "pauses_url": self.url(request, "pausedwork") if may_view else "",
+            "resume_url": self.url(request, "pausedwork", "resume"),
+        }
+
     def navigation(self, request: HttpRequest) -> list[tuple[str, str, bool]]:
         """Return the pages that this user may see: name, address, and whether the page is the current one."""
         registry = self.admin_site._registry
@@ -118,6 +135,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             models.Overview: _("Overview"),
             models.Job: _("Jobs"),
             models.JobQueue: _("Queues"),
+            models.PausedWork: _("Pauses"),
             models.RecurringTask: _("Recurring"),
             models.Worker: _("Workers"),
             models.ErrorGroup: _("Errors"),

@@ -51,6 +51,7 @@ class JobQueueAdmin(UnlockAdmin):
             "first_url": page_url() if asked["after"] or asked["before"] else "",
             "unlock_url": self.url(request, "jobqueue", "unlock"),
             "may_unlock": self.has_unlock_permission(request),
+            "may_pause": self.has_pause_permission(request),
         }
         return self.render(request, "queues.html", context)
 
@@ -65,8 +66,12 @@ class JobQueueAdmin(UnlockAdmin):
             "number": formatting.capped_number(queue.number, queue_depths.MOST_COUNTED),
             "is_empty": not queue.number,
             "oldest": formatting.relative_time(queue.oldest),
-            "worker_id": queue.locked_by,
-            "locked_at": formatting.relative_time(queue.locked_at),
+            "worker_id": None if queue.is_paused else queue.locked_by,
+            "locked_at": formatting.relative_time(queue.paused_at if queue.is_paused else queue.locked_at),
+            "is_paused": queue.is_paused,
+            "paused_until": formatting.relative_time(queue.paused_until) if queue.paused_until else "",
+            "paused_by": queue.paused_by,
+            "pause_url": self.url(request, "pausedwork", kind="queue", name=queue.queue_name),
             "running_task": queue.running_task,
             "running_id": queue.running_id,
             "running_url": self.url(request, "job", "change", queue.running_id) if queue.running_id else "",

@@ -16,6 +16,7 @@ from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.entries import entries, entry_of
 from django_graphile_worker.api.simulated import after_adding, stamped
 from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.expiry import Expires
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec, TaskLike
 from django_graphile_worker.routing import Place, place_of
@@ -45,6 +46,7 @@ def add_job(
     job_key_mode: JobKeyMode | str | None = None,
     priority: int | None = None,
     flags: Iterable[str] | None = None,
+    expires: Expires | None = None,
     using: str | None = None,
     installation: str | None = None,
     **mistaken: Never,
@@ -64,6 +66,7 @@ def add_job(
         job_key_mode=job_key_mode,
         priority=priority,
         flags=flags,
+        expires=expires,
         **mistaken,
     )
     place = place_of(using, installation)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from django.utils import timezone
 
 from django_graphile_worker import registry, simulation
 from django_graphile_worker.api.simulated import refuse_unknown_task
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
+from django_graphile_worker.expiry import flag_for
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place
@@ -41,7 +45,24 @@ def entry_of(spec: JobSpec, place: Place) -> Entry:
         run_at = aware(spec.run_at)
         if run_at is not spec.run_at:
             spec = dataclasses.replace(spec, run_at=run_at)
+    if spec.expires is not None:
+        spec = _with_expiry(spec, spec.expires)
     return spec, "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
+
+
+def _with_expiry(spec: JobSpec, expires: datetime | timedelta | bool) -> JobSpec:
+    """Return the spec with the flag that says when the job expires."""
+    if isinstance(expires, datetime):
+        expires = _in_zone(aware(expires, name="expires"))
+    now = datetime.now(UTC) if simulation.now is None else simulation.now()
+    run_at = spec.run_at if isinstance(spec.run_at, datetime) else now + (spec.run_at or timedelta(0))
+    return dataclasses.replace(spec, flags=(*(spec.flags or ()), flag_for(expires, _in_zone(run_at))), expires=None)
+
+
+def _in_zone(moment: Any) -> datetime:
+    """Return a time with its zone: without USE_TZ, times are naive and in the zone of the site."""
+    aware_moment = timezone.make_aware(moment, timezone.get_default_timezone()) if timezone.is_naive(moment) else moment
+    return cast("datetime", aware_moment)
 
 
 def _note_unknown_name(name: str, place: Place) -> None:

@@ -81,6 +81,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
             job_key_mode=spec.job_key_mode,
             priority=spec.priority,
             flags=spec.flags,
+            expires=spec.expires,
             using=options.database,
             installation=options.installation,
         )
@@ -104,6 +105,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
             # Django's larger numbers run sooner, ours later.
             priority=-call.priority,
             flags=own.flags,
+            expires=own.expires,
         )
         return call, spec
 

@@ -23,6 +23,7 @@ from django_graphile_worker.backend.task_class import (
     Timeout,
     refuse_unknown_options,
 )
+from django_graphile_worker.expiry import Expires
 from django_graphile_worker.job_options import JobKeyMode
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class TaskOptions(TypedDict, total=False):
     flags: Iterable[str] | None
     atomic: bool
     keep_result: KeepResult | None
+    expires: Expires | None
     timeout: Timeout | None
 
 

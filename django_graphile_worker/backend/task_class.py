@@ -11,6 +11,7 @@ from django.utils.module_loading import import_string
 
 from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
+from django_graphile_worker.expiry import Expires, valid_expires
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import valid_keep_result, valid_timeout
@@ -38,7 +39,17 @@ else:
 
 
 # The options that @task takes in addition to those of Django.
-OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result", "timeout")
+OPTIONS = (
+    "max_attempts",
+    "backoff",
+    "job_key",
+    "job_key_mode",
+    "flags",
+    "atomic",
+    "keep_result",
+    "timeout",
+    "expires",
+)
 
 
 def refuse_unknown_options(options: Iterable[str]) -> None:
@@ -74,6 +85,8 @@ class GraphileTask(_Task[P, R]):
     keep_result: KeepResult | None = field(default=None, compare=False)
     # How long a run may last. Without it the setting TIMEOUT counts; False means no limit.
     timeout: Timeout | None = field(default=None, compare=False)
+    # By when a job must have been started: a time, or a duration from run_after on; False for never.
+    expires: Expires | None = field(default=None, compare=False)
 
     def __new__(cls, **options: Any) -> GraphileTask[P, R]:
         # Django's own @task passes on whatever it gets.
@@ -101,6 +114,7 @@ class GraphileTask(_Task[P, R]):
         job_key: str | None = None,
         job_key_mode: JobKeyMode | str | None = None,
         flags: Iterable[str] | None = None,
+        expires: Expires | None = None,
     ) -> GraphileTask[P, R]:
         """Return a task with these changes. ``run_after`` is a time, or a timedelta from the moment of the call."""
         changes: dict[str, Any] = {
@@ -112,6 +126,7 @@ class GraphileTask(_Task[P, R]):
             "job_key": job_key,
             "job_key_mode": job_key_mode,
             "flags": flags,
+            "expires": expires,
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
@@ -159,6 +174,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         backoff_of(task)
         keep_result_of(task)
         timeout_of(task)
+        valid_expires(task.expires)
         if not isinstance(task.atomic, bool):
             raise InvalidTypeError(f"atomic: expected True or False, got {task.atomic!r}.")
     except (InvalidTypeError, InvalidJobError) as error:

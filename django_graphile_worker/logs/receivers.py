@@ -16,7 +16,7 @@ from typing import Any
 from django_graphile_worker import signals
 from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.logs import success_lines
+from django_graphile_worker.logs import control_lines, success_lines
 from django_graphile_worker.logs.lines import (
     JobFacts,
     error_text,
@@ -257,6 +257,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "job_failed": _job_failed,
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
+    "job_expired": control_lines.job_expired,
     "job_cancelled": _job_cancelled,
     "cancellation_missed": _line(
         _jobs, logging.INFO, "job #%(job_id)s ended by itself before it could be stopped: it was cancelled too late"
@@ -273,6 +274,8 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "jobs_recovered": _jobs_recovered,
     "tasks_unserved": _tasks_unserved,
     "stale_locks_released": _line(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
+    "work_paused": control_lines.work_changed("paused"),
+    "work_resumed": control_lines.work_changed("resumed"),
     "cron_started": _line(_cron, logging.INFO, "cron started: %(items)s"),
     "cron_scheduled": _line(_cron, logging.INFO, "cron scheduled %(identifiers)s for %(tick)s"),
     "cron_backfilled": _line(_cron, logging.INFO, "cron backfilled %(identifier)s: %(ticks)s"),

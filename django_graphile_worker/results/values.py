@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from django_graphile_worker.exceptions import JobCancelledError, JobFailedError, ResultNotReadyError
+from django_graphile_worker.exceptions import JobCancelledError, JobExpiredError, JobFailedError, ResultNotReadyError
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.codecs import naive, time_reader
@@ -30,6 +30,8 @@ class ResultStatus(StrEnum):
     # An operator or the project removed or completed it before it had ended.
     REMOVED = "removed"
     CANCELLED = "cancelled"
+    # It was not started by the time at which it expired.
+    EXPIRED = "expired"
 
 
 _ENDED = {
@@ -38,6 +40,7 @@ _ENDED = {
     StoredStatus.WAITING: ResultStatus.REMOVED,
     StoredStatus.REMOVED: ResultStatus.REMOVED,
     StoredStatus.CANCELLED: ResultStatus.CANCELLED,
+    StoredStatus.EXPIRED: ResultStatus.EXPIRED,
 }
 
 
@@ -80,7 +83,7 @@ class Result:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the job has succeeded, has permanently failed, or was removed or cancelled."""
+        """Whether the job has succeeded, has permanently failed or expired, or was removed or cancelled."""
         return self.status not in (ResultStatus.WAITING, ResultStatus.RUNNING)
 
     @property
@@ -96,6 +99,8 @@ class Result:
         if self.status is ResultStatus.CANCELLED:
             why = cancellation_text(self.cancelled_by or "", self.cancel_reason or "")
             raise JobCancelledError(f"{name}: expected a job that has succeeded, got one that was cancelled. {why}")
+        if self.status is ResultStatus.EXPIRED:
+            raise JobExpiredError(f"{name}: expected a job that has succeeded, got one that expired before it started.")
         if self.status is ResultStatus.FAILED:
             why = (self.last_error or "no error is known").strip().partition("\n")[0]
             raise JobFailedError(f"{name}: expected a job that has succeeded, got one that has failed: {why}")

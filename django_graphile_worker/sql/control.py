@@ -1,8 +1,9 @@
-"""What is asked of the workers: requests to stop running jobs."""
+"""What is asked of the workers: requests to stop running jobs, and what is paused."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
@@ -19,7 +20,15 @@ select 'stop', pg_catalog.json_build_array(
         select from only :SCHEMA._private_jobs as job
         where job.id = request.job_id and job.locked_by = request.token))::text
 from only :SCHEMA._private_stop_requests as request
-where request.worker_id = %(worker_id)s::text"""
+where request.worker_id = %(worker_id)s::text
+union all
+select 'pause', pg_catalog.json_build_array(
+    pause.kind, pause.name, pg_catalog.date_part('epoch', pause.paused_until - coalesce(
+        %(now)s::timestamptz, pg_catalog.clock_timestamp())),
+    pause.handed_to is not null, pause.kind = 'queue' and pause.handed_to is null and not exists (
+        select from only :SCHEMA._private_job_queues as queue
+        where queue.queue_name = pause.name and queue.locked_by = pause.token))::text
+from only :SCHEMA._private_pauses as pause"""
 
 FORGET_STOPS = """/* gw:forget-stops */
 delete from only :SCHEMA._private_stop_requests as request
@@ -40,22 +49,44 @@ class RequestedStop(NamedTuple):
     is_claimed: bool
 
 
+class ReadPause(NamedTuple):
+    """A pause as workers read it, in the order of READ_CONTROL."""
+
+    # "queue", "task" or "flag".
+    kind: str
+    name: str
+    # None: until it is resumed.
+    seconds_left: float | None
+    # Whether it is over, and a worker of another kind has the lock of the queue.
+    is_handed_over: bool
+    # Whether the row of the queue has lost the lock of the pause.
+    is_unlocked: bool
+
+    @property
+    def holds(self) -> bool:
+        return not self.is_handed_over and (self.seconds_left is None or self.seconds_left > 0)
+
+
 class Control(Frozen):
     """Everything that is asked of one worker."""
 
     stops: tuple[RequestedStop, ...]
+    pauses: tuple[ReadPause, ...]
 
 
-def read_control(cursor: Any, worker_id: str, *, schema: str) -> Control:
-    """Return everything that is asked of this worker."""
-    cursor.execute(statement(READ_CONTROL, schema), {"worker_id": worker_id})
+def read_control(cursor: Any, worker_id: str, *, schema: str, now: datetime | None = None) -> Control:
+    """Return everything that is asked of this worker. ``now`` is the time of the jobs."""
+    cursor.execute(statement(READ_CONTROL, schema), {"worker_id": worker_id, "now": now})
     rows = cursor.fetchall()
     if not rows:
         return NOTHING_ASKED
     # Late import: most workers are never asked for anything.
     import json
 
-    return Control(stops=tuple(RequestedStop(*json.loads(content)) for kind, content in rows if kind == "stop"))
+    return Control(
+        stops=tuple(RequestedStop(*json.loads(content)) for kind, content in rows if kind == "stop"),
+        pauses=tuple(ReadPause(*json.loads(content)) for kind, content in rows if kind == "pause"),
+    )
 
 
 def forget_stops(cursor: Any, requests: Sequence[RequestedStop], *, schema: str) -> set[int]:
@@ -65,4 +96,4 @@ def forget_stops(cursor: Any, requests: Sequence[RequestedStop], *, schema: str)
     return {row[0] for row in cursor.fetchall()}
 
 
-NOTHING_ASKED = Control(stops=())
+NOTHING_ASKED = Control(stops=(), pauses=())

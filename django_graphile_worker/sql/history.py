@@ -30,6 +30,8 @@ class HistoryOutcome(IntEnum):
     FAILED_BY_OPERATOR = 7
     # The error says who cancelled the job, and why.
     CANCELLED = 8
+    # The job was not started in time, and never ran.
+    EXPIRED = 9
 
 
 MAKE_PARTITIONS = """/* gw:make-history */

@@ -28,6 +28,7 @@ class ResultStatus(IntEnum):
     REMOVED = 3
     # The value of the result says who cancelled it, and why.
     CANCELLED = 4
+    EXPIRED = 5
 
 
 def cancellation_text(cancelled_by: str, reason: str) -> str:

@@ -24,13 +24,14 @@ insert into :SCHEMA._private_workers
 select %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, pg_catalog.now()),
     coalesce(%(now)s::timestamptz, pg_catalog.now()), %(timeout)s::float8, %(heartbeat)s::float8
 from pg_catalog.set_config('synchronous_commit', 'off', true)
-on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at"""
+on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at
+returning pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"""
 
 BEAT = """/* gw:beat */
 update :SCHEMA._private_workers
 set last_heartbeat_at = coalesce(%(now)s::timestamptz, pg_catalog.now()), metadata = %(metadata)s::jsonb
 where id = %(worker_id)s
-returning true"""
+returning pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"""
 
 # Separate from the heartbeat: it fails if the server's queue of notifications is full, and a heartbeat must not fail.
 SEND_PROOF = "/* gw:proof */ select pg_catalog.pg_notify(%(channel)s::text, '')"
@@ -102,18 +103,25 @@ def register_worker(
     timeout: float | None = None,
     heartbeat: float | None = None,
     now: datetime | None = None,
-) -> None:
-    """Register the worker, with the interval of its heartbeats and the timeout after which it counts as dead."""
+) -> float:
+    """Register the worker, with the interval of its heartbeats and the timeout after which it counts as dead.
+
+    Return the time of the server, in seconds since 1970.
+    """
     lease = {"timeout": timeout, "heartbeat": heartbeat}
     parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **lease}
     cursor.execute(statement(REGISTER_WORKER, schema), parameters)
+    return float(cursor.fetchone()[0])
 
 
-def beat(cursor: Any, worker_id: str, metadata: Mapping[str, Any], *, schema: str, now: datetime | None = None) -> bool:
-    """Write a heartbeat; return False if the worker is no longer registered."""
+def beat(
+    cursor: Any, worker_id: str, metadata: Mapping[str, Any], *, schema: str, now: datetime | None = None
+) -> float | None:
+    """Write a heartbeat; return the time of the server in seconds since 1970, None if the worker is not registered."""
     parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now}
     cursor.execute(statement(BEAT, schema), parameters)
-    return cursor.fetchone() is not None
+    row = cursor.fetchone()
+    return None if row is None else float(row[0])
 
 
 def send_proof(cursor: Any, channel: str, *, schema: str) -> None:

@@ -10,8 +10,10 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
@@ -23,6 +25,7 @@ from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
 from django_graphile_worker.testing.recording_executor import RecordingExecutor
 from django_graphile_worker.testing.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.new_tasks import NewTasks
@@ -71,6 +74,10 @@ class _Released:
 
     def jobs_returned(self) -> None:
         """Ignore it: the next claim finds them."""
+
+    def queues_paused(self, pauses: Sequence[Pause]) -> None:
+        simulation.has_pauses = True
+        self._events.work_paused(pauses)
 
 
 def _new_tasks(place: Place) -> NewTasks | None:
@@ -133,6 +140,7 @@ class InProcessWorker:
             using=place.using,
             installation=place.installation,
             tasks=self._directory.task_of,
+            control=JobControl(server_time=lambda: self._now().timestamp()),
         )
 
     def _task_reports(self) -> TaskReports:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome
+from django_graphile_worker.worker.outcomes import Expired, Failed, Interrupted, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class RanJob:
     """A run of a job: the job as it was claimed, and how the run ended."""
 
     job: Job
-    # "succeeded", "failed" (another attempt follows), "permanently failed", "cancelled" or "interrupted".
+    # "succeeded", "failed" (another attempt follows), "permanently failed", "expired", "cancelled" or "interrupted".
     outcome: str
     # What the task returned.
     result: Any = None
@@ -42,6 +42,8 @@ class RanJob:
 
 def outcome_name(outcome: Outcome, retry_in: float | None) -> str:
     """Return the word for an outcome."""
+    if isinstance(outcome, Expired):
+        return "expired"
     if isinstance(outcome, Interrupted):
         return "interrupted"
     if isinstance(outcome, Failed):

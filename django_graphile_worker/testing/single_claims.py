@@ -6,12 +6,14 @@ Mostly a test has one job. Then one statement claims it, and a second one finds 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from typing import Any
 
+from django_graphile_worker import simulation
 from django_graphile_worker.registry import Task
-from django_graphile_worker.sql import claims
+from django_graphile_worker.sql import claims, control, pauses
 from django_graphile_worker.sql import simulation as sql_simulation
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.codecs import text_array
@@ -45,6 +47,8 @@ class SingleClaims:
         self._tokens = (f"{worker_id}/{number}" for number in count(1))
         self._identifiers = text_array(list(directory.tasks))
         self._is_reviewed = False
+        self._paused_flags: tuple[str, ...] = ()
+        self._is_pausing = False
         # Whether nothing was due the last time: jobs that are due now mostly come one by one.
         self._was_empty = True
 
@@ -52,12 +56,40 @@ class SingleClaims:
         """Forget what an earlier call of ``run_jobs()`` has found: its test may have been rolled back."""
         self._forbidden_flags = forbidden_flags
         self._is_reviewed, self._was_empty = False, True
+        if self._is_pausing:
+            self._pause(frozenset(), frozenset())
         if self._directory.finds_tasks:
             # A job may be the first of a task that is not known yet, and its turn may come before that of others.
             self._review()
 
     def claim(self) -> Claimed:
         """Claim the job that a worker would start next, if one is due."""
+        if not simulation.has_pauses:
+            return self._claim_next()
+        until_end = self._read_pauses()
+        claimed = self._claim_next()
+        times = [seconds for seconds in (claimed.seconds_until_next, until_end) if seconds is not None]
+        return claimed if claimed.claims else replace(claimed, seconds_until_next=min(times, default=None))
+
+    def _read_pauses(self) -> float | None:
+        """Pause what is paused at this time; return the seconds until the end of a pause, None if no end is known."""
+        schema, now = self._database.schema, self._now()
+        with self._database.cursor() as cursor:
+            pauses.settle(cursor, schema=schema, now=now)
+            read = control.read_control(cursor, "", schema=schema, now=now).pauses
+        tasks, flags = (frozenset(each.name for each in read if each.kind == kind) for kind in ("task", "flag"))
+        self._pause(tasks, flags)
+        # The test that paused something may be over, and rolled back.
+        simulation.has_pauses = bool(read)
+        return min((each.seconds_left for each in read if each.seconds_left is not None), default=None)
+
+    def _pause(self, tasks: frozenset[str], flags: frozenset[str]) -> None:
+        self._directory.pause(tasks)
+        self._identifiers = text_array([name for name in self._directory.tasks if name not in tasks])
+        self._paused_flags = tuple(sorted(flags))
+        self._is_pausing = bool(tasks or flags)
+
+    def _claim_next(self) -> Claimed:
         was_empty, self._was_empty = self._was_empty, False
         if was_empty and (only := self._only_job()) is not None:
             return Claimed(claims=[only], seconds_until_next=None, has_more=False)
@@ -73,7 +105,7 @@ class SingleClaims:
                 lambda parameters: cursor.execute_numbered(statement_by_identifiers(self._database.schema), parameters),
                 token=next(self._tokens),
                 identifiers=self._identifiers,
-                forbidden_flags=self._forbidden_flags(),
+                forbidden_flags=(*self._forbidden_flags(), *self._paused_flags),
                 now=self._now(),
             )
         if found is None:
@@ -116,7 +148,7 @@ class SingleClaims:
                     max_queues=1,
                     max_per_queue=1,
                     free_slots=1,
-                    forbidden_flags=self._forbidden_flags(),
+                    forbidden_flags=(*self._forbidden_flags(), *self._paused_flags),
                     now=self._now(),
                     walk=walk,
                 )

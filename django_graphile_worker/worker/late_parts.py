@@ -10,6 +10,7 @@ from django_graphile_worker.worker.part_callbacks import StopCallbacks
 from django_graphile_worker.worker.parts import Parts
 
 if TYPE_CHECKING:
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
 
@@ -41,3 +42,20 @@ def stops_of(parts: Parts) -> Stops:
         if parts.stops is None:
             parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace, records=parts.run_records)
         return parts.stops
+
+
+def pause_endings_of(parts: Parts) -> PauseEndings:
+    """Return the service that ends pauses."""
+    # Late import: few workers see a pause that has an end.
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+
+    with _building:
+        if parts.pause_endings is None:
+            parts.pause_endings = PauseEndings(
+                database=database_of(parts.place.using, parts.settings, part="pauses"),
+                now=parts.now,
+                on_ended=parts.events.work_resumed,
+                on_settled=parts.heartbeat.read_control_soon,
+                on_trouble=parts.events.database_trouble,
+            )
+        return parts.pause_endings

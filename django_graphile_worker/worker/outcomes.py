@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from django_graphile_worker.expiry import as_time
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.job_stop import Stop
 
@@ -90,10 +92,17 @@ class Interrupted(_Ended):
         self.payload_text = payload_text
 
 
+class QueuePause(NamedTuple):
+    """The pause of a job's queue that the task asked for."""
+
+    seconds: float
+    reason: str
+
+
 class Failed(_Ended):
     """The attempt failed: the error is stored and the next attempt scheduled."""
 
-    __slots__ = ("delay", "ended", "error", "exception_class", "payload_text", "permanent", "task")
+    __slots__ = ("delay", "ended", "error", "exception_class", "payload_text", "permanent", "queue_pause", "task")
 
     def __init__(
         self,
@@ -106,6 +115,7 @@ class Failed(_Ended):
         payload_text: str | None = None,
         task: Task[Any, Any] | None = None,
         exception_class: str | None = None,
+        queue_pause: QueuePause | None = None,
     ) -> None:
         super().__init__(claim, duration)
         self.error = error
@@ -119,6 +129,24 @@ class Failed(_Ended):
         self.permanent = permanent
         # The items of an array payload that are left: the items that failed.
         self.payload_text = payload_text
+        # How long the task wants the queue of the job to be paused, and why; None if it does not.
+        self.queue_pause = queue_pause
+
+
+class Expired(_Ended):
+    """The job was not started by the time at which it expired: the row is deleted, and the job never runs."""
+
+    __slots__ = ("expires_at",)
+
+    def __init__(self, claim: Claim, expires_at: float) -> None:
+        super().__init__(claim, 0.0)
+        # Seconds since 1970.
+        self.expires_at = expires_at
+
+    @property
+    def moment(self) -> datetime | None:
+        """The same as a time, if Python can represent it."""
+        return as_time(self.expires_at)
 
 
 class Cancelled(_Ended):
@@ -138,4 +166,4 @@ class Cancelled(_Ended):
         self.has_begun = has_begun
 
 
-Outcome = Succeeded | Recorded | CompletedAtomically | Failed | Interrupted | Cancelled
+Outcome = Succeeded | Recorded | CompletedAtomically | Failed | Interrupted | Cancelled | Expired

@@ -17,10 +17,12 @@ from django_graphile_worker.worker.parts import Parts
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.sql.cancellations import CancelledJob
-    from django_graphile_worker.sql.control import RequestedStop
+    from django_graphile_worker.sql.control import ReadPause, RequestedStop
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
     from django_graphile_worker.sql.result_keeping import ResultKeeping
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.job_run import JobRun
@@ -62,6 +64,9 @@ class ReleaserCallbacks:
 
     def jobs_returned(self) -> None:
         self._parts.wake_fetcher()
+
+    def queues_paused(self, pauses: Sequence[Pause]) -> None:
+        self._parts.events.work_paused(pauses)
 
 
 class HeartbeatCallbacks:
@@ -123,6 +128,29 @@ class ControlCallbacks:
     def missed(self, requests: Sequence[RequestedStop]) -> None:
         for job_id, _, reason, requested_by, _ in requests:
             self._parts.events.cancellation_missed(job_id, reason=reason, cancelled_by=requested_by)
+
+    def pauses_read(self, pauses: Sequence[ReadPause]) -> None:
+        self._parts.pauses.update(pauses)
+
+    def now(self) -> datetime | None:
+        return self._parts.now()
+
+
+class PauseCallbacks:
+    """The ``PauseEvents`` of a worker."""
+
+    def __init__(self, parts: Parts, endings: Callable[[], PauseEndings]) -> None:
+        self._parts = parts
+        self._endings = endings
+
+    def pauses_changed(self) -> None:
+        self._parts.apply_pauses()
+
+    def settle_pauses(self, seconds: float) -> None:
+        self._endings().expect(seconds)
+
+    def queue_is_unlocked(self) -> None:
+        self._parts.heartbeat.read_control_soon()
 
 
 class RecoveryCallbacks:
@@ -196,7 +224,7 @@ class StopCallbacks:
         self.stop_coroutine = parts.executor.event_loop.stop
         self.leave_coroutine = parts.executor.event_loop.leave
         self.may_begin = parts.may_begin
-        self.check_begin = parts.slots.check_begin
+        self.check_begin = parts.check_begin
 
     def ended_without_thread(self, run: JobRun, thread_id: int) -> None:
         parts = self._parts

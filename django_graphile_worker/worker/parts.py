@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
@@ -15,6 +16,7 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.identity import new_worker_id
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.control.control_reader import ControlReader
     from django_graphile_worker.worker.control.deadlines import RunRecords
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+    from django_graphile_worker.worker.control.pauses import Pauses
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.executor import Executor
@@ -76,6 +80,9 @@ class Parts:
     slots: SlotPool
     heartbeat: Heartbeat
     control_reader: ControlReader
+    pauses: Pauses
+    # None until there is a pause that has an end.
+    pause_endings: PauseEndings | None = None
     # None without the setting LISTEN.
     listener: Listener | None
     fetcher: Fetcher
@@ -107,6 +114,9 @@ class Parts:
         self.worker_id = new_worker_id()
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
+        # What the pool calls before each job, apart from pauses; None for ``may_begin``.
+        self._check: Callable[[Claim], bool] | None = None
+        self._choosing_check = Lock()
         # Where the supervisor of the process finds the runs that have a time limit; None without a supervisor.
         self.run_records: RunRecords | None = None
         # Called when a run has ended without its thread, which still runs: the process should be replaced.
@@ -133,10 +143,44 @@ class Parts:
         """
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
 
+    def server_time(self) -> float:
+        """Return the time of the jobs, in seconds since 1970."""
+        now = self.now()
+        return self.heartbeat.server_time() if now is None else now.timestamp()
+
     def refuse(self, claim: Claim) -> Outcome:
         """Return the outcome of a job that may not begin: it was cancelled, or its claim may be lost."""
         outcome = None if self.stops is None else self.stops.refuse(claim)
         return outcome or Interrupted(claim, 0.0, has_begun=False)
+
+    def check_begin(self, may_begin: Callable[[Claim], bool]) -> None:
+        """Have the pool call this function before each job, and after it the check of pauses while there are any."""
+        with self._choosing_check:
+            self._check = may_begin
+            self._choose_check()
+
+    def _choose_check(self) -> None:
+        """Choose the function that the pool calls before each job. Without pauses, a job costs as much as before.
+
+        Called under the lock: the threads of jobs and of the heartbeat change what the choice depends on.
+        """
+        check, pauses = self._check or self.may_begin, self.pauses
+        self.slots.check_begin((lambda claim: check(claim) and not pauses.holds(claim)) if pauses else check)
+
+    def apply_pauses(self) -> None:
+        """Claim and begin no jobs of what is paused, and claim the jobs of what is not paused any more."""
+        pauses = self.pauses
+        self.directory.pause(pauses.tasks)
+        self.forbidden_flags.pause(pauses.flags)
+        with self._choosing_check:
+            self._choose_check()
+        self.wake_fetcher()
+
+    def return_rest_of_queue(self, claim: Claim) -> None:
+        """Return the jobs that were claimed behind this job in its queue, because it pauses the queue."""
+        if claim.queue_id is not None:
+            with self.slots.removal_lock:
+                self.return_jobs(self.slots.remove_queue(HeldQueue(claim.queue_id, claim.token)))
 
     def return_jobs(self, work_units: Sequence[WorkUnit]) -> None:
         """Return jobs that have not begun, with the queues that were claimed for them."""
@@ -180,7 +224,7 @@ class Parts:
 
     def outer_services(self) -> list[Service | Fetcher]:
         """Return the services that bring in work, for this worker or for others. A shutdown stops them first."""
-        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.fetcher)
+        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.pause_endings, self.fetcher)
         return [service for service in services if service is not None]
 
     def troubles(self) -> list[BaseException | None]:
@@ -193,6 +237,7 @@ class Parts:
             self.statistics,
             self.cron,
             self.progress,
+            self.pause_endings,
         )
         return [part.trouble for part in parts if part is not None]
 

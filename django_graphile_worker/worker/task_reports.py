@@ -9,7 +9,7 @@ from typing import Any
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker.execution import retry
-from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Outcome
+from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome
 
 
 class TaskReports:
@@ -33,8 +33,8 @@ class TaskReports:
             task = self._task_of(outcome.claim.task_id)
             if task is None or task.events is None:
                 continue
-            claim, has_succeeded = outcome.claim, not isinstance(outcome, Failed | Interrupted | Cancelled)
-            has_ended = has_succeeded or isinstance(outcome, Cancelled) or _has_failed(outcome)
+            claim, has_succeeded = outcome.claim, not isinstance(outcome, Failed | Interrupted | Cancelled | Expired)
+            has_ended = has_succeeded or isinstance(outcome, Cancelled | Expired) or _has_failed(outcome)
             if has_ended and task.events.is_end_heard(succeeded=has_succeeded):
                 self._call(task.events.finish, claim.id, claim.attempts, claim.payload_text, succeeded=has_succeeded)
             else:

@@ -10,8 +10,10 @@ from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.control.control_reader import ControlReader
+from django_graphile_worker.worker.control.pauses import Pauses
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
+from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_claim import FastClaim
 from django_graphile_worker.worker.fetching.fast_path import FastPath
@@ -22,7 +24,7 @@ from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.preconnect import database_of
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import job_clock
-from django_graphile_worker.worker.late_parts import progress_of, stops_of
+from django_graphile_worker.worker.late_parts import pause_endings_of, progress_of, stops_of
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
@@ -34,6 +36,7 @@ from django_graphile_worker.worker.part_callbacks import (
     FetcherCallbacks,
     HeartbeatCallbacks,
     ListenerCallbacks,
+    PauseCallbacks,
     PoolCallbacks,
     RecoveryCallbacks,
     ReleaserCallbacks,
@@ -82,6 +85,9 @@ def build_parts(
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
+    parts.pauses = Pauses(
+        PauseCallbacks(parts, lambda: pause_endings_of(parts)), identifier_of=parts.directory.identifier_of
+    )
     parts.control_reader = ControlReader(ControlCallbacks(parts, stops=lambda: stops_of(parts)))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
@@ -142,6 +148,12 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         installation=place.installation,
         tasks=parts.directory.task_of,
         build_progress=lambda: progress_of(parts),
+        control=JobControl(
+            server_time=parts.server_time,
+            # Django tasks are found while the worker runs.
+            has_expiring_tasks=new_tasks is not None or any(task.expires is not None for task in parts.tasks.values()),
+            on_queue_pause=parts.return_rest_of_queue,
+        ),
         build_deadlines=lambda: stops_of(parts).deadlines,
     )
     parts.releaser = _build_releaser(parts)

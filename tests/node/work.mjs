@@ -1,5 +1,6 @@
 // Work until so many jobs have run: work.mjs URL SCHEMA COUNT TASK...
-// Prints {"ready": true}, then for each job its id, task and payload. A payload {"fail": true} fails once.
+// Prints {"ready": true}, then for each job its id, task and payload. A payload {"fail": true} fails once; a payload
+// {"gate": number} waits until no other session holds this advisory lock.
 import { Logger, run } from "graphile-worker";
 
 const [connectionString, schema, count, ...names] = process.argv.slice(1);
@@ -10,6 +11,7 @@ const task = (name) => async (payload, helpers) => {
     failed.add(helpers.job.id);
     throw new Error("Failed on purpose.");
   }
+  if (payload?.gate) await helpers.query("select pg_advisory_xact_lock($1)", [payload.gate]);
   console.log(JSON.stringify({ id: helpers.job.id, task: name, payload, attempts: helpers.job.attempts }));
   left -= 1;
 };

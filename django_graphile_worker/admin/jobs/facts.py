@@ -13,6 +13,8 @@ from django_graphile_worker.admin import error_summary, formatting
 from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
+from django_graphile_worker.expiry import as_time, own_expiry
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import MOST_AHEAD, JobDetail
 from django_graphile_worker.task_labels import DEFAULT_LABEL, split_identifier
@@ -54,8 +56,11 @@ class JobFacts:
         job = self.job
         if job.key is not None:
             yield Fact(_("Job key"), job.key)
-        if flags := flag_names(job.flags_text):
-            yield Fact(_("Flags"), ", ".join(flags))
+        flags = flag_names(job.flags_text)
+        if expires_at := as_time(own_expiry(flags)):
+            yield Fact(_("Expires"), formatting.exact_time(expires_at))
+        if names := [flag for flag in flags if not flag.startswith(EXPIRY_PREFIX)]:
+            yield Fact(_("Flags"), ", ".join(names))
         if job.revision:
             yield Fact(_("Revision"), job.revision)
         if job.recoveries:

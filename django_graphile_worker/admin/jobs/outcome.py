@@ -95,4 +95,5 @@ def status_name(status: ResultStatus) -> str:
         ResultStatus.FAILED: _("Permanently failed"),
         ResultStatus.REMOVED: _("Removed"),
         ResultStatus.CANCELLED: _("Cancelled"),
+        ResultStatus.EXPIRED: _("Expired"),
     }[status]

@@ -14,7 +14,8 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import capped, counted
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.management.operator.worker_states import running_jobs, worker_state
-from django_graphile_worker.sql import statistics
+from django_graphile_worker.pause_type import Pause
+from django_graphile_worker.sql import expiry, pauses, statistics
 from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady
@@ -48,6 +49,9 @@ class QueueStatus:
     schema_problem: str | None
     # How full the server's queue of notifications is, from 0 to 1.
     notify_queue_usage: float = 0.0
+    pauses: Sequence[Pause] = ()
+    # Jobs that expired in the last minutes.
+    expired: int = 0
 
     @property
     def waiting_seconds(self) -> float:
@@ -111,6 +115,8 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
             ],
             schema_problem=_schema_problem(cursor, schema),
             notify_queue_usage=overview.notify_queue_usage(cursor),
+            pauses=pauses.active(cursor, schema=schema),
+            expired=expiry.number_of_expired(cursor, schema=schema, period=MINUTE, since=since, tasks=tasks),
         )
 
 

@@ -21,7 +21,8 @@ with job_lock as materialized (
     order by locked_at limit %(most_locks)s),
 queue_lock as materialized (
     select :SCHEMA._private_worker_of(locked_by) as worker_id, locked_at
-    from :SCHEMA._private_job_queues where locked_at is not null
+    -- The locks of pauses have no end.
+    from :SCHEMA._private_job_queues where locked_at < 'infinity'
         and (%(names)s::text[] is null or :SCHEMA._private_worker_of(locked_by) = any (%(names)s::text[]))
     order by locked_at limit %(most_locks)s),
 lock as (

@@ -15,8 +15,11 @@ MOST_TASKS = 2_000
 _DEPTHS = f"""
 select queue.id, queue.queue_name, {readable("queue.locked_at")}, :SCHEMA._private_worker_of(queue.locked_by),
     depth.number,
-    {readable("depth.oldest")}, extract(epoch from now() - depth.oldest)::float8, running.id, running.identifier
+    {readable("depth.oldest")}, extract(epoch from now() - depth.oldest)::float8, running.id, running.identifier,
+    {readable("pause.paused_at")}, {readable("pause.paused_until")}, pause.reason, pause.paused_by
 from chosen as queue
+left join :SCHEMA._private_pauses as pause
+    on pause.kind = 'queue' and pause.name = queue.queue_name and pause.handed_to is null
 cross join lateral (
     select counted.number, oldest.run_at as oldest
     from (
@@ -43,8 +46,10 @@ cross join lateral (
 left join lateral (
     select job.id, task.identifier from :SCHEMA._private_jobs as job
     left join :SCHEMA._private_tasks as task on task.id = job.task_id
-    where job.locked_at >= queue.locked_at - interval '1 second' and job.job_queue_id = queue.id
-        and job.locked_by = queue.locked_by
+    -- A paused queue has the lock of its pause, while a job of it may still run.
+    where job.locked_at >= case when queue.locked_at = 'infinity' then '-infinity'
+            else queue.locked_at - interval '1 second' end and job.job_queue_id = queue.id
+        and (queue.locked_at = 'infinity' or job.locked_by = queue.locked_by)
     order by job.priority, job.run_at, job.id limit 1) as running on queue.locked_at is not null"""
 
 
@@ -111,6 +116,14 @@ class QueueDepth(NamedTuple):
     oldest_seconds: float | None
     running_id: int | None
     running_task: str | None
+    paused_at: Any = None
+    paused_until: Any = None
+    pause_reason: str | None = None
+    paused_by: str | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_at is not None
 
 
 def queues(

@@ -1,4 +1,4 @@
-"""Reads what is asked of this worker: which of its jobs are to stop.
+"""Reads what is asked of this worker: which of its jobs are to stop, and what is paused.
 
 A change notifies the channel ``jobs:control`` when it is committed, and the listener calls the heartbeat, which reads.
 A notification may be lost, and does not pass a pooler in transaction mode: so each heartbeat reads, too. Both happen on
@@ -8,6 +8,7 @@ the thread of the heartbeat, on its connection. No code of the site runs there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql import control
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
         def missed(self, requests: Sequence[control.RequestedStop]) -> None:
             """Report requests that came too late: the jobs had ended by themselves."""
 
+        def pauses_read(self, pauses: Sequence[control.ReadPause]) -> None:
+            """Compare these pauses, which are all of them, with the pauses that are known."""
+
+        def now(self) -> datetime | None:
+            """Return the time of the jobs; None for the time of the database."""
+
 
 class ControlReader:
     """Reads the requests for one worker, with one statement, and passes them on."""
@@ -38,7 +45,9 @@ class ControlReader:
     def read(self, database: Database) -> None:
         """Read all requests. The parts that get them compare them with what they know already."""
         with database.cursor() as cursor:
-            read = control.read_control(cursor, self._events.worker_id(), schema=database.schema)
+            worker_id, now = self._events.worker_id(), self._events.now()
+            read = control.read_control(cursor, worker_id, schema=database.schema, now=now)
+        self._events.pauses_read(read.pauses)
         if read.stops:
             self._pass_on(read.stops, database)
 

@@ -18,6 +18,7 @@ from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNEC
 from django_graphile_worker.worker.execution.abort import Aborts
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
+from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError, RunningJob
 from django_graphile_worker.worker.execution.job_signals import JobSignals
 from django_graphile_worker.worker.outcomes import (
@@ -52,9 +53,12 @@ class Executor:
         tasks: Callable[[int], Task[Any, Any] | None],
         build_progress: Callable[[], ProgressReports] | None = None,
         build_deadlines: Callable[[], TimeLimits] | None = None,
+        control: JobControl | None = None,
     ) -> None:
         self._settings = settings
         self._tasks = tasks
+        self._control = control or JobControl()
+        self._may_expire = self._control.has_expiring_tasks
         self._has_history = settings.history is not None
         self.aborts = Aborts()
         self.event_loop = EventLoop()
@@ -130,6 +134,9 @@ class Executor:
         try:
             if self._is_cancelled:
                 return Interrupted(claim, 0.0, has_begun=False)
+            if (claim.flags_text is not None or self._may_expire) and (expired := self._control.expired(run)):
+                self._send(signals.job_expired, run, expires_at=expired.moment)
+                return expired
             return self._run(run)
         except BaseException as error:  # a bug of the worker must cost neither the slot nor the job
             run.is_ending = True
@@ -226,10 +233,7 @@ class Executor:
         return self._stopped(run, run.stopping, run.stopping.exception_class())
 
     def _stopped_as_asked(self, run: JobRun, error: BaseException | None) -> bool:
-        """Return True if the worker requested the task to stop, and the task requested to run again at once.
-
-        Such a task did what the worker requested, so the run costs it no attempt.
-        """
+        """Return True if the worker requested the task to stop, and it asked to run again: that costs no attempt."""
         if not self.aborts.is_set_for(run):
             return False
         # Late import: only failures need it, and it would take 1 ms of the start.
@@ -248,6 +252,8 @@ class Executor:
             is_redacted=self._settings.redact_errors,
             remarks=remarks,
         )
+        if outcome.queue_pause is not None:
+            self._control.on_queue_pause(run.claim)
         retry_in = retry.retry_in(outcome)
         if retry_in is None:
             self._send(signals.job_permanently_failed, run, duration=outcome.duration, error=error)

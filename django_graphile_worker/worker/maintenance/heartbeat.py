@@ -73,6 +73,8 @@ class Heartbeat(Service):
         self._clock = clock
         self._last_beat = -math.inf
         self._contact_since = math.inf
+        # What the server's clock shows more than the lease clock, which no setting of this machine's clock changes.
+        self._server_offset = 0.0
         # Whether the next step is to read what is asked of the worker, and whether it is to beat although a beat is not
         # due yet.
         self._must_read = False
@@ -91,7 +93,7 @@ class Heartbeat(Service):
         """Register the worker, before the first claim, so that every claim belongs to a registered worker."""
         began = self._clock()
         with (database or self._database).cursor() as cursor:
-            workers.register_worker(
+            server_time = workers.register_worker(
                 cursor,
                 self._events.worker_id(),
                 self._events.metadata(),
@@ -100,6 +102,7 @@ class Heartbeat(Service):
                 heartbeat=self._interval,
             )
         self._note_beat(began)
+        self._note_server_time(server_time)
 
     def step(self) -> float:
         """Beat once; if the worker is no longer in the register, register it again under another id."""
@@ -132,6 +135,10 @@ class Heartbeat(Service):
         is_late = self._clock() - self._last_beat > LONGEST_GAP * self._interval
         return math.inf if is_late else self._contact_since
 
+    def server_time(self) -> float:
+        """Return the time by the server's clock, in seconds since 1970, as the last beat read it."""
+        return self._clock() + self._server_offset
+
     def deregister(self) -> None:
         with self._database.cursor() as cursor:
             workers.deregister_worker(cursor, self._events.worker_id(), schema=self._database.schema)
@@ -143,7 +150,10 @@ class Heartbeat(Service):
         try:
             with self._database.cursor() as cursor:
                 worker_id, metadata = self._events.worker_id(), self._events.metadata()
-                return workers.beat(cursor, worker_id, metadata, schema=self._database.schema)
+                server_time = workers.beat(cursor, worker_id, metadata, schema=self._database.schema)
+            if server_time is not None:
+                self._note_server_time(server_time)
+            return server_time is not None
         except BaseException:
             self._contact_since = math.inf
             raise
@@ -152,6 +162,9 @@ class Heartbeat(Service):
         if self._contact_since == math.inf or began - self._last_beat > LONGEST_GAP * self._interval:
             self._contact_since = self._clock()
         self._last_beat = began
+
+    def _note_server_time(self, server_time: float) -> None:
+        self._server_offset = server_time - self._clock()
 
     def _send_proof(self) -> None:
         """Notify the listener. An error does not matter for the lease: the listener misses the notification."""

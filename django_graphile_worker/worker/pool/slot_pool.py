@@ -154,6 +154,13 @@ class SlotPool:
         self._totals.remove(removed)
         return removed
 
+    def remove_queue(self, queue: HeldQueue) -> list[WorkUnit]:
+        """Remove and return the jobs of a queue that have not begun, behind the job of the queue that runs."""
+        units = [unit for unit in self._current if unit is not None and unit.queue == queue]
+        removed = [WorkUnit(unit.remove_waiting(), None, unit.submitted_at) for unit in units]
+        self._totals.remove(removed)
+        return removed
+
     def replace_thread(self, thread_id: int) -> WorkUnit | None:
         """Give the slot of a thread to a new thread: its job has ended without it, and its outcome is passed on.
 
@@ -185,8 +192,7 @@ class SlotPool:
         """Ignore the outcomes of the slots from now on; return outcomes that return these jobs, and their queues."""
         self._is_interrupted = True
         queues = {unit.queue for unit in self._current if unit is not None}
-        outcomes = [Interrupted(claim, 0.0) for claim in claims]
-        return [*outcomes, *(queue for queue in queues if queue is not None)]
+        return [*(Interrupted(claim, 0.0) for claim in claims), *(queue for queue in queues if queue is not None)]
 
     def wait_for_change(self, timeout: float) -> None:
         """Wait until a slot has finished a job or a work unit, at most for the timeout."""

@@ -16,8 +16,9 @@ from psycopg import errors
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
-from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Outcome, Recorded, Succeeded
-from django_graphile_worker.worker.release.cancelled import CancelledReleases, has_begun
+from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome, Recorded, Succeeded
+from django_graphile_worker.worker.release.cancelled import CancelledReleases
+from django_graphile_worker.worker.release.claim_ends import failure_of, has_begun
 from django_graphile_worker.worker.release.pending import (
     PendingReleases,
     RejectedReleases,
@@ -27,6 +28,8 @@ from django_graphile_worker.worker.release.statements import ReleaseStatements
 
 if TYPE_CHECKING:
     from typing import Protocol
+
+    from django_graphile_worker.pause_type import Pause
 
     class ReleaseEvents(Protocol):
         """What the releaser reports to its worker."""
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
         def jobs_returned(self) -> None:
             """Report that jobs were returned: a worker may claim them again."""
 
+        def queues_paused(self, pauses: Sequence[Pause]) -> None:
+            """Report queues that were paused, because tasks asked for it."""
+
 
 # The largest number of results in one statement.
 BATCH = 2000
@@ -66,7 +72,7 @@ TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceede
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
 AnyItem = TypeVar("AnyItem", bound=Outcome | HeldQueue)
-AnyOutcome = TypeVar("AnyOutcome", Succeeded, Recorded, Failed, Interrupted, Cancelled)
+AnyOutcome = TypeVar("AnyOutcome", Succeeded, Recorded, Failed, Interrupted, Cancelled, Expired)
 Answer = TypeVar("Answer")
 
 
@@ -134,6 +140,8 @@ class ReleaseBatcher:
         self._return_interrupted(pending)
         if pending.cancelled:
             self._release(pending, pending.cancelled, self._statements.end_cancelled)
+        if pending.expired:
+            self._release(pending, pending.expired, self._statements.expire)
 
     def release_queues(self, pending: PendingReleases, everything: Iterable[PendingReleases]) -> None:
         """Release the pending queues, except the queues that a job in ``everything`` still needs."""
@@ -160,7 +168,9 @@ class ReleaseBatcher:
         self._release(pending, pending.recorded, self._statements.complete_recorded, in_one_statement)
 
     def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
-        failures = [_failure(outcome) for outcome in outcomes]
+        # First: the release of the queue follows the release of its job, and must find the lock of the pause.
+        self._pause_queues([outcome for outcome in outcomes if outcome.queue_pause is not None])
+        failures = [failure_of(outcome) for outcome in outcomes]
         try:
             stored = self._store_failures(failures, outcomes)
         except psycopg.DataError as error:
@@ -173,6 +183,12 @@ class ReleaseBatcher:
             if delay is not None:
                 self._events.retry_scheduled(delay)
         return stored
+
+    def _pause_queues(self, outcomes: Sequence[Failed]) -> None:
+        if outcomes:
+            paused = self._statements.pause_queues(outcomes)
+            if paused:
+                self._events.queues_paused(paused)
 
     def _store_failures(self, failures: Sequence[Failure], outcomes: Sequence[Failed]) -> dict[int, float | None]:
         if any(map(self._statements.is_recorded, outcomes)):
@@ -254,14 +270,3 @@ class ReleaseBatcher:
         self._events.settled([outcome for outcome in batch if outcome.claim.id not in still])
         self._cancelled.report_released([outcome for outcome in batch if outcome.claim.id in released])
         return [outcome for outcome in missing if outcome.claim.id in still]
-
-
-def _failure(outcome: Failed) -> Failure:
-    return Failure(
-        claim=outcome.claim,
-        error=outcome.error,
-        delay=outcome.delay,
-        permanent=outcome.permanent,
-        payload_text=outcome.payload_text,
-        duration=max(int(outcome.duration * 1e6), 0),
-    )

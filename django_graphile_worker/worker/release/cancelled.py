@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.cancelled_claims import CancelledClaim
-from django_graphile_worker.worker.job_stop import Stop
-from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, Outcome
+from django_graphile_worker.worker.outcomes import Cancelled, Outcome
+from django_graphile_worker.worker.release.claim_ends import as_cancelled
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -38,7 +38,7 @@ class CancelledReleases:
             self._events.released(outcomes)
             return
         claims, self._claims = self._claims, {}
-        ended = [_as_cancelled(outcome, claims.get(outcome.claim.id)) for outcome in outcomes]
+        ended = [as_cancelled(outcome, claims.get(outcome.claim.id)) for outcome in outcomes]
         self._events.released(ended)
         self.report_ended_before(ended)
 
@@ -47,16 +47,3 @@ class CancelledReleases:
         for outcome in outcomes:
             if isinstance(outcome, Cancelled):
                 self._events.cancelled(outcome)
-
-
-def has_begun(outcome: Outcome) -> bool:
-    """Return True if a result is lost with the claim: a job that never began has no result."""
-    return not isinstance(outcome, Interrupted | Cancelled) or outcome.has_begun
-
-
-def _as_cancelled(outcome: Outcome, claim: CancelledClaim | None) -> Outcome:
-    """Return the outcome of a run whose claim has ended as cancelled."""
-    if claim is None:
-        return outcome
-    stop = Stop(kind="cancelled", reason=claim.reason, by=claim.cancelled_by)
-    return Cancelled(outcome.claim, outcome.duration, stop, has_begun=has_begun(outcome))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Outcome, Recorded, Succeeded
+from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome, Recorded, Succeeded
 
 # Seconds until a result that the database rejected is sent again.
 REJECTED_DELAY = 5.0
@@ -31,6 +31,7 @@ class PendingReleases:
         self.failed: list[Failed] = []
         self.interrupted: list[Interrupted] = []
         self.cancelled: list[Cancelled] = []
+        self.expired: list[Expired] = []
         self.queues: list[HeldQueue] = []
         # Whether the connection broke during an earlier try: that try may have released the rows that are missing now.
         self.is_in_doubt = is_in_doubt
@@ -41,7 +42,7 @@ class PendingReleases:
 
     def __len__(self) -> int:
         outcomes = len(self.succeeded) + len(self.recorded) + len(self.failed) + len(self.interrupted)
-        return outcomes + len(self.cancelled) + len(self.queues)
+        return outcomes + len(self.cancelled) + len(self.expired) + len(self.queues)
 
     def put(self, item: Outcome | HeldQueue) -> None:
         if type(item) is Succeeded:
@@ -54,11 +55,13 @@ class PendingReleases:
             self.interrupted.append(item)
         elif type(item) is Cancelled:
             self.cancelled.append(item)
+        elif type(item) is Expired:
+            self.expired.append(item)
         elif isinstance(item, HeldQueue):
             self.queues.append(item)
 
     def outcomes(self) -> Sequence[Outcome]:
-        return [*self.succeeded, *self.recorded, *self.failed, *self.interrupted, *self.cancelled]
+        return [*self.succeeded, *self.recorded, *self.failed, *self.interrupted, *self.cancelled, *self.expired]
 
 
 class RejectedReleases:

@@ -15,9 +15,10 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
+from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded
 
 if TYPE_CHECKING:
+    from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.worker.recording import Recording
 
 Clock = Callable[[], datetime | None]
@@ -76,6 +77,26 @@ class ReleaseStatements:
                 cursor, recorded, schema=self._schema, now=self._now(), **self._cancelling()
             )
 
+    def pause_queues(self, outcomes: Sequence[Failed]) -> list[Pause]:
+        """Pause the queues of jobs whose tasks asked for it; return the pauses that are new."""
+        # Late import: few tasks pause their queues.
+        from django_graphile_worker.sql import pauses
+
+        asked = [
+            pauses.OwnQueue(
+                job_id=outcome.claim.id,
+                token=outcome.claim.token,
+                queue_name=outcome.claim.queue_name or "",
+                seconds=outcome.queue_pause.seconds,
+                reason=outcome.queue_pause.reason,
+                by=f"job {outcome.claim.id}",
+            )
+            for outcome in outcomes
+            if outcome.queue_pause is not None
+        ]
+        with self._database.cursor() as cursor:
+            return pauses.pause_own_queues(cursor, asked, schema=self._schema, now=self._now())
+
     def is_recorded(self, outcome: Failed) -> bool:
         """Return True if something is recorded of a failed attempt."""
         default = self._settings.keep_results
@@ -116,6 +137,15 @@ class ReleaseStatements:
         for claim in ended:
             self.on_cancelled(claim)
         return {claim.id for claim in ended}
+
+    def expire(self, outcomes: Sequence[Expired]) -> set[int]:
+        """End jobs that were not started in time."""
+        # Late import: few jobs expire.
+        from django_graphile_worker.sql import expiry
+
+        expired = [expiry.ExpiredClaim(outcome.claim, outcome.expires_at) for outcome in outcomes]
+        with self._database.cursor() as cursor:
+            return expiry.expire(cursor, expired, schema=self._schema, now=self._now(), keeping=self._keeping())
 
     def still_claimed(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:

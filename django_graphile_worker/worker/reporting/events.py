@@ -17,6 +17,7 @@ from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 
 if TYPE_CHECKING:
+    from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
@@ -154,7 +155,20 @@ class WorkerEvents:
     def tasks_unserved(self, identifiers: Sequence[str]) -> None:
         self.send(signals.tasks_unserved, identifiers=tuple(identifiers))
 
+    def work_paused(self, pauses: Iterable[Pause]) -> None:
+        for pause in pauses:
+            self.send(signals.work_paused, **_about_pause(pause), by=pause.by)
+
+    def work_resumed(self, pauses: Iterable[Pause]) -> None:
+        """Report pauses whose time is over."""
+        for pause in pauses:
+            self.send(signals.work_resumed, **_about_pause(pause), by="")
+
     def _permanently_failed(self, exhausted: Iterable[Exhausted]) -> None:
         # These jobs ended with their worker, so no executor sends the signal.
         for each in exhausted:
             self.send(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)
+
+
+def _about_pause(pause: Pause) -> dict[str, Any]:
+    return {"kind": pause.kind.value, "name": pause.name, "until": pause.until, "reason": pause.reason}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcomes import (
     CompletedAtomically,
+    Expired,
     Failed,
     Interrupted,
     Outcome,
@@ -74,7 +75,8 @@ class Cell:
                 self.interrupted += 1
             elif isinstance(outcome, Failed):
                 self.note_failure(outcome)
-        return [outcome for outcome in batch if not isinstance(outcome, Interrupted)]
+        # The statement that ends an expired job counts it.
+        return [outcome for outcome in batch if not isinstance(outcome, Interrupted | Expired)]
 
     def note_failure(self, failure: Failed) -> None:
         if failure.permanent or failure.claim.attempts >= failure.claim.max_attempts:

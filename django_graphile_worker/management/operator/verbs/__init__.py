@@ -17,11 +17,13 @@ from django_graphile_worker.management.operator.verbs.fail import Fail
 from django_graphile_worker.management.operator.verbs.grants import Grants
 from django_graphile_worker.management.operator.verbs.history import History
 from django_graphile_worker.management.operator.verbs.jobs import Jobs
+from django_graphile_worker.management.operator.verbs.pause import Pause
 from django_graphile_worker.management.operator.verbs.queues import Queues
 from django_graphile_worker.management.operator.verbs.remove import Remove
 from django_graphile_worker.management.operator.verbs.repair import Repair
 from django_graphile_worker.management.operator.verbs.reschedule import Reschedule
 from django_graphile_worker.management.operator.verbs.result import ShowResult
+from django_graphile_worker.management.operator.verbs.resume import Resume
 from django_graphile_worker.management.operator.verbs.retry import Retry
 from django_graphile_worker.management.operator.verbs.run import Run
 from django_graphile_worker.management.operator.verbs.show import Show
@@ -49,6 +51,8 @@ VERBS: tuple[Verb, ...] = (
     Remove(),
     Workers(),
     Queues(),
+    Pause(),
+    Resume(),
     Crontab(),
     Unlock(),
     Sweep(),

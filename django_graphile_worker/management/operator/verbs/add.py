@@ -44,6 +44,12 @@ class Add(Verb):
             metavar="TIME",
             help="Run at this time: +5m, or a time like 2026-05-01T12:00 (default: now).",
         )
+        parser.add_argument(
+            "--expires",
+            type=arguments.run_at,
+            metavar="TIME",
+            help="Do not start the job after this time: +1h, counted from --run-at, or a time like 2026-05-01T12:00.",
+        )
         parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Allow at most N attempts.")
         parser.add_argument("--key", metavar="KEY", help="Replace the waiting job with this key, if there is one.")
         parser.add_argument(
@@ -88,6 +94,7 @@ class Add(Verb):
             job_key_mode=options["key_mode"],
             priority=options["priority"],
             flags=options["flag"],
+            expires=options["expires"],
             **console.place,
         )
 

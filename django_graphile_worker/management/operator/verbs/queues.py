@@ -21,14 +21,14 @@ class Queues(Verb):
     name = "queues"
     summary = "List queues, the workers that hold them, and how many jobs wait."
     description = (
-        "List named queues, those that a worker holds first. Count waiting jobs, including scheduled jobs, up to "
-        f"{queue_depths.MOST_COUNTED:,} for each queue."
+        "List named queues: those that a worker holds, paused queues, then others. Count waiting jobs, including "
+        f"scheduled jobs, up to {queue_depths.MOST_COUNTED:,} for each queue."
     )
     examples = ("", "--queue warehouse", "--held --json")
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--queue", metavar="QUEUE", help="List only this queue.")
-        parser.add_argument("--held", action="store_true", help="List only queues that a worker holds.")
+        parser.add_argument("--held", action="store_true", help="List only queues that are held or paused.")
         parser.add_argument(
             "--limit",
             type=arguments.positive,
@@ -73,17 +73,32 @@ def _queue_row(queue: QueueDepth, now: datetime) -> list[Cell | str]:
         queue.queue_name,
         f"{number}{'+' if is_capped else ''}",
         times.both(queue.oldest, now),
-        queue.locked_by or "",
-        "-" if queue.locked_at is None else times.relative(queue.locked_at, now),
+        _holder(queue, now),
+        _since(queue, now),
     ]
+
+
+def _holder(queue: QueueDepth, now: datetime) -> str:
+    if not queue.is_paused:
+        return queue.locked_by or ""
+    return "paused" if queue.paused_until is None else f"paused until {times.both(queue.paused_until, now)}"
+
+
+def _since(queue: QueueDepth, now: datetime) -> str:
+    since = queue.paused_at if queue.is_paused else queue.locked_at
+    return "-" if since is None else times.relative(since, now)
 
 
 def _queue_as_dict(queue: QueueDepth) -> dict[str, Any]:
     number, is_capped = _waiting(queue)
     return {
         "queue_name": queue.queue_name,
-        "locked_by": queue.locked_by,
-        "locked_at": queue.locked_at,
+        "locked_by": None if queue.is_paused else queue.locked_by,
+        "locked_at": None if queue.is_paused else queue.locked_at,
+        "is_paused": queue.is_paused,
+        "paused_until": queue.paused_until,
+        "pause_reason": queue.pause_reason,
+        "paused_by": queue.paused_by,
         "waiting": number,
         "is_capped": is_capped,
         "earliest_run_at": queue.oldest,

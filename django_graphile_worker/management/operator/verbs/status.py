@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker.durations import in_largest_unit
-from django_graphile_worker.management.operator import arguments, tables, times
+from django_graphile_worker.management.operator import arguments, pause_targets, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import capped
 from django_graphile_worker.management.operator.known_names import is_known, require_task
@@ -140,6 +140,9 @@ def _as_text(console: Console, status: QueueStatus) -> str:
     if len(status.timeouts) > 1:
         # The timeout of each worker applies to it. Usually, some workers were not restarted after a change of settings.
         pairs.append(("worker timeouts", Cell(", ".join(f"{each:g} s" for each in status.timeouts), style.WARNING)))
+    for number, pause in enumerate(status.pauses):
+        text = pause_targets.sentence(pause, status.now)
+        pairs.append(("" if number else "paused", Cell(text, style.WARNING)))
     if status.unserved:
         pairs.append(("unserved tasks", Cell(_unserved(status), style.WARNING)))
     return tables.facts(pairs)
@@ -148,7 +151,8 @@ def _as_text(console: Console, status: QueueStatus) -> str:
 def _throughput(status: QueueStatus) -> str:
     each_minute = status.succeeded / RECENT
     failed = f", {status.failed} failed" if status.failed else ""
-    return f"{status.succeeded} succeeded ({each_minute:.0f} a minute){failed}"
+    expired = f", {status.expired} expired" if status.expired else ""
+    return f"{status.succeeded} succeeded ({each_minute:.0f} a minute){failed}{expired}"
 
 
 def _unserved(status: QueueStatus) -> str:
@@ -173,11 +177,17 @@ def _as_dict(status: QueueStatus, problems: Sequence[str]) -> dict[str, Any]:
             }
             for state in _ORDER
         },
-        "recent": {"minutes": RECENT, "succeeded": status.succeeded, "failed": status.failed},
+        "recent": {
+            "minutes": RECENT,
+            "succeeded": status.succeeded,
+            "failed": status.failed,
+            "expired": status.expired,
+        },
         "workers": {
             **{state: len(status.workers(state)) for state in ("alive", "stopping", "silent", "unregistered")},
             "listening": status.listeners,
             "timeouts": status.timeouts,
         },
+        "paused": [pause_targets.as_dict(pause) for pause in status.pauses],
         "tasks_without_worker": [task._asdict() for task in status.unserved],
     }

@@ -103,7 +103,7 @@ def test_status__does_not_guess_what_a_worker_has_that_does_not_say(metadata: di
 def test_status__tells_what_was_done_lately() -> None:
     make_statistics("a", 2, succeeded=50, failed=2, permanently_failed=1)
     make_statistics("a", 9, succeeded=1000)
-    assert operate("status", "--json").json["recent"] == {"minutes": 5, "succeeded": 50, "failed": 3}
+    assert operate("status", "--json").json["recent"] == {"minutes": 5, "succeeded": 50, "failed": 3, "expired": 0}
     assert "last 5 minutes      50 succeeded (10 a minute), 3 failed" in operate("status").out
     assert operate("status", "--json", "--task", "b").json["recent"]["succeeded"] == 0
 
