@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         InvalidTypeError,
         JobFailedError,
         LeftoverStateError,
+        LimitedUntil,
         LostClaimError,
         PayloadError,
         PermanentFailure,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     )
     from django_graphile_worker.job_options import JobKeyMode
     from django_graphile_worker.jobs import Job, JobSpec, RemovedJob
+    from django_graphile_worker.limits.limit import Limit
     from django_graphile_worker.progress import Progress
     from django_graphile_worker.registry import Task, task
     from django_graphile_worker.results import (
@@ -93,6 +95,8 @@ __all__ = [
     "JobKeyMode",
     "JobSpec",
     "LeftoverStateError",
+    "Limit",
+    "LimitedUntil",
     "LostClaimError",
     "PayloadError",
     "PermanentFailure",
@@ -164,6 +168,8 @@ _HOMES = {
     "JobKeyMode": "job_options",
     "JobSpec": "jobs",
     "LeftoverStateError": "exceptions",
+    "Limit": "limits.limit",
+    "LimitedUntil": "exceptions",
     "LostClaimError": "exceptions",
     "PayloadError": "exceptions",
     "PermanentFailure": "exceptions",

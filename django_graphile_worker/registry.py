@@ -17,6 +17,7 @@ from django_graphile_worker.task_type import Task
 if TYPE_CHECKING:
     from typing import Concatenate
 
+    from django_graphile_worker.limits.limit import Key, Limit, TaskLimit
     from django_graphile_worker.task_type import Payload, TaskDecorator
 
 __all__ = ["Backoff", "Registry", "Task", "task", "tasks"]
@@ -33,9 +34,12 @@ class Registry:
 
     def __init__(self) -> None:
         self._tasks: dict[str, list[Task[Any, Any]]] = {}
+        # Whether any task has limits: adding a job looks for the keys of its payload then.
+        self.has_limits = False
 
     def register(self, task: Task[Any, Any]) -> None:
         """Add a task. Another function with the same identifier is kept as a duplicate, for a system check."""
+        self.has_limits = self.has_limits or bool(task.limits)
         group = self._tasks.setdefault(task.identifier, [])
         for index, known in enumerate(group):
             if _is_same_function(known, task):
@@ -62,11 +66,11 @@ class Registry:
     @contextmanager
     def isolated(self) -> Iterator[Registry]:
         """Undo all registrations of the block at its end."""
-        kept = {identifier: list(group) for identifier, group in self._tasks.items()}
+        kept, had_limits = {identifier: list(group) for identifier, group in self._tasks.items()}, self.has_limits
         try:
             yield self
         finally:
-            self._tasks = kept
+            self._tasks, self.has_limits = kept, had_limits
 
     def __iter__(self) -> Iterator[Task[Any, Any]]:
         return iter([group[0] for _, group in sorted(self._tasks.items())])
@@ -103,6 +107,8 @@ def task(
     backoff: Backoff | None = None,
     cron: str | Sequence[str] | None = None,
     keep_result: timedelta | float | bool | None = None,
+    limit: Limit | Sequence[Limit] | None = None,
+    fair: Key | None = None,
 ) -> TaskDecorator: ...
 
 
@@ -115,6 +121,8 @@ def task(
     backoff: Backoff | None = None,
     cron: str | Sequence[str] | None = None,
     keep_result: timedelta | float | bool | None = None,
+    limit: Limit | Sequence[Limit] | None = None,
+    fair: Key | None = None,
     **defaults: Any,
 ) -> Any:
     """Register a function as a task: ``@task``, ``@task("billing:send")`` or ``@task(priority=5)``."""
@@ -132,7 +140,8 @@ def task(
     }
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
-        return _register(function, name, job_defaults, **options)
+        limits = task_limits(limit, fair, name or _name_of(function))
+        return _register(function, name, job_defaults, limits=limits, **options)
 
     return decorate
 
@@ -168,7 +177,7 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
-    options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result"]
+    options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result", "limit", "fair"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 
@@ -214,6 +223,16 @@ def valid_keep_result(keep: object, *, name: str = "@task(keep_result=...)") -> 
     if not 1 <= seconds <= LONGEST_DURATION:
         raise InvalidJobError(f"{name}: expected 1 second to ten years, got {keep!r}. To keep no result: False.")
     return seconds
+
+
+def task_limits(limit: object, fair: object, identifier: str) -> tuple[TaskLimit, ...]:
+    """Return the limits of a task, sorted by name; raise for values that cannot be used."""
+    if limit is None and fair is None:
+        return ()
+    # Late import: most projects have no limits.
+    from django_graphile_worker.limits.limit import task_limits
+
+    return task_limits(limit, fair, identifier)
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from django_graphile_worker.jobs import JobOptions
+    from django_graphile_worker.limits.limit import TaskLimit
 
     # The type of the first parameter. It has a default, so that Task[[Receipt], None] is valid.
     Payload = typing_extensions.TypeVar("Payload", default=Any)
@@ -102,6 +103,7 @@ class Task(Generic[P, R, Payload]):
         cron: tuple[str, ...] = (),
         keep_result: float | bool | None = None,
         keeps_payload: bool = False,
+        limits: tuple[TaskLimit, ...] = (),
     ) -> None:
         self.function = function
         self.identifier = identifier
@@ -114,6 +116,8 @@ class Task(Generic[P, R, Payload]):
         self.keep_result = keep_result
         # Whether the payload is kept with the result.
         self.keeps_payload = keeps_payload
+        # How many of its jobs run at once or start in a time, sorted by name.
+        self.limits = limits
         functools.update_wrapper(self, function)
         if self.is_async:
             markcoroutinefunction(self)
@@ -168,6 +172,14 @@ class Task(Generic[P, R, Payload]):
         if self.keep_result is True:
             return DEFAULT_RESULT_SECONDS if default is None else default
         return self.keep_result or None
+
+    def key_fields(self, payload: Any) -> Any:
+        """Return the value whose fields the template of a limit names: the payload, as JSON values."""
+        return payload
+
+    def key_from(self, function: Callable[..., Any], payload: Any) -> Any:
+        """Call the key function of a limit."""
+        return function(payload)
 
     @property
     def place(self) -> str:

@@ -41,7 +41,20 @@ def entry_of(spec: JobSpec, place: Place) -> Entry:
         run_at = aware(spec.run_at)
         if run_at is not spec.run_at:
             spec = dataclasses.replace(spec, run_at=run_at)
-    return spec, "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
+    text = "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
+    if registry.tasks.has_limits:
+        _refuse_unkeyed(spec.identifier, text)
+    return spec, text
+
+
+def _refuse_unkeyed(identifier: str, payload_text: str) -> None:
+    task = registry.tasks.get(identifier)
+    if task is None or not task.limits:
+        return
+    # Late import: most projects have no limits.
+    from django_graphile_worker.limits.keys import refuse_unkeyed
+
+    refuse_unkeyed(task, payload_text)
 
 
 def _note_unknown_name(name: str, place: Place) -> None:
