@@ -59,6 +59,7 @@ TABLES_OF_EVENTS = (
     "_private_waiters",
     "_private_history",
     "_private_progress",
+    "_private_limit_overrides",
 )
 
 
