@@ -374,7 +374,8 @@ begin
     job_id := null;
     summary := json_build_object(
         'has_more', has_more,
-        'seconds_until_next', greatest(date_part('epoch', next_at - moment), 0),
+        'seconds_until_next', case when next_at is not null then
+            greatest(date_part('epoch', next_at - moment), 0) end,
         'start_within', start_within,
         'xid', pg_current_xact_id_if_assigned()::xid);
     return next;
