@@ -39,7 +39,7 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cach
 as $$
 declare
     this_moment constant timestamptz := coalesce(claimed_at, now());
-    most_lanes constant int := max_jobs + 8;
+    most_lanes constant int := max_jobs + least(max_jobs, 8);
     moment timestamptz := coalesce(clock, clock_timestamp());
     opened bigint[]; retried bigint[];
     -- The lanes that this claim has locked, in the order of their ids.

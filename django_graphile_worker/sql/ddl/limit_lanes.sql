@@ -153,51 +153,52 @@ create function :SCHEMA._private_park_jobs_v1(
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off
-set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+-- Hash joins join arrays with arrays. The tables are read by lateral subqueries, each by its index.
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_nestloop = on
+set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
-    lane_ids bigint[]; parked_ids bigint[];
+    lane_ids bigint[]; lane_keys bigint[]; parked_ids bigint[];
 begin
     insert into :SCHEMA._private_limit_keys (limit_name, key_text)
     select distinct entry.name, entry.key
     from unnest(key_names, key_texts) as entry(name, key)
     where not exists (
         select from only :SCHEMA._private_limit_keys as known
-        where known.limit_name = entry.name and known.key_text = entry.key)
+        where known.limit_name = entry.name and known.key_text = entry.key offset 0)
     order by entry.name, entry.key
     on conflict (limit_name, key_text) do nothing;
     -- Holds the keys against their deletion until the lanes that name them are committed.
-    perform from (
-        select known.id
-        from (select distinct entry.name, entry.key from unnest(key_names, key_texts) as entry(name, key)) as entry
-        cross join lateral (
-            select k.id from only :SCHEMA._private_limit_keys as k
-            where k.limit_name = entry.name and k.key_text = entry.key for key share) as known
-    ) as held;
+    select array_agg(known.id order by entry.number) into lane_keys
+    from unnest(key_names, key_texts) with ordinality as entry(name, key, number)
+    cross join lateral (
+        select k.id from only :SCHEMA._private_limit_keys as k
+        where k.limit_name = entry.name and k.key_text = entry.key for key share) as known;
 
-    with lane as (
-        select lane.number, lane.task_id, lane.shape, lane.queue_id, lane.flags, lane.is_fair, array(
-            select k.id
-            from unnest(key_lanes, key_names, key_texts) as entry(lane, name, key)
-            join only :SCHEMA._private_limit_keys as k on k.limit_name = entry.name and k.key_text = entry.key
-            where entry.lane = lane.number
-            order by k.id
-        ) as key_ids
+    with keys as (
+        select entry.lane, array_agg(entry.key_id order by entry.key_id) as key_ids
+        from unnest(key_lanes, lane_keys) as entry(lane, key_id) group by entry.lane
+    ), head as (
+        select distinct on (entry.lane) entry.lane, job.priority, job.run_at
+        from unnest(job_ids, job_revisions, job_lanes) as entry(id, revision, lane)
+        cross join lateral (
+            select j.priority, j.run_at from only :SCHEMA._private_jobs as j
+            where j.id = entry.id and j.revision = entry.revision and j.is_available and isfinite(j.run_at)
+            offset 0) as job
+        order by entry.lane, job.priority, job.run_at
+    ), lane as (
+        select lane.number, lane.task_id, lane.shape, lane.queue_id, lane.flags, lane.is_fair,
+            coalesce(keys.key_ids, '{}') as key_ids, head.priority, head.run_at
         from unnest(lane_tasks, lane_shapes, lane_queues, lane_flags::jsonb[], lane_fair) with ordinality
             as lane(task_id, shape, queue_id, flags, is_fair, number)
-    ), head as (
-        select distinct on (entry.lane) entry.lane as number, job.priority, job.run_at
-        from unnest(job_ids, job_revisions, job_lanes) as entry(id, revision, lane)
-        join only :SCHEMA._private_jobs as job on job.id = entry.id and job.revision = entry.revision
-        where job.is_available and isfinite(job.run_at)
-        order by entry.lane, job.priority, job.run_at
+        join head on head.lane = lane.number
+        left join keys on keys.lane = lane.number
     ), filled as (
         insert into :SCHEMA._private_limit_lanes as known (
             task_id, shape, key_ids, queue_id, flags, is_fair, state, priority, head_run_at, turn, sorted_at)
-        select lane.task_id, lane.shape, lane.key_ids, lane.queue_id, lane.flags, lane.is_fair, 1, head.priority,
-            head.run_at, case when lane.is_fair then '-infinity' else head.run_at end, clock_timestamp()
-        from lane join head on head.number = lane.number
+        select lane.task_id, lane.shape, lane.key_ids, lane.queue_id, lane.flags, lane.is_fair, 1, lane.priority,
+            lane.run_at, case when lane.is_fair then '-infinity' else lane.run_at end, clock_timestamp()
+        from lane
         order by lane.task_id, lane.shape, lane.key_ids, lane.queue_id, md5(coalesce(lane.flags::text, ''))
         on conflict (task_id, shape, key_ids, queue_id, md5(coalesce(flags::text, ''))) do update
         set (priority, head_run_at, turn) = (
@@ -213,18 +214,23 @@ begin
             sorted_at = excluded.sorted_at
         returning known.id, known.task_id, known.shape, known.key_ids, known.queue_id, known.flags, known.state
     )
-    select array_agg(filled.id order by lane.number), count(*) filter (where filled.state = 1) into lane_ids, ready
-    from lane
-    left join filled on filled.task_id = lane.task_id and filled.shape = lane.shape
-        and filled.key_ids = lane.key_ids and filled.queue_id = lane.queue_id
+    select array_agg(filled.id order by number.number), count(*) filter (where filled.state = 1)
+    into lane_ids, ready
+    from generate_series(1, cardinality(lane_tasks)) as number
+    left join lane on lane.number = number.number
+    left join filled on filled.key_ids = lane.key_ids and filled.task_id = lane.task_id
+        and filled.shape = lane.shape and filled.queue_id = lane.queue_id
         and filled.flags is not distinct from lane.flags;
 
     with kept as (
         insert into :SCHEMA._private_limited_jobs as limited (job_id, lane_id, task_id, priority, run_at, revision)
         select job.id, lane_ids[entry.lane], job.task_id, job.priority, job.run_at, job.revision
         from unnest(job_ids, job_revisions, job_lanes) as entry(id, revision, lane)
-        join only :SCHEMA._private_jobs as job on job.id = entry.id and job.revision = entry.revision
-        where job.is_available and isfinite(job.run_at) and lane_ids[entry.lane] is not null
+        cross join lateral (
+            select j.id, j.task_id, j.priority, j.run_at, j.revision from only :SCHEMA._private_jobs as j
+            where j.id = entry.id and j.revision = entry.revision and j.is_available and isfinite(j.run_at)
+            offset 0) as job
+        where lane_ids[entry.lane] is not null
         -- The row of a job that was parked before, and then changed.
         on conflict (job_id) do update
         set lane_id = excluded.lane_id, task_id = excluded.task_id, priority = excluded.priority,

@@ -33,9 +33,11 @@ OLD_CODE = 30.0
 # Seconds between two deletions of lanes and keys that nothing needs, and for how long nothing needed them.
 FORGET_INTERVAL = 600.0
 UNUSED_FOR = 3600.0
-# The keeper rests for this many times the duration of a step that has found nothing, and of a step that has sorted
-# while all slots were busy: ordinary jobs must not wait for the sorting of a backlog.
+# The keeper rests for this many times the duration of a sorting that has found nothing, or during which all slots were
+# busy: ordinary jobs must not wait for the sorting of a backlog.
 REST = 20
+# Seconds. A sorting that has found nothing is short, whatever the clock says: other processes may have kept it waiting.
+LONGEST_REST_AFTER_NOTHING = 0.02
 
 
 class Keeper(Service):
@@ -111,8 +113,11 @@ class Keeper(Service):
         began = self._clock()
         found = self._sorter.sort()
         ended = self._clock()
-        if not found.parked or self._events.free_slots() < 1:
-            self._rests_until = ended + REST * (ended - began)
+        rest = REST * (ended - began)
+        if not found.parked:
+            self._rests_until = ended + min(rest, LONGEST_REST_AFTER_NOTHING)
+        elif self._events.free_slots() < 1:
+            self._rests_until = ended + rest
         if found.has_ready:
             self._events.lanes_ready(found.ready_lanes, self._database)
         if found.has_more:
