@@ -120,8 +120,9 @@ begin
         moment := coalesce(clock, clock_timestamp());
         select r.key_ids, r.rooms, r.counts_places, r.keep_starts, r.margins, r.windows, r.burst_counts, r.burst_windows
         into held_keys, rooms, counts_places, keep_starts, margins, windows, burst_counts, burst_windows
+        -- With room for one more than is wanted, so that a key without room afterwards is full.
         from :SCHEMA._private_limit_rooms_v1(
-            all_keys, max_jobs, moment, limit_names, concurrencies, rate_counts, rate_windows, bursts) as r;
+            all_keys, max_jobs + 1, moment, limit_names, concurrencies, rate_counts, rate_windows, bursts) as r;
         held_keys := coalesce(held_keys, '{}');
         select array_agg(spot.place order by spot.number, spot.key_id) into flat
         from (
