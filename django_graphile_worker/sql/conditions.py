@@ -14,7 +14,9 @@ IS_LOCKED = "job.locked_at is not null"
 IS_DUE = "job.run_at <= now()"
 # The column is_available is true if no worker holds the job and it has attempts left.
 IS_READY = f"job.is_available and {IS_DUE}"
-IS_WAITING = "job.is_available and job.run_at > now()"
+# A job that waits for a limit is parked at infinity: `sql.parked_jobs`.
+IS_WAITING = "job.is_available and job.run_at > now() and job.run_at < 'infinity'"
+IS_PARKED = "job.is_available and job.run_at = 'infinity'"
 IS_AVAILABLE_IN_QUEUE = "job.is_available and job.job_queue_id is not null"
 # The job was tried, and no worker holds it: it failed.
 HAS_FAILED = "job.locked_at is null and job.attempts > 0"

@@ -56,7 +56,9 @@ def _reasons(job: JobDetail, now: datetime) -> list[str]:
             why = f"it was given up after attempt {job.attempts_made} of {job.max_attempts}"
         return [f"{why}; to try it again: retry {job.id}"]
     reasons = []
-    if job.state is not State.READY:
+    if job.state is State.LIMITED:
+        reasons.append("it waits for a limit of its task; graphile_worker limits shows which")
+    elif job.state is not State.READY:
         reasons.append(f"it is due {times.relative(job.run_at, now)}")
     if job.queue_locked_by is not None:
         reasons.append(f"its queue {job.queue_name!r} is held by {job.queue_locked_by}")
