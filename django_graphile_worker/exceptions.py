@@ -1,7 +1,7 @@
 """The exceptions of this package.
 
-All have one base class, so that ``except GraphileWorkerError`` catches them. Each
-message says what was expected, what was found, and how to correct it.
+All have one base class, so that ``except GraphileWorkerError`` catches them, except ``TaskStopped`` and its subclasses,
+which stop a task. Each message says what was expected, what was found, and how to correct it.
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ class UnknownTaskError(GraphileWorkerError, LookupError):
     """No task is registered under this identifier."""
 
 
+class UnknownQueueError(GraphileWorkerError, LookupError):
+    """No queue has this name."""
+
+
 class SchemaError(GraphileWorkerError):
     """The worker schema is missing, cannot be adopted, is locked, or is hidden from this role."""
 
@@ -108,6 +112,10 @@ class JobFailedError(GraphileWorkerError):
     """The job failed permanently or was removed, so it has no value."""
 
 
+class JobCancelledError(JobFailedError):
+    """The job was cancelled, so it has no value; also named in its result."""
+
+
 class ResultTimeoutError(GraphileWorkerError, TimeoutError):
     """The job did not end in the time that ``wait_for_result()`` was given."""
 
@@ -125,15 +133,19 @@ class LeftoverStateError(GraphileWorkerError):
 
 
 class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake
-    """Raised by a task: fail this attempt, and run the job again after ``delay``."""
+    """Raised by a task: fail this attempt, and run the job again after ``delay``.
 
-    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+    With ``pause_queue`` the queue of the job is paused until then: none of its jobs starts before.
+    """
+
+    def __init__(self, delay: timedelta | float, reason: str = "", *, pause_queue: bool = False) -> None:
         self.delay = to_delay(delay, name=type(self).__name__, expected="a timedelta or a number of seconds")
         self.reason = reason
+        self.pause_queue = pause_queue
         super().__init__(reason or f"retry in {self.delay}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.delay, self.reason)
+        return type(self), (self.delay, self.reason), vars(self)
 
 
 class LimitedUntil(RetryLater):
@@ -150,7 +162,7 @@ class LimitedUntil(RetryLater):
         super().__init__(_until(delay) if isinstance(delay, datetime) else delay, reason)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.delay, self.reason), {"limit": self.limit}
+        return type(self), (self.delay, self.reason), vars(self)
 
 
 def _until(time: datetime) -> timedelta:
@@ -165,6 +177,21 @@ class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class TaskStopped(BaseException):
+    """The base of the exceptions that the worker raises in a task to stop it.
+
+    They are no ``Exception``: a task that continues after every error, with ``except Exception``, must stop as well.
+    """
+
+
+class TaskTimeout(TaskStopped):
+    """Raised in a task by the worker: the task runs longer than its time limit. The attempt counts as failed."""
+
+
+class TaskCancelled(TaskStopped):
+    """Raised in a task by the worker: the job was cancelled. It is not retried."""
 
 
 class ResultError(PermanentFailure, TypeError):

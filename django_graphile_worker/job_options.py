@@ -12,6 +12,8 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
 MAX_JOB_KEY_LENGTH = 512
+# A pause has the name of its flag in an index.
+MAX_INDEXED_FLAG_LENGTH = 512
 SMALLEST_PRIORITY, LARGEST_PRIORITY = -32_768, 32_767
 LARGEST_MAX_ATTEMPTS = 32_767
 
@@ -64,11 +66,13 @@ def valid_job_key_mode(value: object) -> JobKeyMode | None:
 
 
 def valid_run_at(value: object) -> datetime | timedelta | None:
-    if value is None:
-        return None
+    return None if value is None else valid_time("run_at", value)
+
+
+def valid_time(name: str, value: object) -> datetime | timedelta:
     if not isinstance(value, datetime | timedelta):
         raise InvalidTypeError(
-            "run_at: expected an aware datetime, or a timedelta from the database's now, "
+            f"{name}: expected an aware datetime, or a timedelta from the database's now, "
             f"got {value!r} ({type(value).__name__})."
         )
     try:
@@ -77,7 +81,7 @@ def valid_run_at(value: object) -> datetime | timedelta | None:
         year = 0
     # The margin of a year covers differences between the clocks and time zones of this process and of the database.
     if not MINYEAR < year < MAXYEAR:
-        raise InvalidJobError(f"run_at: expected a time in the years 2 to 9998, got {value!r}.")
+        raise InvalidJobError(f"{name}: expected a time in the years 2 to 9998, got {value!r}.")
     return value
 
 
@@ -87,6 +91,11 @@ def valid_flags(value: object) -> tuple[str, ...] | None:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidTypeError(f"flags: expected a list or set of strings, got {value!r} ({type(value).__name__}).")
     return tuple(dict.fromkeys(storable_text("flags", flag, None) for flag in value))
+
+
+def valid_flag(value: object) -> str:
+    """Return the name of a flag; raise for a name that is too long for an index."""
+    return _text("flag", value, MAX_INDEXED_FLAG_LENGTH)
 
 
 def whole_number(name: str, value: object, smallest: int, largest: int) -> int:

@@ -83,6 +83,11 @@ job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
 job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
 job_permanently_failed = Event("worker_id", "database", "job", "duration", "error")
 job_interrupted = Event("worker_id", "database", "job", "duration", "reason")
+# The job was cancelled, once for each job: by the process that removed it, with an empty worker_id and no duration, when
+# its transaction commits; or by the worker that stopped it, or recovered it, when the database has stored that.
+job_cancelled = Event("worker_id", "database", "job", "duration", "reason", "cancelled_by")
+# The job was cancelled while it ran, but ended by itself before the worker could stop it.
+cancellation_missed = Event("worker_id", "database", "job_id", "reason", "cancelled_by")
 # The task succeeded, but left its session changed (SET, a lock, a temporary table): its connection was closed.
 leftover_state_found = Event("worker_id", "database", "job", "leftovers")
 job_released = Event("worker_id", "database", "job", "outcome")
@@ -95,6 +100,11 @@ results_refused = Event("worker_id", "database", "job_ids")
 # Recovery of the jobs of dead workers.
 jobs_recovered = Event("worker_id", "database", "job_ids", "dead_worker_ids")
 stale_locks_released = Event("worker_id", "database", "jobs", "queues")
+
+# Pauses. The process that pauses or resumes sends them when its transaction has committed; worker_id is None then. The
+# worker that finds the end of a pause, or whose task paused its queue, sends them with its id.
+work_paused = Event("worker_id", "database", "kind", "name", "until", "reason", "by")
+work_resumed = Event("worker_id", "database", "kind", "name", "until", "reason", "by")
 
 # Recurring tasks.
 cron_started = Event("worker_id", "database", "items")

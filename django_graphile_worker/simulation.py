@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 now: Callable[[], datetime] | None = None
 # Whether jobs run as soon as the transaction that adds them has ended.
 is_immediate = False
+# Whether this process has paused something. Only then run_jobs() of a test reads pauses.
+has_pauses = False
 
 
 def moved(run_at: datetime | timedelta | None) -> datetime | timedelta | None:

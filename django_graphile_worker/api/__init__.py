@@ -24,6 +24,7 @@ from django_graphile_worker.api.change import (
     reschedule_jobs,
 )
 from django_graphile_worker.api.clean_up import acleanup, cleanup
+from django_graphile_worker.api.pausing import apause, apauses, aresume, pause, pauses, resume
 from django_graphile_worker.sql.cleanup import CleanupResult
 
 __all__ = [
@@ -36,14 +37,20 @@ __all__ = [
     "add_jobs",
     "aforce_unlock_workers",
     "aget_job",
+    "apause",
+    "apauses",
     "apermanently_fail_jobs",
     "aremove_job",
     "areschedule_jobs",
+    "aresume",
     "cleanup",
     "complete_jobs",
     "force_unlock_workers",
     "get_job",
+    "pause",
+    "pauses",
     "permanently_fail_jobs",
     "remove_job",
     "reschedule_jobs",
+    "resume",
 ]

@@ -63,7 +63,7 @@ def remove_job(job_key: str, *, using: str | None = None, installation: str | No
 
 def complete_jobs(job_ids: Iterable[int], *, using: str | None = None, installation: str | None = None) -> list[Job]:
     """Delete jobs as if they had succeeded, and return them. Running jobs are neither deleted nor returned."""
-    ids = _valid_ids(job_ids)
+    ids = valid_ids(job_ids)
     if not ids:
         return []
     with open_queue(using, installation) as queue:
@@ -78,7 +78,7 @@ def permanently_fail_jobs(
     installation: str | None = None,
 ) -> list[Job]:
     """Mark jobs as permanently failed, and return them. Running jobs are neither changed nor returned."""
-    ids = _valid_ids(job_ids)
+    ids = valid_ids(job_ids)
     if error_message is not None and not isinstance(error_message, str):
         raise InvalidTypeError(f"error_message: expected a string, got {error_message!r}.")
     message = None if error_message is None else storable_text(error_message)
@@ -103,7 +103,7 @@ def reschedule_jobs(
 
     Running jobs are neither changed nor returned.
     """
-    ids = _valid_ids(job_ids)
+    ids = valid_ids(job_ids)
     changes = sql_jobs.Changes(
         run_at=simulation.moved(aware(valid_run_at(run_at))),
         priority=valid_priority(priority),
@@ -135,7 +135,8 @@ def force_unlock_workers(
             queue.refuse_hidden_tables()
 
 
-def _valid_ids(job_ids: Iterable[int]) -> list[int]:
+def valid_ids(job_ids: Iterable[int]) -> list[int]:
+    """Return the ids as a list; raise for anything that is not a list of ids."""
     return [whole_number("job_ids", job_id, 1, LARGEST_ID) for job_id in _valid_list("job_ids", "job ids", job_ids)]
 
 

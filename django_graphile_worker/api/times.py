@@ -14,12 +14,12 @@ from django.utils import timezone
 _PACKAGE = f"{Path(__file__).parents[1]}/"
 
 
-def aware(run_at: datetime | timedelta | None) -> datetime | timedelta | None:
+def aware(run_at: datetime | timedelta | None, *, name: str = "run_at") -> datetime | timedelta | None:
     """Return the time as Django's DateTimeField stores it: a naive time gets the default time zone, with a warning."""
     if not isinstance(run_at, datetime) or not settings.USE_TZ or timezone.is_aware(run_at):
         return run_at
     warnings.warn(
-        f"run_at received a naive datetime ({run_at}) while time zone support is active.",
+        f"{name} received a naive datetime ({run_at}) while time zone support is active.",
         RuntimeWarning,
         stacklevel=_level_of_the_caller(),
     )

@@ -13,6 +13,8 @@ class Migration(migrations.Migration):
     operations = [
         RunSchemaFile(forwards="limit_overrides.sql", backwards="limit_overrides_drop.sql"),
         RunSchemaFile(forwards="limits.sql", backwards="limits_drop.sql"),
+        RunSchemaFile(forwards="limit_lanes.sql", backwards="limit_lanes_drop.sql"),
+        RunSchemaFile(forwards="limit_claims.sql", backwards="limit_claims_drop.sql"),
         migrations.CreateModel(
             name="LimitKey",
             fields=[],

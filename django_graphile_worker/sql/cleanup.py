@@ -51,6 +51,7 @@ TABLES_OF_EVENTS = (
     "_private_jobs",
     "_private_job_recoveries",
     "_private_cancellations",
+    "_private_stop_requests",
     "_private_job_queues",
     "_private_known_crontabs",
     "_private_workers",
@@ -65,6 +66,7 @@ TABLES_OF_EVENTS = (
     "_private_limit_starts",
     "_private_limit_lanes",
     "_private_limit_keys",
+    "_private_pauses",
 )
 
 

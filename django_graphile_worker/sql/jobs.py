@@ -140,10 +140,14 @@ class Changes(NamedTuple):
 
 
 # A job that was cancelled while it ran, and whose worker has been silent for hours, can be rescheduled, and must run
-# then. So the marker of its cancellation is deleted, which would delete the job when the old claim ends.
+# then. So the marker of its cancellation is deleted, which would delete the job when the old claim ends, and the request
+# to stop it.
 FORGET_CANCELLATIONS = """forgotten as (
             delete from :SCHEMA._private_cancellations as marker
             where marker.job_id = any (array(select job.id from job))
+        ), forgotten_requests as (
+            delete from :SCHEMA._private_stop_requests as request
+            where request.job_id = any (array(select job.id from job))
         )"""
 
 RESCHEDULE_JOBS = call_statements_with(

@@ -26,6 +26,8 @@ class ResultStatus(IntEnum):
     SUCCEEDED = 1
     FAILED = 2
     REMOVED = 3
+    # The value of the result says who cancelled it, and why.
+    CANCELLED = 4
 
 
 PRUNE_RESULTS = """/* gw:prune-results */

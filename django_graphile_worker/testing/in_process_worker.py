@@ -10,8 +10,10 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
@@ -26,7 +28,7 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.new_tasks import NewTasks
 from django_graphile_worker.worker.identity import new_worker_id
-from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome
+from django_graphile_worker.worker.outcomes import Done, Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
@@ -65,6 +67,10 @@ class _Released:
 
     def jobs_returned(self) -> None:
         """Ignore it: the next claim finds them."""
+
+    def queues_paused(self, pauses: Sequence[Pause]) -> None:
+        simulation.has_pauses = True
+        self._events.work_paused(pauses)
 
 
 def _new_tasks(place: Place) -> NewTasks | None:
@@ -174,7 +180,7 @@ class InProcessWorker:
         return RanJob(
             job=job,
             outcome=outcome_name(outcome, retry_in),
-            result=None if isinstance(outcome, Failed | Interrupted) else outcome.result,
+            result=outcome.result if isinstance(outcome, Done) else None,
             error=self._executor.error if isinstance(outcome, Failed) else None,
             retry_in=retry_in,
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.job_stop import Stop
 
 if TYPE_CHECKING:
     from django_graphile_worker.registry import Task
@@ -28,7 +29,7 @@ class _Ended:
         return f"<{type(self).__name__} #{self.claim.id} after {self.duration:.3f} s>"
 
 
-class _Done(_Ended):
+class Done(_Ended):
     """A run whose task returned."""
 
     __slots__ = ("result",)
@@ -41,13 +42,13 @@ class _Done(_Ended):
         self.result = result
 
 
-class Succeeded(_Done):
+class Succeeded(Done):
     """The job has succeeded, and the releaser deletes its row."""
 
     __slots__ = ()
 
 
-class Recorded(_Done):
+class Recorded(Done):
     """The job has succeeded, and the releaser deletes its row and records the attempt: its result, or its history."""
 
     __slots__ = ("started", "task", "value_text")
@@ -65,7 +66,7 @@ class Recorded(_Done):
         self.value_text = value_text
 
 
-class CompletedAtomically(_Done):
+class CompletedAtomically(Done):
     """The task's own transaction has deleted the job's row; only its queue is left to release."""
 
     __slots__ = ()
@@ -85,10 +86,17 @@ class Interrupted(_Ended):
         self.payload_text = payload_text
 
 
+class QueuePause(NamedTuple):
+    """The pause of a job's queue that the task asked for."""
+
+    seconds: float
+    reason: str
+
+
 class Failed(_Ended):
     """The attempt failed: the error is stored and the next attempt scheduled."""
 
-    __slots__ = ("delay", "ended", "error", "exception_class", "payload_text", "permanent", "task")
+    __slots__ = ("delay", "ended", "error", "exception_class", "payload_text", "permanent", "queue_pause", "task")
 
     def __init__(
         self,
@@ -101,6 +109,7 @@ class Failed(_Ended):
         payload_text: str | None = None,
         task: Task[Any, Any] | None = None,
         exception_class: str | None = None,
+        queue_pause: QueuePause | None = None,
     ) -> None:
         super().__init__(claim, duration)
         self.error = error
@@ -114,6 +123,25 @@ class Failed(_Ended):
         self.permanent = permanent
         # The items of an array payload that are left: the items that failed.
         self.payload_text = payload_text
+        # How long the task wants the queue of the job to be paused, and why; None if it does not.
+        self.queue_pause = queue_pause
 
 
-Outcome = Succeeded | Recorded | CompletedAtomically | Failed | Interrupted
+class Cancelled(_Ended):
+    """The job was cancelled while this worker held its claim: the row is deleted, and the job is not retried."""
+
+    __slots__ = ("ended", "has_begun", "stop", "task")
+
+    def __init__(
+        self, claim: Claim, duration: float, stop: Stop, *, task: Task[Any, Any] | None = None, has_begun: bool = True
+    ) -> None:
+        super().__init__(claim, duration)
+        # Who cancelled it, and why.
+        self.stop = stop
+        # By the monotonic clock.
+        self.ended = monotonic()
+        self.task = task
+        self.has_begun = has_begun
+
+
+Outcome = Succeeded | Recorded | CompletedAtomically | Failed | Interrupted | Cancelled

@@ -6,7 +6,7 @@ class here passes them on to the other parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.worker.identity import about_this_process
@@ -16,8 +16,12 @@ from django_graphile_worker.worker.parts import Parts
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from django_graphile_worker.pause_type import Pause
+    from django_graphile_worker.sql.control import ReadPause, RequestedStop
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
     from django_graphile_worker.sql.result_keeping import ResultKeeping
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
 
 
@@ -55,6 +59,9 @@ class ReleaserCallbacks:
     def jobs_returned(self) -> None:
         self._parts.wake_fetcher()
 
+    def queues_paused(self, pauses: Sequence[Pause]) -> None:
+        self._parts.events.work_paused(pauses)
+
 
 class HeartbeatCallbacks:
     """The ``HeartbeatEvents`` of a worker: provides its row of the register, and changes its id on a lost lease."""
@@ -89,6 +96,57 @@ class HeartbeatCallbacks:
 
     def lease_lost(self) -> None:
         self._parts.lose_lease()
+
+    def read_control(self, database: Database) -> None:
+        self._parts.control_reader.read(database)
+
+
+class ControlCallbacks:
+    """The ``ControlEvents`` of a worker."""
+
+    def __init__(self, parts: Parts, stops: Callable[[], Stops]) -> None:
+        self._parts = parts
+        # Builds what stops runs, if it was not needed before.
+        self._stops = stops
+
+    def worker_id(self) -> str:
+        return self._parts.worker_id
+
+    def stop(self, requests: Sequence[RequestedStop]) -> None:
+        # Late import: most workers stop no run.
+        from django_graphile_worker.worker.job_stop import Stop
+
+        for job_id, token, reason, requested_by, _ in requests:
+            self._stops().request(job_id, token, Stop(kind="cancelled", reason=reason, by=requested_by))
+
+    def missed(self, requests: Sequence[RequestedStop]) -> None:
+        for job_id, _, reason, requested_by, _ in requests:
+            self._parts.events.cancellation_missed(job_id, reason=reason, cancelled_by=requested_by)
+
+    def pauses_read(self, pauses: Sequence[ReadPause]) -> None:
+        self._parts.pauses.update(pauses)
+
+    def now(self) -> datetime | None:
+        return self._parts.now()
+
+
+class PauseCallbacks:
+    """The ``PauseEvents`` of a worker."""
+
+    def __init__(self, parts: Parts, build_endings: Callable[[], PauseEndings]) -> None:
+        self._parts = parts
+        self._build_endings = build_endings
+
+    def pauses_changed(self) -> None:
+        self._parts.apply_pauses()
+
+    def settle_pauses(self, seconds: float) -> None:
+        if self._parts.pause_endings is None:
+            self._parts.pause_endings = self._build_endings()
+        self._parts.pause_endings.expect(seconds)
+
+    def queue_is_unlocked(self) -> None:
+        self._parts.heartbeat.read_control_soon()
 
 
 class RecoveryCallbacks:
@@ -142,10 +200,20 @@ class PoolCallbacks:
         # The methods of the parts themselves: a method of this class would cost one more call for every job.
         self.run = parts.executor.run
         self.may_begin = parts.may_begin
+        self.refuse = parts.refuse
         self.on_outcome = parts.releaser.put
         self.on_queue_done = parts.releaser.release_queue
         self.on_wants_jobs = parts.wake_fetcher
         self.on_thread_end = parts.executor.thread_finished
+
+
+class StopCallbacks:
+    """The ``StopEvents`` of a worker."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.running = parts.executor.runs
+        self.may_begin = parts.may_begin
+        self.check_begin = parts.check_begin
 
 
 class FetcherCallbacks:
@@ -168,6 +236,7 @@ class ListenerCallbacks:
         self.request_proof = parts.heartbeat.wake
         self.on_listening = parts.events.listening_started
         self.on_lost = parts.events.listening_lost
+        self.on_control = parts.heartbeat.read_control_soon
 
     def on_migration(self) -> None:
         # Recovery checks the version of the schema.

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
@@ -15,13 +16,19 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.identity import new_worker_id
+from django_graphile_worker.worker.outcomes import Interrupted, Outcome
 from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.control.control_reader import ControlReader
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+    from django_graphile_worker.worker.control.pauses import Pauses
+    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.executor import Executor
     from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -70,6 +77,10 @@ class Parts:
     releaser: Releaser
     slots: SlotPool
     heartbeat: Heartbeat
+    control_reader: ControlReader
+    pauses: Pauses
+    # None until there is a pause that has an end.
+    pause_endings: PauseEndings | None = None
     # None without the setting LISTEN.
     listener: Listener | None
     fetcher: Fetcher
@@ -81,6 +92,8 @@ class Parts:
     cron: Cron | None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
+    # None until a run has to stop, or a run with a time limit begins; wiring.stops_of() builds it.
+    stops: Stops | None = None
 
     def __init__(
         self,
@@ -99,6 +112,9 @@ class Parts:
         self.worker_id = new_worker_id()
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
+        # What the pool calls before each job, apart from pauses; None for ``may_begin``.
+        self._check: Callable[[Claim], bool] | None = None
+        self._choosing_check = Lock()
 
     @property
     def keeps_anything(self) -> bool:
@@ -116,6 +132,40 @@ class Parts:
         After the process was suspended, the lease may have expired without any part having noticed.
         """
         return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
+
+    def refuse(self, claim: Claim) -> Outcome:
+        """Return the outcome of a job that may not begin: it was cancelled, or its claim may be lost."""
+        outcome = None if self.stops is None else self.stops.refuse(claim)
+        return outcome or Interrupted(claim, 0.0, has_begun=False)
+
+    def check_begin(self, may_begin: Callable[[Claim], bool]) -> None:
+        """Have the pool call this function before each job, and after it the check of pauses while there are any."""
+        with self._choosing_check:
+            self._check = may_begin
+            self._choose_check()
+
+    def _choose_check(self) -> None:
+        """Choose the function that the pool calls before each job. Without pauses, a job costs as much as before.
+
+        Called under the lock: the threads of jobs and of the heartbeat change what the choice depends on.
+        """
+        check, pauses = self._check or self.may_begin, self.pauses
+        self.slots.check_begin((lambda claim: check(claim) and not pauses.holds(claim)) if pauses else check)
+
+    def apply_pauses(self) -> None:
+        """Claim and begin no jobs of what is paused, and claim the jobs of what is not paused any more."""
+        pauses = self.pauses
+        self.directory.pause(pauses.tasks)
+        self.forbidden_flags.pause(pauses.flags)
+        with self._choosing_check:
+            self._choose_check()
+        self.wake_fetcher()
+
+    def return_rest_of_queue(self, claim: Claim) -> None:
+        """Return the jobs that were claimed behind this job in its queue, because it pauses the queue."""
+        if claim.queue_id is not None:
+            with self.slots.removal_lock:
+                self.return_jobs(self.slots.remove_queue(HeldQueue(claim.queue_id, claim.token)))
 
     def return_jobs(self, work_units: Sequence[WorkUnit]) -> None:
         """Return jobs that have not begun, with the queues that were claimed for them."""
@@ -147,7 +197,7 @@ class Parts:
 
     def outer_services(self) -> list[Service | Fetcher]:
         """Return the services that bring in work, for this worker or for others. A shutdown stops them first."""
-        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.fetcher)
+        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.pause_endings, self.fetcher)
         return [service for service in services if service is not None]
 
     def troubles(self) -> list[BaseException | None]:
@@ -160,6 +210,7 @@ class Parts:
             self.statistics,
             self.cron,
             self.progress,
+            self.pause_endings,
         )
         return [part.trouble for part in parts if part is not None]
 

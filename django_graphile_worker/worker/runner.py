@@ -174,6 +174,7 @@ class Runner:
             self._refuse_newer_schema,
             self._register,
             self.parts.directory.review,
+            self._read_control,
         ):
             try:
                 prepare()
@@ -200,6 +201,10 @@ class Runner:
         # On the connection that is already open: the heartbeat opens its own connection for its first beat, and no job
         # waits for that.
         self.parts.heartbeat.register(self.parts.claim_database)
+
+    def _read_control(self) -> None:
+        # Before the first claim: what is paused must not run for a moment after a restart.
+        self.parts.control_reader.read(self.parts.claim_database)
 
     def _wait(self, seconds: float, should_stop: Question) -> None:
         deadline = time.monotonic() + seconds

@@ -10,6 +10,8 @@ from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
+from django_graphile_worker.worker.control.control_reader import ControlReader
+from django_graphile_worker.worker.control.pauses import Pauses
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.fetching.claimer import Claimer
@@ -29,12 +31,15 @@ from django_graphile_worker.worker.maintenance.retention import STATEMENT_DEADLI
 from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
 from django_graphile_worker.worker.part_callbacks import (
+    ControlCallbacks,
     FetcherCallbacks,
     HeartbeatCallbacks,
     ListenerCallbacks,
+    PauseCallbacks,
     PoolCallbacks,
     RecoveryCallbacks,
     ReleaserCallbacks,
+    StopCallbacks,
 )
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
@@ -47,6 +52,8 @@ from django_graphile_worker.worker.reporting.statistics_recorder import Statisti
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+    from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
     from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
@@ -81,6 +88,10 @@ def build_parts(
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
+    parts.pauses = Pauses(
+        PauseCallbacks(parts, lambda: _build_pause_endings(parts)), identifier_of=parts.directory.identifier_of
+    )
+    parts.control_reader = ControlReader(ControlCallbacks(parts, stops=lambda: stops_of(parts)))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)
@@ -138,6 +149,7 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         installation=place.installation,
         tasks=parts.directory.task_of,
         build_progress=lambda: _build_progress(parts),
+        on_queue_pause=parts.return_rest_of_queue,
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
@@ -271,6 +283,33 @@ def _build_progress(parts: Parts) -> ProgressWriter:
                 database=_database(parts, "progress"), now=parts.now, on_trouble=parts.events.database_trouble
             )
         return parts.progress
+
+
+def _build_pause_endings(parts: Parts) -> PauseEndings:
+    # Late import: most workers never see a pause that has an end.
+    from django_graphile_worker.worker.control.pause_endings import PauseEndings
+
+    return PauseEndings(
+        database=_database(parts, "pauses"),
+        now=parts.now,
+        on_ended=parts.events.work_resumed,
+        on_settled=parts.heartbeat.read_control_soon,
+        on_trouble=parts.events.database_trouble,
+    )
+
+
+_building_stops = Lock()
+
+
+def stops_of(parts: Parts) -> Stops:
+    """Return the stops of a worker, built once: few workers stop a run."""
+    # Late import: most workers stop no run.
+    from django_graphile_worker.worker.control.stops import Stops
+
+    with _building_stops:
+        if parts.stops is None:
+            parts.stops = Stops(StopCallbacks(parts))
+        return parts.stops
 
 
 def _build_cron(parts: Parts) -> Cron:

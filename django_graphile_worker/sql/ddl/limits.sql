@@ -33,6 +33,8 @@ create index if not exists limit_keys_opens_at_index on :SCHEMA._private_limit_k
 create table :SCHEMA._private_limit_lanes (
   id bigint generated always as identity constraint limit_lanes_pkey primary key,
   task_id int not null,
+  -- A number that stands for the limits of the task in the code that sorted the jobs: other code may need other keys.
+  shape int not null,
   -- In ascending order.
   key_ids bigint[] not null,
   -- 0 for no queue.
@@ -52,13 +54,15 @@ create table :SCHEMA._private_limit_lanes (
   -- Which lane of a task and a priority comes first: by the time of the last claim if keys take turns, else the due
   -- time of the first job.
   turn timestamptz not null,
-  served_at timestamptz
+  served_at timestamptz,
+  -- When a job was last put into it.
+  sorted_at timestamptz not null
 ) with (fillfactor = 50);
 alter table :SCHEMA._private_limit_lanes enable row level security;
 create unique index if not exists limit_lanes_identity_index on :SCHEMA._private_limit_lanes (
-  task_id, key_ids, queue_id, pg_catalog.md5(coalesce(flags::pg_catalog.text, '')));
-create index if not exists limit_lanes_ready_index on :SCHEMA._private_limit_lanes (task_id, priority, turn, id)
-  where state = 1;
+  task_id, shape, key_ids, queue_id, pg_catalog.md5(coalesce(flags::pg_catalog.text, '')));
+create index if not exists limit_lanes_ready_index on :SCHEMA._private_limit_lanes (
+  task_id, shape, priority, turn, id) where state = 1;
 create index if not exists limit_lanes_blocked_index on :SCHEMA._private_limit_lanes (
   blocked_by, task_id, priority, turn, id) where state = 2;
 create index if not exists limit_lanes_ready_at_index on :SCHEMA._private_limit_lanes (ready_at, id) where state = 3;

@@ -49,10 +49,13 @@ class Executor:
         installation: str = conf.DEFAULT,
         tasks: Callable[[int], Task[Any, Any] | None],
         build_progress: Callable[[], ProgressReports] | None = None,
+        on_queue_pause: Callable[[Claim], None] = lambda claim: None,
     ) -> None:
         self._settings = settings
         self._about = {"database": using, "installation": installation}
         self._tasks = tasks
+        # Called with a job whose task wants its queue to be paused, before another job of the queue can begin.
+        self._on_queue_pause = on_queue_pause
         self._has_history = settings.history is not None
         self._aborts = Aborts()
         self._event_loop = EventLoop()
@@ -92,6 +95,10 @@ class Executor:
     def running(self) -> list[RunningJob]:
         """Return the jobs that run at this moment."""
         return [run.to_running_job() for run in list(self._running)]
+
+    def runs(self) -> list[JobRun]:
+        """Return the runs of this moment."""
+        return list(self._running)
 
     @property
     def has_coroutines(self) -> bool:
@@ -214,6 +221,8 @@ class Executor:
             is_redacted=self._settings.redact_errors,
             leftovers=leftovers,
         )
+        if outcome.queue_pause is not None:
+            self._on_queue_pause(run.claim)
         retry_in = retry.retry_in(outcome)
         if retry_in is None:
             self._send(signals.job_permanently_failed, run, duration=outcome.duration, error=error)

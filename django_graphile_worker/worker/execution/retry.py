@@ -9,9 +9,10 @@ from typing import Any
 
 from django_graphile_worker.attempts import final_remark
 from django_graphile_worker.exceptions import BatchFailure, PermanentFailure, RetryLater
+from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.worker.execution import error_text, results
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.outcomes import Failed
+from django_graphile_worker.worker.outcomes import Failed, QueuePause
 
 # A delay beyond the last date of PostgreSQL would also fail the release of the other jobs in the statement.
 MAX_DELAY = timedelta(days=36_525).total_seconds()
@@ -25,6 +26,10 @@ def failed(
     delay, remark = _delay(run, error)
     is_permanent = _is_permanent(error)
     final = final_remark(run.claim.attempts, run.claim.max_attempts) if is_permanent else ""
+    queue_pause = _queue_pause(error)
+    if queue_pause is not None and run.claim.queue_id is None:
+        remark = "\n".join(filter(None, [remark, "pause_queue=True had no effect, because the job is in no queue."]))
+        queue_pause = None
     remarks = [final, remark, *(f"The task also left {leftover}." for leftover in leftovers)]
     text = _text(error, limit, "\n".join(filter(None, remarks)))
     return Failed(
@@ -36,6 +41,7 @@ def failed(
         payload_text=remaining_payload(run, error),
         task=run.task,
         exception_class=error_text.class_path(error),
+        queue_pause=queue_pause,
     )
 
 
@@ -109,6 +115,16 @@ def _asked_delay(error: BaseException) -> float | None:
     causes = _causes(error)
     delays = [cause.delay.total_seconds() for cause in causes if isinstance(cause, RetryLater)]
     return max(delays) if len(delays) == len(causes) else None
+
+
+def _queue_pause(error: BaseException) -> QueuePause | None:
+    """Return the longest pause of the queue that a cause asks for; None if no cause does."""
+    asking = [cause for cause in _causes(error) if isinstance(cause, RetryLater) and cause.pause_queue]
+    if not asking:
+        return None
+    longest = max(asking, key=lambda cause: cause.delay)
+    seconds = _bounded(longest.delay.total_seconds())
+    return QueuePause(seconds, storable_text(longest.reason)) if seconds > 0 else None
 
 
 def _delay(run: JobRun, error: BaseException) -> tuple[float | None, str]:

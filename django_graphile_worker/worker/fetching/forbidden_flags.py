@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import close_old_connections
@@ -16,20 +17,29 @@ from django_graphile_worker.worker import fork_guard
 
 
 class ForbiddenFlags:
-    """The setting ``FORBIDDEN_FLAGS``: flags, or a callable of the site, which is called for every claim."""
+    """The paused flags, and the setting ``FORBIDDEN_FLAGS``: flags, or a callable, which is called for every claim."""
 
     def __init__(self, settings: Settings) -> None:
         self._flags = settings.forbidden_flags
         if isinstance(self._flags, str):
             self._flags = import_string(self._flags)
+        self._paused: tuple[str, ...] = ()
+        # All flags, if no callable has to be asked for some of them.
+        self._fixed = self._flags if isinstance(self._flags, tuple) else None
+
+    def pause(self, flags: Iterable[str]) -> None:
+        """Forbid these flags, too, and no longer the flags of the last call."""
+        self._paused = tuple(sorted(flags))
+        if isinstance(self._flags, tuple):
+            self._fixed = (*self._flags, *self._paused)
 
     def __call__(self) -> tuple[str, ...]:
         """Return the flags as they are now."""
-        if isinstance(self._flags, tuple):
-            return self._flags
+        if self._fixed is not None:
+            return self._fixed
         born_in = fork_guard.generation
         try:
-            return checked_flags(self._called())
+            return (*checked_flags(self._called()), *self._paused)
         except ConfigurationError:
             raise
         except BaseException as error:  # even SystemExit: it is the site's code

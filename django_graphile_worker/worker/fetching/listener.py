@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.sql.control import CONTROL_CHANNEL
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.wakeup import Wakeup
 from django_graphile_worker.worker.service import jittered
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
         def on_migration(self) -> None:
             """Check the version of the schema, which may have changed."""
+
+        def on_control(self) -> None:
+            """Read what is asked of this worker, which has changed."""
 
 
 JOBS_CHANNEL = "jobs:insert"
@@ -80,6 +84,7 @@ class Listener:
         self._on_listening = events.on_listening
         self._on_lost = events.on_lost
         self._on_migration = events.on_migration
+        self._on_control = events.on_control
         # Seconds within which a notification must arrive; None where no proof can be requested.
         self._proof_within = proof_within
         self._clock = clock
@@ -127,7 +132,7 @@ class Listener:
         self._forget_connection()
         self._own_channel = self._channel()
         with self._database.cursor() as cursor:
-            for channel in (JOBS_CHANNEL, MIGRATIONS_CHANNEL, self._own_channel):
+            for channel in (JOBS_CHANNEL, CONTROL_CHANNEL, MIGRATIONS_CHANNEL, self._own_channel):
                 cursor.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
         self._connection = self._database.connection()
         self._connection.add_notify_handler(lambda notice: self._receive(notice.channel, notice.payload))
@@ -190,6 +195,9 @@ class Listener:
         elif channel == MIGRATIONS_CHANNEL:
             # Any session may notify, so the recovery queries the version of the schema.
             self._on_migration()
+        elif channel == CONTROL_CHANNEL:
+            if payload == self._database.schema:
+                self._on_control()
         elif announces_jobs(payload):
             self._has_jobs = True
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql import row_security, tasks
+from django_graphile_worker.sql import control, row_security, tasks
 from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching import fast_claim
@@ -88,6 +88,7 @@ def _rehearse(database: Database) -> None:
     with database.cursor() as cursor:
         row_security.worker_tables(cursor, schema=database.schema)
         tasks.register_tasks(cursor, (), schema=database.schema)
+        control.read_control(cursor, "", schema=database.schema)
     fast_claim.rehearse(database)
     # Last, because the role may lack the privilege: by then the other statements have run.
     with database.cursor() as cursor:

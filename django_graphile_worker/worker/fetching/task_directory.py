@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,11 @@ class TaskDirectory:
         # By identifier. Replaced as a whole, as other threads read it.
         self.tasks = tasks
         self._by_id: dict[int, Task[Any, Any]] = {}
-        # The ids, and the same ids as the text of a PostgreSQL array, which is made once and not for every claim.
+        self._paused: frozenset[str] = frozenset()
+        # Held while the ids are chosen: the thread that claims reviews the tasks, and another thread reads the pauses.
+        self._choosing = threading.Lock()
+        # The ids of tasks that are not paused, and the same ids as the text of a PostgreSQL array, which is made once and
+        # not for every claim.
         self.ids: list[int] = []
         self.ids_text = b"{}"
         self._reviewed_at = -math.inf
@@ -87,7 +92,18 @@ class TaskDirectory:
         task = self._by_id.get(task_id)
         return None if task is None else task.identifier
 
+    def pause(self, identifiers: frozenset[str]) -> None:
+        """Leave the ids of these tasks out of the ids that claims ask for."""
+        with self._choosing:
+            self._paused = identifiers
+            self._choose_ids()
+
     def _replace(self, by_id: dict[int, Task[Any, Any]]) -> None:
-        self._by_id = by_id
-        self.ids = list(by_id)
-        self.ids_text = int_array(by_id).encode()
+        with self._choosing:
+            self._by_id = by_id
+            self._choose_ids()
+
+    def _choose_ids(self) -> None:
+        paused = self._paused
+        self.ids = [task_id for task_id, task in self._by_id.items() if task.identifier not in paused]
+        self.ids_text = int_array(self.ids).encode()

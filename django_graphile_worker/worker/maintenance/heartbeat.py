@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         def lease_lost(self) -> None:
             """Choose another id: the worker is not in the register any more, and has lost its claims."""
 
+        def read_control(self, database: Database) -> None:
+            """Read on this connection what is asked of the worker."""
+
 
 # In heartbeat intervals. If two beats are further apart, there may have been an outage between them.
 LONGEST_GAP = 2.0
@@ -70,6 +73,19 @@ class Heartbeat(Service):
         self._clock = clock
         self._last_beat = -math.inf
         self._contact_since = math.inf
+        # Whether the next step is to read what is asked of the worker, and whether it is to beat although a beat is not
+        # due yet.
+        self._must_read = False
+        self._must_beat = False
+
+    def wake(self) -> None:
+        self._must_beat = True
+        super().wake()
+
+    def read_control_soon(self) -> None:
+        """Read now what is asked of the worker, and not with the next beat. Called on other threads."""
+        self._must_read = True
+        super().wake()
 
     def register(self, database: Database | None = None) -> None:
         """Register the worker, before the first claim, so that every claim belongs to a registered worker."""
@@ -88,12 +104,16 @@ class Heartbeat(Service):
     def step(self) -> float:
         """Beat once; if the worker is no longer in the register, register it again under another id."""
         began = self._clock()
+        if self._only_reads(began):
+            self._read_control()
+            return jittered(self._last_beat + self._interval - began)
         if not self.was_called and began - self._last_beat < self._interval / 2:
             # The worker has just registered, which was a beat. Another beat would delay the first job by 3 ms.
             return jittered(self._interval)
         if self._beat():
             self._note_beat(began)
             self._send_proof()
+            self._read_control()
         else:
             # The worker must not hold a lease until the new id is registered: before, it may not claim under that id.
             self._last_beat = -math.inf
@@ -139,6 +159,16 @@ class Heartbeat(Service):
         if channel is not None:
             with contextlib.suppress(psycopg.Error), self._database.cursor() as cursor:
                 workers.send_proof(cursor, channel, schema=self._database.schema)
+
+    def _only_reads(self, now: float) -> bool:
+        must_read, self._must_read = self._must_read, False
+        must_beat, self._must_beat = self._must_beat, False
+        return must_read and not must_beat and now - self._last_beat < self._interval / 2
+
+    def _read_control(self) -> None:
+        """Read what is asked of the worker. An error does not matter for the lease: the next beat reads again."""
+        with contextlib.suppress(psycopg.Error):
+            self._events.read_control(self._database)
 
     def _retry_delay(self) -> float:
         # The lease would expire during a long back-off.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
         def may_begin(self, claim: Claim, /) -> bool:
             """Return True if this worker certainly still holds the claim."""
+
+        def refuse(self, claim: Claim, /) -> Outcome:
+            """Return the outcome of a job that may not begin."""
 
         def on_outcome(self, outcome: Outcome, /) -> None:
             """Take the outcome of a job that a slot has run, or that may not begin."""
@@ -57,6 +60,7 @@ class SlotPool:
         # Bound here, which saves an attribute look-up for every job.
         self._run = events.run
         self._may_begin = events.may_begin
+        self._refuse = events.refuse
         self._on_outcome = events.on_outcome
         self._on_queue_done = events.on_queue_done
         self._on_wants_jobs = events.on_wants_jobs
@@ -159,6 +163,10 @@ class SlotPool:
         """Has the thread that has the turn kept a work unit? If so, its turn must end."""
         return self._turns.has_kept
 
+    def check_begin(self, may_begin: Callable[[Claim], bool]) -> None:
+        """Call another function than ``PoolEvents.may_begin()`` before each job, from now on."""
+        self._may_begin = may_begin
+
     def remove_waiting(self, *, waited_longer_than: float = 0.0) -> list[WorkUnit]:
         """Remove and return jobs that have not begun: the remaining jobs of busy slots, and the line."""
         horizon = time.monotonic() - waited_longer_than
@@ -168,6 +176,16 @@ class SlotPool:
             if unit is not None and unit.submitted_at <= horizon and (rest := unit.remove_waiting())
         ]
         removed += self._line.remove(horizon)
+        self._totals.remove(removed)
+        return removed
+
+    def remove_queue(self, queue: HeldQueue) -> list[WorkUnit]:
+        """Remove and return the jobs of a queue that have not begun, behind the job of the queue that runs."""
+        removed = [
+            WorkUnit(rest, None, unit.submitted_at)
+            for unit in self._current
+            if unit is not None and unit.queue == queue and (rest := unit.remove_waiting())
+        ]
         self._totals.remove(removed)
         return removed
 
@@ -279,7 +297,7 @@ class SlotPool:
         totals = self._totals
         totals.begun_size[place] += len(claim.payload_text)
         # While the process was suspended, another worker may have recovered and claimed the job.
-        outcome = self._run(claim) if self._may_begin(claim) else Interrupted(claim, 0.0, has_begun=False)
+        outcome = self._run(claim) if self._may_begin(claim) else self._refuse(claim)
         if self._is_interrupted:
             return
         totals.busy_seconds[place] += outcome.duration

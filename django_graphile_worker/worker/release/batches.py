@@ -27,6 +27,8 @@ from django_graphile_worker.worker.release.statements import ReleaseStatements
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from django_graphile_worker.pause_type import Pause
+
     class ReleaseEvents(Protocol):
         """What the releaser reports to its worker."""
 
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
 
         def jobs_returned(self) -> None:
             """Report that jobs were returned: a worker may claim them again."""
+
+        def queues_paused(self, pauses: Sequence[Pause]) -> None:
+            """Report queues that were paused, because tasks asked for it."""
 
 
 # The largest number of results in one statement.
@@ -152,6 +157,8 @@ class ReleaseBatcher:
         self._release(pending, pending.recorded, self._statements.complete_recorded, in_one_statement)
 
     def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
+        # First: the release of the queue follows the release of its job, and must find the lock of the pause.
+        self._pause_queues([outcome for outcome in outcomes if outcome.queue_pause is not None])
         failures = [_failure(outcome) for outcome in outcomes]
         try:
             stored = self._store_failures(failures, outcomes)
@@ -165,6 +172,12 @@ class ReleaseBatcher:
             if delay is not None:
                 self._events.retry_scheduled(delay)
         return stored
+
+    def _pause_queues(self, outcomes: Sequence[Failed]) -> None:
+        if outcomes:
+            paused = self._statements.pause_queues(outcomes)
+            if paused:
+                self._events.queues_paused(paused)
 
     def _store_failures(self, failures: Sequence[Failure], outcomes: Sequence[Failed]) -> dict[int, float | None]:
         if any(map(self._statements.is_recorded, outcomes)):

@@ -16,6 +16,7 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Recorded
 
 if TYPE_CHECKING:
+    from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.worker.recording import Recording
 
 Clock = Callable[[], datetime | None]
@@ -58,6 +59,26 @@ class ReleaseStatements:
         recorded = [(failure, records.failed(outcome)) for failure, outcome in failures]
         with self._database.cursor() as cursor:
             return recorded_releases.fail_jobs(cursor, recorded, schema=self._schema, now=self._now())
+
+    def pause_queues(self, outcomes: Sequence[Failed]) -> list[Pause]:
+        """Pause the queues of jobs whose tasks asked for it; return the pauses that are new."""
+        # Late import: few tasks pause their queues.
+        from django_graphile_worker.sql import pauses
+
+        asked = [
+            pauses.OwnQueue(
+                job_id=outcome.claim.id,
+                token=outcome.claim.token,
+                queue_name=outcome.claim.queue_name or "",
+                seconds=outcome.queue_pause.seconds,
+                reason=outcome.queue_pause.reason,
+                by=f"job {outcome.claim.id}",
+            )
+            for outcome in outcomes
+            if outcome.queue_pause is not None
+        ]
+        with self._database.cursor() as cursor:
+            return pauses.pause_own_queues(cursor, asked, schema=self._schema, now=self._now())
 
     def is_recorded(self, outcome: Failed) -> bool:
         """Return True if something is recorded of a failed attempt."""

@@ -17,6 +17,7 @@ from django_graphile_worker.worker.outcomes import Outcome
 from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 
 if TYPE_CHECKING:
+    from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
 
@@ -124,6 +125,12 @@ class WorkerEvents:
         job = self._job_of(outcome.claim)
         self.send(signals.claim_lost, job=job, outcome=type(outcome).__name__)
 
+    def job_cancelled(self, job: Job, *, duration: float | None, reason: str, cancelled_by: str) -> None:
+        self.send(signals.job_cancelled, job=job, duration=duration, reason=reason, cancelled_by=cancelled_by)
+
+    def cancellation_missed(self, job_id: int, *, reason: str, cancelled_by: str) -> None:
+        self.send(signals.cancellation_missed, job_id=job_id, reason=reason, cancelled_by=cancelled_by)
+
     def jobs_recovered(self, recovered: Recovered) -> None:
         self.send(signals.jobs_recovered, job_ids=recovered.job_ids, dead_worker_ids=recovered.dead_worker_ids)
         self._permanently_failed(recovered.exhausted)
@@ -138,7 +145,20 @@ class WorkerEvents:
     def tasks_unserved(self, identifiers: Sequence[str]) -> None:
         self.send(signals.tasks_unserved, identifiers=tuple(identifiers))
 
+    def work_paused(self, pauses: Iterable[Pause]) -> None:
+        for pause in pauses:
+            self.send(signals.work_paused, **_about_pause(pause), by=pause.by)
+
+    def work_resumed(self, pauses: Iterable[Pause]) -> None:
+        """Report pauses whose time is over."""
+        for pause in pauses:
+            self.send(signals.work_resumed, **_about_pause(pause), by="")
+
     def _permanently_failed(self, exhausted: Iterable[Exhausted]) -> None:
         # These jobs ended with their worker, so no executor sends the signal.
         for each in exhausted:
             self.send(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)
+
+
+def _about_pause(pause: Pause) -> dict[str, Any]:
+    return {"kind": pause.kind.value, "name": pause.name, "until": pause.until, "reason": pause.reason}

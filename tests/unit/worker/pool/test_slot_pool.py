@@ -36,6 +36,9 @@ class Calls:
     def may_begin(self, claim: Claim) -> bool:
         return True
 
+    def refuse(self, claim: Claim) -> Outcome:
+        return Interrupted(claim, 0.0, has_begun=False)
+
     def on_outcome(self, outcome: Outcome) -> None:
         pass
 

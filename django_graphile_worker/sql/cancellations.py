@@ -1,0 +1,139 @@
+"""Cancels jobs: removes jobs that wait, requests workers to stop jobs that run, and ends the claims of such jobs.
+
+``sql/ddl/stop_requests.sql`` says how a cancelled job differs from one that was removed or replaced while it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, PARAMETERS, ResultKeeping
+from django_graphile_worker.sql.schema import statement
+
+if TYPE_CHECKING:
+    from django_graphile_worker.jobs import Job
+    from django_graphile_worker.sql.cursor import Cursor, Row
+
+# The class of exception that results name for a job that was cancelled.
+CANCELLED = "django_graphile_worker.exceptions.JobCancelledError"
+
+# What a call made of a job, as _private_cancel_jobs_v1 says it.
+REMOVED, STOPPING, UNSTOPPABLE, ENDED, UNKNOWN = FATES = ("removed", "stopping", "unstoppable", "ended", "unknown")
+
+# The arguments of the function beside the jobs.
+ARGUMENTS = f"""%(reason)s::pg_catalog.text, %(by)s::pg_catalog.text, %(notify)s::pg_catalog.bool, '{CANCELLED}',
+    {PARAMETERS}"""
+
+# Sent over a connection of Django. The columns of the job are null unless the job was removed: the worker that stops a
+# running job tells of it.
+_FATES = f"""select fate.id, fate.fate, {JOB_COLUMNS}
+from {{call}} as fate
+cross join lateral (select (case when fate.fate = '{REMOVED}'::text then fate.job end).*) as job"""
+
+CANCEL_JOBS = "/* gw:cancel */ " + _FATES.format(
+    call=f":SCHEMA._private_cancel_jobs_v1(%(ids)s::bigint[], {ARGUMENTS})"
+)
+CANCEL_BY_KEY = "/* gw:cancel-by-key */ " + _FATES.format(
+    call=f":SCHEMA._private_cancel_by_key_v1(%(key)s::text, {ARGUMENTS})"
+)
+
+
+class Fate(NamedTuple):
+    """What became of an id: one of FATES, and the job if it was removed."""
+
+    job_id: int
+    fate: str
+    job: Job | None
+
+
+class Cancellation(Frozen):
+    """Who cancels jobs and why, and the settings of the installation."""
+
+    reason: str
+    by: str
+    notify: bool = True
+    keeping: ResultKeeping = NOTHING_KEPT
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of ARGUMENTS."""
+        return {"reason": self.reason, "by": self.by, "notify": self.notify, **self.keeping.parameters()}
+
+
+def cancel_jobs(cursor: Cursor, job_ids: Sequence[int], cancellation: Cancellation, *, schema: str) -> list[Fate]:
+    """Remove the jobs that wait, and request the workers of the others to stop them; return what became of each."""
+    cursor.execute(statement(CANCEL_JOBS, schema), {"ids": list(job_ids), **cancellation.parameters()})
+    return _fates(cursor, schema=schema)
+
+
+def cancel_by_key(cursor: Cursor, job_key: str, cancellation: Cancellation, *, schema: str) -> list[Fate]:
+    """Cancel the job with this key; return what became of it, or nothing if there is none."""
+    cursor.execute(statement(CANCEL_BY_KEY, schema), {"key": job_key, **cancellation.parameters()})
+    return _fates(cursor, schema=schema)
+
+
+def _fates(cursor: Cursor, *, schema: str) -> list[Fate]:
+    rows = cursor.fetchall()
+    jobs = {job.id: job for job in jobs_from(cursor, [row[2:] for row in rows], schema=schema)}
+    return [Fate(job_id, fate, jobs.get(job_id)) for job_id, fate, *_ in rows]
+
+
+class CancelledJob(Frozen):
+    """A job that was cancelled while a worker held it, and whose claim has ended."""
+
+    job: Job
+    reason: str
+    cancelled_by: str
+    # Seconds; None if the job never began, or if its worker died.
+    duration: float | None
+
+
+_COLUMNS = f"ended.duration, ended.reason, ended.cancelled_by, {JOB_COLUMNS}"
+_JOB = "cross join lateral (select (ended.job).*) as job"
+
+END_CANCELLED_OF = f"""/* gw:end-cancelled-of */
+select {_COLUMNS}
+from :SCHEMA._private_end_cancelled_of_v1(
+    %(worker_ids)s::pg_catalog.text[], %(older_than)s::pg_catalog.float8, '{CANCELLED}', {PARAMETERS},
+    %(now)s::pg_catalog.timestamptz) as ended {_JOB}"""
+
+FORGET_STOP_REQUESTS = "/* gw:forget-stop-requests */ select :SCHEMA._private_forget_stop_requests_v1()"
+
+
+def end_claims_of(
+    cursor: Any,
+    worker_ids: Sequence[str] | None,
+    *,
+    schema: str,
+    older_than: float = 0.0,
+    now: datetime | None = None,
+    keeping: ResultKeeping = NOTHING_KEPT,
+) -> tuple[CancelledJob, ...]:
+    """End the claims of dead workers on jobs that were cancelled, so that recovery does not find them.
+
+    Without workers: the claims of workers that are not registered, and have held the jobs for ``older_than`` seconds.
+    """
+    held = None if worker_ids is None else list(worker_ids)
+    parameters = {"worker_ids": held, "older_than": older_than, "now": now, **keeping.parameters()}
+    cursor.execute(statement(END_CANCELLED_OF, schema), parameters)
+    return cancelled_jobs(cursor, cursor.fetchall(), schema=schema)
+
+
+def cancelled_jobs(cursor: Any, rows: Iterable[Row], *, schema: str) -> tuple[CancelledJob, ...]:
+    """Return the values of rows: a duration in microseconds, the reason, who cancelled the job, and JOB_COLUMNS."""
+    ended = list(rows)
+    jobs = jobs_from(cursor, [row[3:] for row in ended], schema=schema)
+    return tuple(
+        CancelledJob(
+            job=job, reason=reason, cancelled_by=by, duration=None if microseconds is None else microseconds / 1e6
+        )
+        for (microseconds, reason, by, *_), job in zip(ended, jobs, strict=True)
+    )
+
+
+def forget_stop_requests(cursor: Any, *, schema: str) -> None:
+    """Delete the requests whose claims have ended."""
+    cursor.execute(statement(FORGET_STOP_REQUESTS, schema))

@@ -1,0 +1,99 @@
+"""What is asked of the workers: requests to stop running jobs, and what is paused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.codecs import int_array, text_array
+from django_graphile_worker.sql.schema import statement
+
+# The channel that workers listen to. The payload is the name of the schema.
+CONTROL_CHANNEL = "jobs:control"
+
+# One statement for everything: each row has its kind, and its content as JSON. The tables are nearly always empty.
+READ_CONTROL = """/* gw:control */
+select 'stop', pg_catalog.json_build_array(
+    request.job_id, request.token, request.reason, request.requested_by, exists (
+        select from only :SCHEMA._private_jobs as job
+        where job.id = request.job_id and job.locked_by = request.token))::text
+from only :SCHEMA._private_stop_requests as request
+where request.worker_id = %(worker_id)s::text
+union all
+select 'pause', pg_catalog.json_build_array(
+    pause.kind, pause.name, pg_catalog.date_part('epoch', pause.paused_until - coalesce(
+        %(now)s::timestamptz, pg_catalog.clock_timestamp())),
+    pause.handed_to is not null, pause.kind = 'queue' and pause.handed_to is null and not exists (
+        select from only :SCHEMA._private_job_queues as queue
+        where queue.queue_name = pause.name and queue.locked_by = pause.token))::text
+from only :SCHEMA._private_pauses as pause"""
+
+FORGET_STOPS = """/* gw:forget-stops */
+delete from only :SCHEMA._private_stop_requests as request
+using rows from (pg_catalog.unnest(%(ids)s::bigint[]), pg_catalog.unnest(%(tokens)s::text[])) as ended(id, token)
+where request.job_id = ended.id and request.token = ended.token and not exists (
+    select from only :SCHEMA._private_jobs as job where job.id = request.job_id and job.locked_by = request.token)
+returning request.job_id"""
+
+
+class RequestedStop(NamedTuple):
+    """The request to stop the run of a claim, in the order of READ_CONTROL."""
+
+    job_id: int
+    token: str
+    reason: str
+    requested_by: str
+    # False if the claim has ended without having been stopped.
+    is_claimed: bool
+
+
+class ReadPause(NamedTuple):
+    """A pause as workers read it, in the order of READ_CONTROL."""
+
+    # "queue", "task" or "flag".
+    kind: str
+    name: str
+    # None: until it is resumed.
+    seconds_left: float | None
+    # Whether it is over, and a worker of another kind has the lock of the queue.
+    is_handed_over: bool
+    # Whether the row of the queue has lost the lock of the pause.
+    is_unlocked: bool
+
+    @property
+    def holds(self) -> bool:
+        return not self.is_handed_over and (self.seconds_left is None or self.seconds_left > 0)
+
+
+class Control(Frozen):
+    """Everything that is asked of one worker."""
+
+    stops: tuple[RequestedStop, ...]
+    pauses: tuple[ReadPause, ...]
+
+
+def read_control(cursor: Any, worker_id: str, *, schema: str, now: datetime | None = None) -> Control:
+    """Return everything that is asked of this worker. ``now`` is the time of the jobs."""
+    cursor.execute(statement(READ_CONTROL, schema), {"worker_id": worker_id, "now": now})
+    rows = cursor.fetchall()
+    if not rows:
+        return NOTHING_ASKED
+    # Late import: most workers are never asked for anything.
+    import json
+
+    return Control(
+        stops=tuple(RequestedStop(*json.loads(content)) for kind, content in rows if kind == "stop"),
+        pauses=tuple(ReadPause(*json.loads(content)) for kind, content in rows if kind == "pause"),
+    )
+
+
+def forget_stops(cursor: Any, requests: Sequence[RequestedStop], *, schema: str) -> set[int]:
+    """Delete requests whose claims have ended; return the ids of their jobs."""
+    ids, tokens = [request.job_id for request in requests], [request.token for request in requests]
+    cursor.execute(statement(FORGET_STOPS, schema), {"ids": int_array(ids), "tokens": text_array(tokens)})
+    return {row[0] for row in cursor.fetchall()}
+
+
+NOTHING_ASKED = Control(stops=(), pauses=())

@@ -1,0 +1,126 @@
+"""Pauses: tasks, queues and flags whose jobs wait. The functions of ``ddl/pauses.sql`` change them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django_graphile_worker.pause_type import Pause, PauseKind
+from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.function_calls import MOMENT, moment
+from django_graphile_worker.sql.schema import statement
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.cursor import Cursor
+
+PAUSE = f"""/* gw:pause */
+select {readable("pause.paused_at")}, {readable("pause.ends_at")}, pause.stored_reason, pause.stored_by,
+    pause.was_paused
+from :SCHEMA._private_pause_v1(
+    %s::text, %s::text, {MOMENT}, %s::text, %s::text, false, %s::timestamptz) as pause"""
+
+RESUME = f"""/* gw:resume */
+select {readable("pause.paused_at")}, {readable("pause.ends_at")}, pause.stored_reason, pause.stored_by
+from :SCHEMA._private_resume_v1(%(kind)s::text, %(name)s::text) as pause"""
+
+ACTIVE = f"""/* gw:pauses */
+select pause.kind, pause.name, {readable("pause.paused_at")}, {readable("pause.paused_until")}, pause.reason,
+    pause.paused_by
+from :SCHEMA._private_pauses as pause
+where pause.handed_to is null
+    and (pause.paused_until is null or pause.paused_until > coalesce(%(now)s::timestamptz, clock_timestamp()))
+order by pause.kind, pause.name"""
+
+IS_KNOWN_QUEUE = """/* gw:is-queue */
+select exists (
+    select from :SCHEMA._private_job_queues as queue
+    where queue.queue_name = %(name)s::text)"""
+
+IS_KNOWN_TASK = """/* gw:is-task */
+select exists (
+    select from :SCHEMA._private_tasks as task
+    where task.identifier = %(name)s::text)"""
+
+# The job's claim must still exist: a late statement must not pause a queue whose job another worker has by now.
+PAUSE_OWN_QUEUE = """/* gw:pause-own-queue */
+select pause.paused_at, pause.ends_at, pause.stored_reason, pause.stored_by, pause.was_paused
+from :SCHEMA._private_jobs as job
+cross join lateral :SCHEMA._private_pause_v1(
+    'queue', %(queue_name)s::text,
+    coalesce(%(now)s::timestamptz, clock_timestamp()) + %(seconds)s::float8 * interval '1 second',
+    %(reason)s::text, %(by)s::text, true, %(now)s::timestamptz) as pause
+where job.id = %(job_id)s::bigint and job.locked_by = %(token)s::text"""
+
+SETTLE = """/* gw:settle-pauses */
+select kind, name, paused_at, ends_at, stored_reason, stored_by
+from :SCHEMA._private_settle_pauses_v1(%(now)s::timestamptz)"""
+
+
+class OwnQueue(NamedTuple):
+    """The queue that a job asks to pause, and for how long."""
+
+    job_id: int
+    token: str
+    queue_name: str
+    seconds: float
+    reason: str
+    by: str
+
+
+def pause(
+    cursor: Cursor,
+    kind: PauseKind,
+    name: str,
+    *,
+    schema: str,
+    until: datetime | timedelta | None = None,
+    reason: str = "",
+    by: str = "",
+    now: datetime | None = None,
+) -> tuple[Pause, bool]:
+    """Pause a queue, task or flag, or change its pause; return the pause, and whether it was paused before."""
+    parameters = [kind.value, name, *moment(until), reason, by, now]
+    cursor.execute(statement(PAUSE, schema), parameters)
+    *found, was_paused = cursor.fetchone()
+    return Pause.from_row((kind, name, *found)), was_paused
+
+
+def resume(cursor: Cursor, kind: PauseKind, name: str, *, schema: str) -> Pause | None:
+    """End a pause and return it; return None if there is none."""
+    cursor.execute(statement(RESUME, schema), {"kind": kind.value, "name": name})
+    row = cursor.fetchone()
+    return None if row is None else Pause.from_row((kind, name, *row))
+
+
+def active(cursor: Cursor, *, schema: str, now: datetime | None = None) -> list[Pause]:
+    """Return all pauses that hold, sorted by kind and name."""
+    cursor.execute(statement(ACTIVE, schema), {"now": now})
+    return [Pause.from_row(row) for row in cursor.fetchall()]
+
+
+def is_known(cursor: Cursor, kind: PauseKind, name: str, *, schema: str) -> bool:
+    """Return True if the database has a queue or a task of this name."""
+    text = IS_KNOWN_QUEUE if kind is PauseKind.QUEUE else IS_KNOWN_TASK
+    cursor.execute(statement(text, schema), {"name": name})
+    return bool(cursor.fetchone()[0])
+
+
+def pause_own_queues(cursor: Any, queues: Sequence[OwnQueue], *, schema: str, now: datetime | None) -> list[Pause]:
+    """Pause the queues of jobs that are still claimed; return the pauses that are new.
+
+    In the order of names, as all statements that change several pauses.
+    """
+    paused = []
+    for each in sorted(queues, key=lambda queue: queue.queue_name):
+        cursor.execute(statement(PAUSE_OWN_QUEUE, schema), {**each._asdict(), "now": now})
+        row = cursor.fetchone()
+        if row is not None and not row[-1]:
+            paused.append(Pause.from_row((PauseKind.QUEUE, each.queue_name, *row[:-1])))
+    return paused
+
+
+def settle(cursor: Any, *, schema: str, now: datetime | None = None) -> list[Pause]:
+    """End the pauses whose time is over, and return them; set right what became of the locks of paused queues."""
+    cursor.execute(statement(SETTLE, schema), {"now": now})
+    return [Pause.from_row(row) for row in cursor.fetchall()]
