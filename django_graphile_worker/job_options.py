@@ -95,7 +95,7 @@ def valid_flags(value: object) -> tuple[str, ...] | None:
 
 def valid_flag(value: object) -> str:
     """Return the name of a flag; raise for a name that is too long for an index."""
-    return _text("flag", value, MAX_INDEXED_FLAG_LENGTH)
+    return storable_text("flag", value, MAX_INDEXED_FLAG_LENGTH)
 
 
 def whole_number(name: str, value: object, smallest: int, largest: int) -> int:

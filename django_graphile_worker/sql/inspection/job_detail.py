@@ -27,9 +27,11 @@ select job.id, task.identifier, queue.queue_name,
     {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8,
     (select count(*) from :SCHEMA._private_workers as worker
         where worker.metadata -> 'tasks' ? task.identifier and {IS_ALIVE}),
-    parked.job_id is not null
+    parked.job_id is not null, blocking.limit_name, blocking.key_text, {readable("lane.blocked_at")}
 from :SCHEMA._private_jobs as job
 {JOIN_PARKED}
+left join :SCHEMA._private_limit_lanes as lane on lane.id = parked.lane_id
+left join :SCHEMA._private_limit_keys as blocking on blocking.id = lane.blocked_by
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
 left join :SCHEMA._private_workers as worker on worker.id = :SCHEMA._private_worker_of(job.locked_by)
@@ -87,6 +89,10 @@ class JobDetail(NamedTuple):
     # The number of live workers that run the task.
     live_workers: int
     is_limited: bool
+    # The key that a job that waits for a limit waits for, unless its turn has come.
+    limit_name: str | None
+    limit_key: str | None
+    limited_since: Any
 
     @property
     def state(self) -> State:

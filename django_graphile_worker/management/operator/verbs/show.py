@@ -57,7 +57,7 @@ def _reasons(job: JobDetail, now: datetime) -> list[str]:
         return [f"{why}; to try it again: retry {job.id}"]
     reasons = []
     if job.state is State.LIMITED:
-        reasons.append("it waits for a limit of its task; graphile_worker limits shows which")
+        reasons.append(_limit(job, now))
     elif job.state is not State.READY:
         reasons.append(f"it is due {times.relative(job.run_at, now)}")
     if job.queue_locked_by is not None:
@@ -65,6 +65,13 @@ def _reasons(job: JobDetail, now: datetime) -> list[str]:
     if not job.live_workers:
         reasons.append("no live worker of this package has the task (other workers do not register theirs)")
     return reasons
+
+
+def _limit(job: JobDetail, now: datetime) -> str:
+    if job.limit_key is None:
+        return "it has limits, and its turn comes when a worker has a free slot"
+    since = times.relative(job.limited_since, now)
+    return f"the key {job.limit_key!r} is at its limit, {job.limit_name!r}, since {since}"
 
 
 def _as_dict(job: JobDetail, reasons: list[str]) -> dict[str, Any]:
