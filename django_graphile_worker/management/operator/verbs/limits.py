@@ -27,8 +27,8 @@ class Limits(Verb):
     name = "limits"
     summary = "List limits and the keys at their limit, and change the numbers of a limit."
     description = (
-        "List the limits of the tasks of this project with the numbers that count, and the keys that jobs wait for: how "
-        "many wait, since when, and how many run. With --set, give a limit other numbers, which count for all "
+        "List the limits of the tasks of this project with the numbers that count, and the keys that jobs wait for: "
+        "how many wait, since when, and how many run. With --set, give a limit other numbers, which count for all "
         "workers from now on, in place of the numbers of the code and of GRAPHILE_WORKER['LIMITS']; a number that is "
         "not given is no limit of that kind. With --reset, let the numbers of the code count again."
     )
