@@ -3,8 +3,8 @@
 Start reading with ``configuration`` (the setting ``GRAPHILE_WORKER``), ``tasks`` (registered tasks and crontab) and
 ``databases`` (aliases, psycopg, routers, pools: no connection is opened). ``databases.check_installation`` runs for
 ``manage.py check --database`` and ``migrate``, and only then loads ``schema``, ``rights``, ``indexes`` and ``workers``:
-every process loads this package at its start, and most commands check no database. ``limits`` is loaded by projects that
-have limits.
+every process loads this package at its start, and most commands check no database. Only projects that have limits load
+``limits``.
 
 The package may import ``sql``, ``registry``, ``schedule``, ``routing``, ``conf`` and the layers below them, but not
 ``api`` or ``worker``.

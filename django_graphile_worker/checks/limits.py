@@ -38,7 +38,8 @@ def _check_numbers(uses: list[tuple[Task[Any, Any], TaskLimit]]) -> Iterator[Che
         if (limit.numbers, limit.is_fair) != (first.numbers, first.is_fair):
             yield Error(
                 f"The limit {limit.name!r}: expected the same numbers in all its tasks, got {_told(first)} in "
-                f"{first_task.identifier!r}, {first_task.place}, and {_told(limit)} in {task.identifier!r}, {task.place}.",
+                f"{first_task.identifier!r}, {first_task.place}, and {_told(limit)} in {task.identifier!r}, "
+                f"{task.place}.",
                 hint="Write the Limit once and use it in both tasks, or give one of them another name: "
                 "Limit(..., name='...').",
                 obj=task,
@@ -58,8 +59,8 @@ def _check_setting(place: Place, found: dict[str, list[tuple[Task[Any, Any], Tas
             yield Warning(
                 f"{setting}: expected the name of a limit, got {name!r}, which no task of this project has. "
                 f"{close}".rstrip(),
-                hint="The name of a limit is its name=, or its template, or the path of its function; without a key, the "
-                "identifier of the task.",
+                hint="The name of a limit is its name=, or its template, or the path of its function; without a key, "
+                "the identifier of the task.",
                 id="graphile_worker.W008",
             )
         elif not _fits(found[name][0][1], dict(numbers)):

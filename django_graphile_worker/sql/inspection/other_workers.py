@@ -7,9 +7,10 @@ from typing import Any
 from django_graphile_worker.sql.conditions import IS_LOCKED
 from django_graphile_worker.sql.inspection.lock_holders import MOST_LOCKS
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.workers import WORKER_PREFIX
 
-# Node's worker leaves its name in the jobs that it holds. While it waits, its session shows the text of its LISTEN, which
-# no worker of this package sends.
+# Node's worker leaves its name in the jobs that it holds. While it waits, its session shows the text of its LISTEN,
+# which no worker of this package sends.
 OTHER_WORKERS = f"""/* gw:other_workers */
     select worker.name from (
         select distinct :SCHEMA._private_worker_of(job.locked_by) as name from (
@@ -20,7 +21,8 @@ OTHER_WORKERS = f"""/* gw:other_workers */
         where activity.datname = pg_catalog.current_database()
             and activity.query like 'LISTEN "jobs:insert"; LISTEN "worker:migrate"%%'
     ) as worker
-    where not exists (select from :SCHEMA._private_workers as known where known.id = worker.name)
+    where worker.name not like '{WORKER_PREFIX}%%'
+        and not exists (select from :SCHEMA._private_workers as known where known.id = worker.name)
     order by worker.name limit 5"""
 
 

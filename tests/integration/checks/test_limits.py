@@ -59,8 +59,8 @@ class TestOtherWorkers:
         make_job("a", locked_by="worker-ab12", attempts=1)
         with connection.cursor() as cursor:
             table = f"{in_quotes(worker_schema)}._private_workers"
-            cursor.execute(f"insert into {table} (id, timeout_seconds) values ('ours', 60)")
-        make_job("a", locked_by="ours/7", attempts=1)
+            cursor.execute(f"insert into {table} (id, timeout_seconds) values ('django-worker-ours', 60)")
+        make_job("a", locked_by="django-worker-ours/7", attempts=1)
         assert found(databases=["default"]) == []
         limited("a", Limit(concurrency=3))
         (warning,) = found(databases=["default"])
