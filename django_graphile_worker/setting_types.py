@@ -112,10 +112,10 @@ def function(value: Any) -> Any:
     raise ExpectationError("a function, the dotted path of a function, or None")
 
 
-def limits(value: Any) -> dict[str, dict[str, Any]]:
-    """Convert the numbers of limits: ``{"account:{account}": {"concurrency": 5}}``."""
+def limits(value: Any) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+    """Convert the numbers of limits, ``{"account:{account}": {"concurrency": 5}}``, to pairs."""
     if value == {}:
-        return {}
+        return ()
     # Late import: most projects override no limits.
     from django_graphile_worker.limits.setting import MistakenEntryError, checked_overrides
 

@@ -21,6 +21,7 @@ from django_graphile_worker import models
 from django_graphile_worker.admin.errors import ErrorGroupAdmin
 from django_graphile_worker.admin.history import PastAttemptAdmin
 from django_graphile_worker.admin.jobs import JobAdmin
+from django_graphile_worker.admin.limits import LimitKeyAdmin
 from django_graphile_worker.admin.overview import OverviewAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
 from django_graphile_worker.admin.recurring import RecurringTaskAdmin
@@ -30,6 +31,7 @@ __all__ = [
     "ErrorGroupAdmin",
     "JobAdmin",
     "JobQueueAdmin",
+    "LimitKeyAdmin",
     "OverviewAdmin",
     "PastAttemptAdmin",
     "RecurringTaskAdmin",
@@ -41,6 +43,7 @@ PAGES = {
     models.Overview: OverviewAdmin,
     models.Job: JobAdmin,
     models.JobQueue: JobQueueAdmin,
+    models.LimitKey: LimitKeyAdmin,
     models.RecurringTask: RecurringTaskAdmin,
     models.Worker: WorkerAdmin,
     models.ErrorGroup: ErrorGroupAdmin,

@@ -118,6 +118,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             models.Overview: _("Overview"),
             models.Job: _("Jobs"),
             models.JobQueue: _("Queues"),
+            models.LimitKey: _("Limits"),
             models.RecurringTask: _("Recurring"),
             models.Worker: _("Workers"),
             models.ErrorGroup: _("Errors"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.limits.numbers import LimitNumbers
 
 if TYPE_CHECKING:
     from django_graphile_worker.limits.keys import LimitedTask
+    from django_graphile_worker.limits.setting import Overrides
 
 
 class LimitDefinition(Frozen):
@@ -22,20 +23,19 @@ class LimitDefinition(Frozen):
     tasks: tuple[str, ...]
 
 
-def definitions(
-    tasks: Iterable[LimitedTask], overrides: Mapping[str, Mapping[str, Any]]
-) -> tuple[LimitDefinition, ...]:
+def definitions(tasks: Iterable[LimitedTask], overrides: Overrides) -> tuple[LimitDefinition, ...]:
     """Return the limits of the tasks, sorted by name; ``overrides`` is the setting ``LIMITS``.
 
     A system check reports tasks that give one limit different numbers. The first task counts then.
     """
+    changes = {name: dict(numbers) for name, numbers in overrides}
     found: dict[str, LimitDefinition] = {}
     for task in tasks:
         for limit in task.limits:
             known = found.get(limit.name)
             found[limit.name] = LimitDefinition(
                 name=limit.name,
-                numbers=known.numbers if known else limit.numbers.overridden(overrides.get(limit.name, {})),
+                numbers=known.numbers if known else limit.numbers.overridden(changes.get(limit.name, {})),
                 is_fair=known.is_fair if known else limit.is_fair,
                 tasks=(*(known.tasks if known else ()), task.identifier),
             )

@@ -12,15 +12,19 @@ from django_graphile_worker.suggestions import did_you_mean
 _EXPECTED = "a dict of names of limits and their numbers, {'account:{account}': {'concurrency': 5, 'rate': '100/m'}}"
 
 
+# Pairs of a name and its numbers, which are pairs, too: a setting is a value that has a hash.
+Overrides = tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]
+
+
 class MistakenEntryError(Exception):
     """An entry of the setting cannot be used; the message is what was expected."""
 
 
-def checked_overrides(value: Any) -> dict[str, dict[str, Any]]:
-    """Return the numbers by the name of their limit; raise MistakenEntryError. None lifts a number."""
+def checked_overrides(value: Any) -> Overrides:
+    """Return each name of a limit with its numbers; raise MistakenEntryError. None lifts a number."""
     if not isinstance(value, Mapping):
         raise MistakenEntryError(_EXPECTED)
-    return {_name(name): _numbers(name, numbers) for name, numbers in value.items()}
+    return tuple((_name(name), _numbers(name, numbers)) for name, numbers in value.items())
 
 
 def _name(name: object) -> str:
@@ -29,7 +33,7 @@ def _name(name: object) -> str:
     return name
 
 
-def _numbers(name: str, numbers: Any) -> dict[str, Any]:
+def _numbers(name: str, numbers: Any) -> tuple[tuple[str, Any], ...]:
     if not isinstance(numbers, Mapping):
         raise MistakenEntryError(f"{_EXPECTED} ({name!r} has {numbers!r})")
     for key in numbers:
@@ -41,4 +45,4 @@ def _numbers(name: str, numbers: Any) -> dict[str, Any]:
         LimitNumbers(**{key: number for key, number in numbers.items() if key != "burst" or "rate" in numbers})
     except (InvalidJobError, InvalidTypeError) as error:
         raise MistakenEntryError(f"{_EXPECTED} ({name!r}: {str(error).rstrip('.')})") from None
-    return dict(numbers)
+    return tuple(numbers.items())

@@ -103,7 +103,7 @@ def _kind(value: Any) -> str:
         return "an object" if value else "an object without fields"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return "null" if value is None else type(value).__name__
+    return "null" if value is None else "a text" if isinstance(value, str) else f"the value {json.dumps(value)}"
 
 
 def _shown(path: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements_with, moment, recorded_call_statements
+from django_graphile_worker.sql.parked_jobs import with_true_times
 from django_graphile_worker.sql.result_keeping import (
     FAILED_BY_OPERATOR,
     NOTHING_KEPT,
@@ -45,7 +46,7 @@ def jobs_from(cursor: Cursor, rows: Sequence[Row], *, schema: str) -> list[Job]:
     queue_ids = {row[2] for row in rows if row[2] is not None}
     cursor.execute(statement(NAMES, schema), [list(task_ids), list(queue_ids)])
     names = {(kind, identity): name for kind, identity, name in cursor.fetchall()}
-    return [job_from(row, names) for row in rows]
+    return with_true_times(cursor, [job_from(row, names) for row in rows], schema=schema)
 
 
 def job_from(row: Row, names: dict[tuple[str, int], str]) -> Job:

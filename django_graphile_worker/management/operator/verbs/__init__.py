@@ -16,6 +16,7 @@ from django_graphile_worker.management.operator.verbs.fail import Fail
 from django_graphile_worker.management.operator.verbs.grants import Grants
 from django_graphile_worker.management.operator.verbs.history import History
 from django_graphile_worker.management.operator.verbs.jobs import Jobs
+from django_graphile_worker.management.operator.verbs.limits import Limits
 from django_graphile_worker.management.operator.verbs.queues import Queues
 from django_graphile_worker.management.operator.verbs.remove import Remove
 from django_graphile_worker.management.operator.verbs.repair import Repair
@@ -47,6 +48,7 @@ VERBS: tuple[Verb, ...] = (
     Remove(),
     Workers(),
     Queues(),
+    Limits(),
     Crontab(),
     Unlock(),
     Sweep(),

@@ -57,6 +57,27 @@ def delete_override(cursor: Cursor, name: str, *, schema: str) -> bool:
     return cursor.rowcount > 0
 
 
+# A claim looks at a key when it opens, and makes as many of the waiting lanes ready as may start a job by the new
+# numbers. Keys are locked in the order in which claims lock them.
+REOPEN = """/* gw:reopen_limit */
+    with held as materialized (
+        select known.id from :SCHEMA._private_limit_keys as known
+        where known.limit_name = %s and exists (
+            select from :SCHEMA._private_limit_lanes as lane where lane.state = 2 and lane.blocked_by = known.id)
+        order by known.id for no key update)
+    update only :SCHEMA._private_limit_keys as known set opens_at = pg_catalog.clock_timestamp()
+    from held where known.id = held.id"""
+
+NOTIFY = "/* gw:notify_limit */ select :SCHEMA._private_notify(1)"
+
+
+def reopen_limit(cursor: Cursor, name: str, *, notify: bool, schema: str) -> None:
+    """Let claims look again at the keys of a limit whose numbers have changed."""
+    cursor.execute(statement(REOPEN, schema), [name])
+    if notify and cursor.rowcount > 0:
+        cursor.execute(statement(NOTIFY, schema))
+
+
 def _numbers(concurrency: int | None, count: int | None, seconds: int | None, burst: int | None) -> LimitNumbers:
     rate = None if count is None or seconds is None else Rate(count=count, seconds=seconds)
     return LimitNumbers(concurrency=concurrency, rate=rate, burst=burst if rate is not None else None)
