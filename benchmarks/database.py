@@ -38,8 +38,17 @@ class Database:
         return int(self.scalar(f"select id from {SCHEMA}._private_tasks where identifier = %s", [identifier]))
 
     def empty(self) -> None:
-        tables = ("_private_jobs", "_private_job_queues", "_private_pauses")
-        self.execute(f"truncate {', '.join(f'{SCHEMA}.{table}' for table in tables)}")
+        tables = (
+            "jobs",
+            "job_queues",
+            "pauses",
+            "limited_jobs",
+            "limit_lanes",
+            "limit_keys",
+            "limit_places",
+            "limit_starts",
+        )
+        self.execute("truncate " + ", ".join(f"{SCHEMA}._private_{table}" for table in tables))
 
     def settle(self) -> None:
         """Update the statistics of the planner and write all changes, so that neither happens during a measurement."""

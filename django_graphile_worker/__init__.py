@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         JobExpiredError,
         JobFailedError,
         LeftoverStateError,
+        LimitedUntil,
         LostClaimError,
         PayloadError,
         PermanentFailure,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     )
     from django_graphile_worker.job_options import JobKeyMode
     from django_graphile_worker.jobs import Job, JobSpec, RemovedJob
+    from django_graphile_worker.limits.limit import Limit
     from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.progress import Progress
     from django_graphile_worker.registry import Task, task
@@ -116,6 +118,8 @@ __all__ = [
     "JobKeyMode",
     "JobSpec",
     "LeftoverStateError",
+    "Limit",
+    "LimitedUntil",
     "LostClaimError",
     "Pause",
     "PayloadError",
@@ -205,6 +209,8 @@ _HOMES = {
     "JobKeyMode": "job_options",
     "JobSpec": "jobs",
     "LeftoverStateError": "exceptions",
+    "Limit": "limits.limit",
+    "LimitedUntil": "exceptions",
     "LostClaimError": "exceptions",
     "Pause": "pause_type",
     "PayloadError": "exceptions",

@@ -6,7 +6,7 @@ which stop a task. Each message says what was expected, what was found, and how 
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -143,13 +143,36 @@ class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not 
     """
 
     def __init__(self, delay: timedelta | float, reason: str = "", *, pause_queue: bool = False) -> None:
-        self.delay = to_delay(delay, name="RetryLater", expected="a timedelta or a number of seconds")
+        self.delay = to_delay(delay, name=type(self).__name__, expected="a timedelta or a number of seconds")
         self.reason = reason
         self.pause_queue = pause_queue
         super().__init__(reason or f"retry in {self.delay}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.delay, self.reason), vars(self)
+
+
+class LimitedUntil(RetryLater):
+    """Raised by a task: start no job with the same keys for ``delay``, and run this job again then.
+
+    ``delay`` is a timedelta, a number of seconds (the Retry-After of a service), or an aware datetime. ``limit`` is the
+    name of the limit whose key is closed; without it, every key of the job is closed.
+    """
+
+    def __init__(self, delay: timedelta | float | datetime, reason: str = "", *, limit: str | None = None) -> None:
+        if limit is not None and not isinstance(limit, str):
+            raise InvalidTypeError(f"LimitedUntil: expected the name of a limit, got {limit!r}.")
+        self.limit = limit
+        super().__init__(_until(delay) if isinstance(delay, datetime) else delay, reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.delay, self.reason), vars(self)
+
+
+def _until(time: datetime) -> timedelta:
+    if time.tzinfo is None:
+        raise InvalidJobError(f"LimitedUntil: expected an aware datetime, got {time!r}, which has no time zone.")
+    return max(time - datetime.now(UTC), timedelta(0))
 
 
 class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake

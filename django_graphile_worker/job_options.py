@@ -29,7 +29,7 @@ class JobKeyMode(StrEnum):
 
 
 def valid_identifier(value: object) -> str:
-    return _text("identifier", value, MAX_IDENTIFIER_LENGTH)
+    return storable_text("identifier", value, MAX_IDENTIFIER_LENGTH)
 
 
 # Most specs repeat a few identifiers.
@@ -37,11 +37,11 @@ known_identifier = lru_cache(maxsize=256)(valid_identifier)
 
 
 def valid_queue_name(value: object) -> str | None:
-    return None if value is None else _text("queue_name", value, MAX_QUEUE_NAME_LENGTH)
+    return None if value is None else storable_text("queue_name", value, MAX_QUEUE_NAME_LENGTH)
 
 
 def valid_job_key(value: object) -> str | None:
-    return None if value is None else _text("job_key", value, MAX_JOB_KEY_LENGTH)
+    return None if value is None else storable_text("job_key", value, MAX_JOB_KEY_LENGTH)
 
 
 def valid_priority(value: object) -> int | None:
@@ -92,7 +92,7 @@ def valid_flags(value: object) -> tuple[str, ...] | None:
         return None
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidTypeError(f"flags: expected a list or set of strings, got {value!r} ({type(value).__name__}).")
-    flags = tuple(dict.fromkeys(_text("flags", flag, None) for flag in value))
+    flags = tuple(dict.fromkeys(storable_text("flags", flag, None) for flag in value))
     for flag in flags:
         if flag.startswith(EXPIRY_PREFIX):
             refuse_malformed_flag(flag)
@@ -101,7 +101,7 @@ def valid_flags(value: object) -> tuple[str, ...] | None:
 
 def valid_flag(value: object) -> str:
     """Return the name of a flag; raise for a name that is too long for an index."""
-    return _text("flag", value, MAX_INDEXED_FLAG_LENGTH)
+    return storable_text("flag", value, MAX_INDEXED_FLAG_LENGTH)
 
 
 def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
@@ -114,7 +114,7 @@ def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
     return int(value)
 
 
-def _text(name: str, value: object, longest: int | None) -> str:
+def storable_text(name: str, value: object, longest: int | None) -> str:
     if not isinstance(value, str):
         raise InvalidTypeError(f"{name}: expected a string, got {value!r} ({type(value).__name__}).")
     # str.__str__() and not str(): for an Enum that is also a string it returns the value, not the name.

@@ -280,6 +280,17 @@ class PausedWork(JobQueue):
         permissions = [("pause_work", "Can pause and resume queues, tasks and flags")]
 
 
+class LimitKey(Job):
+    """The page of limits: the keys whose jobs wait for a place or for time."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("key of a limit")
+        verbose_name_plural = _("limits")
+        default_permissions = ("view",)
+        permissions = [("override_limit", "Can change the numbers of limits")]
+
+
 class RecurringTask(KnownCrontab):
     """The page of recurring tasks: the items of the crontab."""
 

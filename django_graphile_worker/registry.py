@@ -18,6 +18,7 @@ from django_graphile_worker.task_type import Task
 if TYPE_CHECKING:
     from typing import Concatenate
 
+    from django_graphile_worker.limits.limit import Key, Limit, TaskLimit
     from django_graphile_worker.task_type import Payload, TaskDecorator
 
 __all__ = ["Backoff", "Registry", "Task", "task", "tasks"]
@@ -36,10 +37,13 @@ class Registry:
         self._tasks: dict[str, list[Task[Any, Any]]] = {}
         # Whether a task has a time limit of its own. Django tasks note it here, as they are registered late.
         self.has_time_limits = False
+        # Whether any task has limits: adding a job looks for the keys of its payload then.
+        self.has_limits = False
 
     def register(self, task: Task[Any, Any]) -> None:
         """Add a task. Another function with the same identifier is kept as a duplicate, for a system check."""
         self.has_time_limits = self.has_time_limits or bool(task.timeout)
+        self.has_limits = self.has_limits or bool(task.limits)
         group = self._tasks.setdefault(task.identifier, [])
         for index, known in enumerate(group):
             if _is_same_function(known, task):
@@ -67,11 +71,11 @@ class Registry:
     def isolated(self) -> Iterator[Registry]:
         """Undo all registrations of the block at its end."""
         kept = {identifier: list(group) for identifier, group in self._tasks.items()}
-        had_time_limits = self.has_time_limits
+        had_time_limits, had_limits = self.has_time_limits, self.has_limits
         try:
             yield self
         finally:
-            self._tasks, self.has_time_limits = kept, had_time_limits
+            self._tasks, self.has_time_limits, self.has_limits = kept, had_time_limits, had_limits
 
     def __iter__(self) -> Iterator[Task[Any, Any]]:
         return iter([group[0] for _, group in sorted(self._tasks.items())])
@@ -110,6 +114,8 @@ def task(
     keep_result: timedelta | float | bool | None = None,
     timeout: timedelta | float | bool | None = None,
     expires: timedelta | float | None = None,
+    limit: Limit | Sequence[Limit] | None = None,
+    fair: Key | None = None,
 ) -> TaskDecorator: ...
 
 
@@ -124,6 +130,8 @@ def task(
     keep_result: timedelta | float | bool | None = None,
     timeout: timedelta | float | bool | None = None,
     expires: timedelta | float | None = None,
+    limit: Limit | Sequence[Limit] | None = None,
+    fair: Key | None = None,
     **defaults: Any,
 ) -> Any:
     """Register a function as a task: ``@task``, ``@task("billing:send")`` or ``@task(priority=5)``."""
@@ -143,7 +151,8 @@ def task(
     }
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
-        return _register(function, name, job_defaults, **options)
+        limits = task_limits(limit, fair, name or _name_of(function))
+        return _register(function, name, job_defaults, limits=limits, **options)
 
     return decorate
 
@@ -180,6 +189,7 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
     options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result", "timeout", "expires"]
+    options += ["limit", "fair"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 
@@ -250,6 +260,16 @@ def valid_task_expires(expires: object, *, name: str = "@task(expires=...)") -> 
         raise InvalidTypeError(f"{name}: expected a timedelta or a number of seconds from run_at on, got {expires!r}.")
     duration = valid_expires(expires, name=name)
     return duration.total_seconds() if isinstance(duration, timedelta) else None
+
+
+def task_limits(limit: object, fair: object, identifier: str) -> tuple[TaskLimit, ...]:
+    """Return the limits of a task, sorted by name; raise for values that cannot be used."""
+    if limit is None and fair is None:
+        return ()
+    # Late import: most projects have no limits.
+    from django_graphile_worker.limits.limit import task_limits
+
+    return task_limits(limit, fair, identifier)
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:

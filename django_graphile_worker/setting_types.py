@@ -114,6 +114,19 @@ def function(value: Any) -> Any:
     raise ExpectationError("a function, the dotted path of a function, or None")
 
 
+def limits(value: Any) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+    """Convert the numbers of limits, ``{"account:{account}": {"concurrency": 5}}``, to pairs."""
+    if value == {}:
+        return ()
+    # Late import: most projects override no limits.
+    from django_graphile_worker.limits.setting import MistakenEntryError, checked_overrides
+
+    try:
+        return checked_overrides(value)
+    except MistakenEntryError as error:
+        raise ExpectationError(str(error)) from None
+
+
 def _is_dotted_path(value: str) -> bool:
     parts = value.split(".")
     return len(parts) > 1 and all(part.isidentifier() for part in parts)

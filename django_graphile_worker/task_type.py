@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from django_graphile_worker.jobs import JobOptions
+    from django_graphile_worker.limits.limit import TaskLimit
 
     # The type of the first parameter. It has a default, so that Task[[Receipt], None] is valid.
     Payload = typing_extensions.TypeVar("Payload", default=Any)
@@ -104,6 +105,7 @@ class Task(Generic[P, R, Payload]):
         keeps_payload: bool = False,
         timeout: float | bool | None = None,
         expires: float | None = None,
+        limits: tuple[TaskLimit, ...] = (),
     ) -> None:
         self.function = function
         self.identifier = identifier
@@ -120,6 +122,8 @@ class Task(Generic[P, R, Payload]):
         self.timeout = timeout
         # Seconds after run_at by which a job must have been started; None for no such time.
         self.expires = expires
+        # How many of its jobs run at once or start in a time, sorted by name.
+        self.limits = limits
         functools.update_wrapper(self, function)
         if self.is_async:
             markcoroutinefunction(self)
@@ -178,6 +182,14 @@ class Task(Generic[P, R, Payload]):
     def time_limit(self, default: float | None) -> float | None:
         """Return for how many seconds a run may last, None for no limit; the default is the setting TIMEOUT."""
         return default if self.timeout is None else self.timeout or None
+
+    def key_fields(self, payload: Any) -> Any:
+        """Return the value whose fields the template of a limit names: the payload, as JSON values."""
+        return payload
+
+    def key_from(self, function: Callable[..., Any], payload: Any) -> Any:
+        """Call the key function of a limit."""
+        return function(payload)
 
     @property
     def place(self) -> str:

@@ -21,6 +21,7 @@ from django_graphile_worker import models
 from django_graphile_worker.admin.errors import ErrorGroupAdmin
 from django_graphile_worker.admin.history import PastAttemptAdmin
 from django_graphile_worker.admin.jobs import JobAdmin
+from django_graphile_worker.admin.limits import LimitKeyAdmin
 from django_graphile_worker.admin.overview import OverviewAdmin
 from django_graphile_worker.admin.pauses.pause_admin import PausedWorkAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
@@ -31,6 +32,7 @@ __all__ = [
     "ErrorGroupAdmin",
     "JobAdmin",
     "JobQueueAdmin",
+    "LimitKeyAdmin",
     "OverviewAdmin",
     "PastAttemptAdmin",
     "PausedWorkAdmin",
@@ -44,6 +46,7 @@ PAGES = {
     models.Job: JobAdmin,
     models.JobQueue: JobQueueAdmin,
     models.PausedWork: PausedWorkAdmin,
+    models.LimitKey: LimitKeyAdmin,
     models.RecurringTask: RecurringTaskAdmin,
     models.Worker: WorkerAdmin,
     models.ErrorGroup: ErrorGroupAdmin,

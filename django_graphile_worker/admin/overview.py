@@ -95,6 +95,7 @@ class OverviewAdmin(PageAdmin):
     def _tiles(self, request: HttpRequest, figures: OverviewFigures, now: datetime) -> list[Tile]:
         states = {
             State.READY: _("Ready"),
+            **({State.LIMITED: _("Limited")} if figures.counts[State.LIMITED].number else {}),
             State.SCHEDULED: _("Scheduled"),
             State.RUNNING: _("Running"),
             State.RETRYING: _("Retrying"),

@@ -136,6 +136,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             models.Job: _("Jobs"),
             models.JobQueue: _("Queues"),
             models.PausedWork: _("Pauses"),
+            models.LimitKey: _("Limits"),
             models.RecurringTask: _("Recurring"),
             models.Worker: _("Workers"),
             models.ErrorGroup: _("Errors"),

@@ -24,6 +24,7 @@ from django_graphile_worker.sql import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.add_job import add_job as add_one
 from django_graphile_worker.sql.add_jobs import Batch, Call, Entry
 from django_graphile_worker.sql.overlap import is_outside_transactions, overlapping
+from django_graphile_worker.sql.parked_jobs import with_true_times
 
 # A statement of jobs without a key: large enough to be fast, small enough for the buffer of a socket.
 SENT_SPECS = 1_000
@@ -136,7 +137,16 @@ def _add_batch(queue: QueueConnection, batch: Batch) -> list[Job]:
     if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
         return sql_add_jobs.add_one_by_one(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
     queue.cursor.execute(*sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify))
-    return sql_add_jobs.jobs_of_batch(queue.cursor.fetchall(), batch, schema=queue.schema)
+    return _with_true_times(
+        queue, batch, sql_add_jobs.jobs_of_batch(queue.cursor.fetchall(), batch, schema=queue.schema)
+    )
+
+
+def _with_true_times(queue: QueueConnection, batch: Batch, jobs: list[Job]) -> list[Job]:
+    """Return the jobs of a batch; a job that waits for a limit, and whose time was preserved, has its true time."""
+    if batch.mode is not JobKeyMode.PRESERVE_RUN_AT:
+        return jobs
+    return with_true_times(queue.cursor, jobs, schema=queue.schema)
 
 
 def _add_batches(queue: QueueConnection, batches: Iterator[Batch]) -> list[Job]:
@@ -160,9 +170,9 @@ def _add_batches(queue: QueueConnection, batches: Iterator[Batch]) -> list[Job]:
 
 
 def _next_call(queue: QueueConnection, batches: Iterator[Batch]) -> tuple[Batch | None, Call | None]:
-    """Return the next batch, and the statement that adds it; None if its jobs are added one by one."""
+    """Return the next batch, and the statement that adds it; None if more than this statement is needed."""
     batch = next(batches, None)
-    if batch is None or batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+    if batch is None or batch.mode in (JobKeyMode.UNSAFE_DEDUPE, JobKeyMode.PRESERVE_RUN_AT):
         return batch, None
     return batch, sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify)
 

@@ -47,7 +47,20 @@ def entry_of(spec: JobSpec, place: Place) -> Entry:
             spec = dataclasses.replace(spec, run_at=run_at)
     if spec.expires is not None:
         spec = _with_expiry(spec, spec.expires)
-    return spec, "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
+    text = "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
+    if registry.tasks.has_limits:
+        _refuse_unkeyed(spec.identifier, text)
+    return spec, text
+
+
+def _refuse_unkeyed(identifier: str, payload_text: str) -> None:
+    task = registry.tasks.get(identifier)
+    if task is None or not task.limits:
+        return
+    # Late import: most projects have no limits.
+    from django_graphile_worker.limits.keys import refuse_unkeyed
+
+    refuse_unkeyed(task, payload_text)
 
 
 def _with_expiry(spec: JobSpec, expires: datetime | timedelta | bool) -> JobSpec:

@@ -3,7 +3,8 @@
 Start reading with ``configuration`` (the setting ``GRAPHILE_WORKER``), ``tasks`` (registered tasks and crontab) and
 ``databases`` (aliases, psycopg, routers, pools: no connection is opened). ``databases.check_installation`` runs for
 ``manage.py check --database`` and ``migrate``, and only then loads ``schema``, ``rights``, ``indexes`` and ``workers``:
-every process loads this package at its start, and most commands check no database.
+every process loads this package at its start, and most commands check no database. Only projects that have limits load
+``limits``.
 
 The package may import ``sql``, ``registry``, ``schedule``, ``routing``, ``conf`` and the layers below them, but not
 ``api`` or ``worker``.
@@ -25,7 +26,7 @@ from django_graphile_worker.checks.databases import (
     check_psycopg,
     check_routers,
 )
-from django_graphile_worker.checks.tasks import check_crontab, check_tasks
+from django_graphile_worker.checks.tasks import check_crontab, check_limits, check_tasks
 
 TAG = "graphile_worker"
 
@@ -41,6 +42,7 @@ def register_checks() -> None:
         check_pool,
         check_tasks,
         check_crontab,
+        check_limits,
     ):
         register(check, TAG)
     register(check_installation, TAG, Tags.database)

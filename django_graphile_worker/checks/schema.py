@@ -15,7 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.indexes import check_indexes
 from django_graphile_worker.checks.rights import check_row_security
-from django_graphile_worker.checks.workers import check_timeouts
+from django_graphile_worker.checks.workers import check_other_workers, check_timeouts
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.errors import not_installed
 from django_graphile_worker.sql.install import catalog, installer
@@ -43,6 +43,7 @@ def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMess
             messages += _check_functions(cursor, connection.alias, schema)
             messages += check_indexes(cursor, connection.alias, schema)
             messages += check_timeouts(cursor, connection.alias, schema)
+            messages += check_other_workers(cursor, connection.alias, schema)
     return messages
 
 

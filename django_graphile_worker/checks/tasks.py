@@ -78,6 +78,16 @@ def _mistaken_helpers(task: Task[Any, Any], name: str) -> CheckMessage:
     )
 
 
+def check_limits(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that tasks that share a limit give it the same numbers, and that the setting names limits that exist."""
+    if not registry.tasks.has_limits and not any(place.settings.limits for place in valid_places()):
+        return []
+    # Late import: most projects have no limits.
+    from django_graphile_worker.checks.limits import limit_messages
+
+    return limit_messages()
+
+
 def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check the crontab items of every source, and that the tasks that they name exist."""
     return [message for place in valid_places() for message in _check_crontab_of(place)]

@@ -6,7 +6,9 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Warning  # noqa: A004 - Django's name
 
+from django_graphile_worker import registry
 from django_graphile_worker.sql import workers
+from django_graphile_worker.sql.inspection.other_workers import other_workers
 from django_graphile_worker.sql.install import catalog
 
 
@@ -24,5 +26,24 @@ def check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
             hint="Each worker is declared dead after its own timeout. Start all workers with the same settings, unless "
             "the difference is intended.",
             id="graphile_worker.W006",
+        )
+    ]
+
+
+def check_other_workers(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that no worker of graphile-worker shares the schema while tasks of this project have limits."""
+    if not registry.tasks.has_limits or catalog.part(cursor, workers.PART, schema=schema) is None:
+        return []
+    found = other_workers(cursor, schema=schema)
+    if not found:
+        return []
+    limited = sorted(task.identifier for task in registry.tasks if task.limits)
+    return [
+        Warning(
+            f"The schema {schema!r} in the database {alias!r}: expected only workers of this package, as tasks have "
+            f"limits ({', '.join(limited)}), got {', '.join(found)}, not registered.",
+            hint="It is probably a worker of graphile-worker for Node.js, which knows no limits. Make sure that it has "
+            "none of these tasks: the jobs that it runs are neither counted nor kept waiting.",
+            id="graphile_worker.W007",
         )
     ]

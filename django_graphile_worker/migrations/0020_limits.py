@@ -10,4 +10,23 @@ class Migration(migrations.Migration):
 
     dependencies = [("graphile_worker", "0019_pauses")]
 
-    operations = [RunSchemaFile(forwards="limits.sql", backwards="limits_drop.sql")]
+    operations = [
+        RunSchemaFile(forwards="limit_overrides.sql", backwards="limit_overrides_drop.sql"),
+        RunSchemaFile(forwards="limits.sql", backwards="limits_drop.sql"),
+        RunSchemaFile(forwards="limit_lanes.sql", backwards="limit_lanes_drop.sql"),
+        RunSchemaFile(forwards="limit_claims.sql", backwards="limit_claims_drop.sql"),
+        migrations.CreateModel(
+            name="LimitKey",
+            fields=[],
+            options={
+                "verbose_name": "key of a limit",
+                "verbose_name_plural": "limits",
+                "default_permissions": ("view",),
+                "permissions": [("override_limit", "Can change the numbers of limits")],
+                "proxy": True,
+                "indexes": [],
+                "constraints": [],
+            },
+            bases=("graphile_worker.job",),
+        ),
+    ]

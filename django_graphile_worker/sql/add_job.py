@@ -13,6 +13,7 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment
 from django_graphile_worker.sql.insert_jobs import insert_job
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, job_from, jobs_from
+from django_graphile_worker.sql.parked_jobs import is_infinite, with_true_times
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def add_job(
     cursor.execute(statement(ADD_JOB[notify], schema), _parameters(spec, payload))
     row = Added._make(cursor.fetchone()[:WIDTH])
     _require(row.id, schema)
-    return added_job(spec, payload, row, row.now)
+    job = added_job(spec, payload, row, row.now)
+    return with_true_times(cursor, [job], schema=schema)[0] if row.run_at and is_infinite(row.run_at) else job
 
 
 # The place of the revision in JOB_COLUMNS. It is zero until a job with the same key is added.

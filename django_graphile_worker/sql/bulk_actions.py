@@ -19,7 +19,8 @@ from django_graphile_worker.sql.cancellations import Cancellation, Fate
 from django_graphile_worker.sql.function_calls import moment
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.index_walks import LIMITS, order_of
+from django_graphile_worker.sql.inspection.index_walks import LIMITS
+from django_graphile_worker.sql.inspection.orders import order_of
 from django_graphile_worker.sql.jobs import FORGET_CANCELLATIONS, Changes
 from django_graphile_worker.sql.result_keeping import (
     CALLED,

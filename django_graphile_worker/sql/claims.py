@@ -189,9 +189,14 @@ def claim_jobs(
             "walk": None if walk is None else json.dumps(walk),
         },
     )
-    rows = cursor.fetchall()
+    claims, summary = claims_of_rows(cursor.fetchall(), token)
+    return Claimed(claims=claims, **summary)
+
+
+def claims_of_rows(rows: list[tuple[Any, ...]], token: str) -> tuple[list[Claim], dict[str, Any]]:
+    """Return the claims and the summary in the rows of a claim statement."""
     summary = rows.pop()[_SUMMARY]
-    return Claimed(claims=_in_order(rows, token, summary.pop("xid")), **summary)
+    return _in_order(rows, token, summary.pop("xid")), summary
 
 
 @lru_cache(maxsize=8)

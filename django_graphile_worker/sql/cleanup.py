@@ -60,6 +60,12 @@ TABLES_OF_EVENTS = (
     "_private_waiters",
     "_private_history",
     "_private_progress",
+    "_private_limit_overrides",
+    "_private_limited_jobs",
+    "_private_limit_places",
+    "_private_limit_starts",
+    "_private_limit_lanes",
+    "_private_limit_keys",
     "_private_pauses",
 )
 

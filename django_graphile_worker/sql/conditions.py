@@ -14,7 +14,12 @@ IS_LOCKED = "job.locked_at is not null"
 IS_DUE = "job.run_at <= now()"
 # The column is_available is true if no worker holds the job and it has attempts left.
 IS_READY = f"job.is_available and {IS_DUE}"
-IS_WAITING = "job.is_available and job.run_at > now()"
+# A job that waits for a limit is parked at infinity: `sql.parked_jobs`. While there are such jobs, waiting jobs end
+# before infinity: a bound that an index can use, as a list must not read all parked jobs.
+_END_OF_WAITING = """(select case when exists (select from :SCHEMA._private_limited_jobs)
+    then timestamptz '294276-12-31 23:59:59+00' else 'infinity' end)"""
+IS_WAITING = f"job.is_available and job.run_at > now() and job.run_at <= {_END_OF_WAITING}"
+IS_PARKED = "job.is_available and job.run_at = 'infinity'"
 IS_AVAILABLE_IN_QUEUE = "job.is_available and job.job_queue_id is not null"
 # The job was tried, and no worker holds it: it failed.
 HAS_FAILED = "job.locked_at is null and job.attempts > 0"

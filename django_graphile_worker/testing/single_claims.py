@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import simulation
 from django_graphile_worker.registry import Task
@@ -20,6 +20,9 @@ from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.fast_claim import claim_only_job, statement_by_identifiers
 from django_graphile_worker.testing.caller_database import CallerDatabase
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+
+if TYPE_CHECKING:
+    from django_graphile_worker.testing.limited_claims import LimitedSingleClaims
 
 
 class LearningDirectory(TaskDirectory):
@@ -44,8 +47,10 @@ class SingleClaims:
         self._directory = directory
         self._forbidden_flags: Callable[[], tuple[str, ...]] = tuple
         self._now = now
-        self._tokens = (f"{worker_id}/{number}" for number in count(1))
-        self._identifiers = text_array(list(directory.tasks))
+        self.tokens = (f"{worker_id}/{number}" for number in count(1))
+        self._identifiers = text_array([name for name, task in directory.tasks.items() if not task.limits])
+        # Set if a task has limits.
+        self.limited: LimitedSingleClaims | None = None
         self._is_reviewed = False
         self._paused_flags: tuple[str, ...] = ()
         self._is_pausing = False
@@ -58,8 +63,9 @@ class SingleClaims:
         self._is_reviewed, self._was_empty = False, True
         if self._is_pausing:
             self._pause(frozenset(), frozenset())
-        if self._directory.finds_tasks:
-            # A job may be the first of a task that is not known yet, and its turn may come before that of others.
+        if self._directory.finds_tasks or any(task.limits for task in self._directory.tasks.values()):
+            # A task is known by its id to have limits. And a job may be the first of a task that is not known yet, and
+            # its turn may come before that of others.
             self._review()
 
     def claim(self) -> Claimed:
@@ -85,11 +91,23 @@ class SingleClaims:
 
     def _pause(self, tasks: frozenset[str], flags: frozenset[str]) -> None:
         self._directory.pause(tasks)
-        self._identifiers = text_array([name for name in self._directory.tasks if name not in tasks])
+        self._identifiers = text_array(
+            [name for name, task in self._directory.tasks.items() if name not in tasks and not task.limits]
+        )
         self._paused_flags = tuple(sorted(flags))
         self._is_pausing = bool(tasks or flags)
 
     def _claim_next(self) -> Claimed:
+        if self.limited is None:
+            return self._claim_ordinary()
+        limited = self.limited.claim((*self._forbidden_flags(), *self._paused_flags))
+        if limited.claims:
+            return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
+        ordinary = self._claim_ordinary()
+        times = [each for each in (limited.seconds_until_next, ordinary.seconds_until_next) if each is not None]
+        return replace(ordinary, seconds_until_next=min(times, default=None))
+
+    def _claim_ordinary(self) -> Claimed:
         was_empty, self._was_empty = self._was_empty, False
         if was_empty and (only := self._only_job()) is not None:
             return Claimed(claims=[only], seconds_until_next=None, has_more=False)
@@ -103,7 +121,7 @@ class SingleClaims:
         with self._database.cursor() as cursor:
             found = claim_only_job(
                 lambda parameters: cursor.execute_numbered(statement_by_identifiers(self._database.schema), parameters),
-                token=next(self._tokens),
+                token=next(self.tokens),
                 identifiers=self._identifiers,
                 forbidden_flags=(*self._forbidden_flags(), *self._paused_flags),
                 now=self._now(),
@@ -142,7 +160,7 @@ class SingleClaims:
                 claimed = claims.claim_jobs(
                     cursor,
                     schema=self._database.schema,
-                    token=next(self._tokens),
+                    token=next(self.tokens),
                     task_ids=self._directory.ids,
                     max_jobs=1,
                     max_queues=1,

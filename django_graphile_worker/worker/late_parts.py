@@ -59,3 +59,19 @@ def pause_endings_of(parts: Parts) -> PauseEndings:
                 on_trouble=parts.events.database_trouble,
             )
         return parts.pause_endings
+
+
+def use_limits(parts: Parts) -> None:
+    """Have the worker sort, claim and free limited jobs from now on."""
+    # Late import: most workers have no task with limits.
+    from django_graphile_worker.worker.limited.limited_work import LimitedWork
+
+    with _building:
+        if parts.limited is None:
+            limited = LimitedWork(
+                parts,
+                keeper_database=database_of(parts.place.using, parts.settings, part="limits"),
+                releaser_database=parts.release_database,
+                fast_path=parts.fast_path,
+            )
+            parts.use_limits(limited)

@@ -43,6 +43,8 @@ class ReleaserCallbacks:
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
         self._parts.held.forget([outcome.claim for outcome in outcomes])
+        if self._parts.limited is not None:
+            self._parts.limited.ended.free([outcome.claim for outcome in outcomes])
         if self._parts.progress is not None:
             self._parts.progress.settled([outcome.claim.id for outcome in outcomes])
 
@@ -61,6 +63,10 @@ class ReleaserCallbacks:
 
     def queues_freed(self, queue_ids: set[int]) -> None:
         self._parts.wake_fetcher()
+
+    def queues_released(self, queue_ids: Sequence[int]) -> None:
+        if self._parts.limited is not None:
+            self._parts.limited.ended.free_queues(queue_ids)
 
     def jobs_returned(self) -> None:
         self._parts.wake_fetcher()
@@ -158,6 +164,7 @@ class RecoveryCallbacks:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._has_unparked = False
 
     def worker_id(self) -> str:
         return self._parts.worker_id
@@ -179,6 +186,17 @@ class RecoveryCallbacks:
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
+        if not self._has_unparked:
+            self._has_unparked = self._unpark(database)
+
+    def _unpark(self, database: Database) -> bool:
+        """End the parking of jobs whose tasks have no limits any more; return True if all were found."""
+        # Late import: only the first look needs it.
+        from django_graphile_worker.sql.limits.parking import MOST_JOBS, unpark_tasks
+
+        unlimited = {task_id: None for task_id, task in self._parts.directory.by_id.items() if not task.limits}
+        with database.cursor() as cursor:
+            return unpark_tasks(cursor, unlimited, schema=database.schema) < MOST_JOBS
 
     def cancelled_recovered(self, jobs: Sequence[CancelledJob]) -> None:
         if self._parts.task_reports is not None:
@@ -186,6 +204,8 @@ class RecoveryCallbacks:
         self._parts.events.cancelled_jobs_recovered(jobs)
 
     def jobs_recovered(self, recovered: Recovered) -> None:
+        if self._parts.limited is not None:
+            self._parts.limited.keeper.sweep_soon()
         if self._parts.task_reports is not None:
             self._parts.task_reports.ended(each.job for each in recovered.exhausted)
         self._parts.events.jobs_recovered(recovered)

@@ -24,7 +24,7 @@ from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.preconnect import database_of
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import job_clock
-from django_graphile_worker.worker.late_parts import pause_endings_of, progress_of, stops_of
+from django_graphile_worker.worker.late_parts import pause_endings_of, progress_of, stops_of, use_limits
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
@@ -91,6 +91,7 @@ def build_parts(
     parts.control_reader = ControlReader(ControlCallbacks(parts, stops=lambda: stops_of(parts)))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
+    parts.directory.on_limited = lambda: use_limits(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)
     parts.recovery = _build_recovery(parts)
     parts.retention = _build_retention(parts)
@@ -172,8 +173,9 @@ def _build_task_reports(parts: Parts) -> TaskReports:
 
 
 def _build_releaser(parts: Parts) -> Releaser:
+    parts.release_database = _database(parts, "releaser")
     statements = ReleaseStatements(
-        _database(parts, "releaser"), now=parts.now, settings=parts.settings, keeping=parts.result_keeping
+        parts.release_database, now=parts.now, settings=parts.settings, keeping=parts.result_keeping
     )
     return Releaser(statements=statements, events=ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble)
 
@@ -212,11 +214,12 @@ def _build_fetcher(parts: Parts) -> Fetcher:
         now=parts.now,
         on_answer=parts.fast_claim.learn_from,
     )
+    parts.fast_path = _build_fast_path(parts)
     return Fetcher(
         parts.slots,
         claimer=parts.claimer,
         events=FetcherCallbacks(parts),
-        fast_path=_build_fast_path(parts),
+        fast_path=parts.fast_path,
         poll_interval=poll_interval,
         local_queue_size=settings.local_queue_size,
         listener=parts.listener,

@@ -15,6 +15,7 @@ from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search import SearchTerm
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
 from django_graphile_worker.expiry import as_time, own_expiry
+from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import MOST_AHEAD, JobDetail
 from django_graphile_worker.task_labels import DEFAULT_LABEL, split_identifier
@@ -38,7 +39,14 @@ class JobFacts:
     job: JobDetail
 
     def all(self) -> list[Fact]:
-        return [*self._always(), *self._optional(), *self._cancellation(), *self._worker(), *self._queue()]
+        return [
+            *self._always(),
+            *self._limit(),
+            *self._optional(),
+            *self._cancellation(),
+            *self._worker(),
+            *self._queue(),
+        ]
 
     def _always(self) -> Iterator[Fact]:
         job = self.job
@@ -51,6 +59,18 @@ class JobFacts:
         yield Fact(_("Run at"), formatting.exact_time(job.run_at))
         yield Fact(_("Created"), formatting.exact_time(job.created_at))
         yield Fact(_("Updated"), formatting.exact_time(job.updated_at))
+
+    def _limit(self) -> Iterator[Fact]:
+        job = self.job
+        if job.limit_key is None:
+            return
+        sees_payloads = self.page.has_app_permission(self.request, "view_payload")
+        value = _("the key %(key)s of the limit %(limit)s, since %(time)s") % {
+            "key": job.limit_key if sees_payloads else redact_text(job.limit_key),
+            "limit": job.limit_name,
+            "time": formatting.exact_time(job.limited_since),
+        }
+        yield Fact(_("Waiting for"), value, self.page.url(self.request, "limitkey", q=job.limit_key))
 
     def _optional(self) -> Iterator[Fact]:
         job = self.job

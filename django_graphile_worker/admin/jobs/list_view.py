@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, error_summary, formatting
 from django_graphile_worker.admin.jobs.actions import ACTIONS
 from django_graphile_worker.admin.jobs.outcome import shown_progress
@@ -27,7 +28,7 @@ from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of, split_id
 PAGE_SIZE = 50
 # A tab shows "1,000+" for more jobs.
 MOST_COUNTED = 1_000
-TABS = (State.ANY, State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
+TABS = (State.ANY, State.READY, State.LIMITED, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 # The fields of the filter form, each the name of a search term.
 FILTERS = ("task", "label", "queue", "flag", "priority", "created")
 
@@ -183,6 +184,7 @@ class JobListAdmin(PageAdmin):
                 "state": state.value,
             }
             for state in TABS
+            if state is not State.LIMITED or state is shown or _are_limits_used(counts.get(state))
         ]
 
     def _terms(self, request: HttpRequest, query: SearchQuery, state: State) -> list[dict[str, str]]:
@@ -216,6 +218,11 @@ class JobListAdmin(PageAdmin):
             error=error_summary.summarize(row.error, sees_payloads=sees_payloads),
             progress=shown_progress(row.progress, sees_payloads=sees_payloads),
         )
+
+
+def _are_limits_used(limited: Count | None) -> bool:
+    """Return whether the project has limits, or a worker of another project has jobs that wait for its limits."""
+    return registry.tasks.has_limits or (limited is not None and limited.number > 0)
 
 
 def _text(request: HttpRequest, query: SearchQuery) -> str:

@@ -13,6 +13,7 @@ def state_name(state: State) -> str:
     return {
         State.ANY: _("All"),
         State.READY: _("Ready"),
+        State.LIMITED: _("Limited"),
         State.SCHEDULED: _("Scheduled"),
         State.RUNNING: _("Running"),
         State.RETRYING: _("Retrying"),
@@ -27,6 +28,7 @@ def state_description(state: State) -> str:
     return {
         State.ANY: _("Newest first."),
         State.READY: _("In the order in which they run: by priority, then by time."),
+        State.LIMITED: _("Due, and waiting for a limit: oldest first."),
         State.SCHEDULED: _("Soonest first."),
         State.RUNNING: _("Held by a worker: longest held first."),
         State.RETRYING: _("Failed, and will be retried: soonest first."),

@@ -61,6 +61,8 @@ def _current_event(job: JobDetail, now: datetime) -> Event:
         return _event(_("Running"), detail, job.locked_at, "running", now)
     if job.state is State.FAILED:
         return _event(_("Permanently failed"), _why_no_more(job), failed_at(job, now)[0], "failed", now)
+    if job.state is State.LIMITED:
+        return _event(_("Waiting for a limit"), _attempt(job.attempts + 1, job), job.run_at, "limited", now)
     label = _("Due") if job.is_due else _("Next attempt") if job.attempts else _("First attempt")
     return _event(label, _attempt(job.attempts + 1, job), job.run_at, "ready" if job.is_due else "scheduled", now)
 

@@ -61,6 +61,7 @@ def state_cell(state: State, style: Style) -> Cell:
     paints = {
         State.RUNNING: style.MIGRATE_LABEL,
         State.READY: style.SUCCESS,
+        State.LIMITED: style.WARNING,
         State.RETRYING: style.WARNING,
         State.FAILED: style.ERROR,
     }

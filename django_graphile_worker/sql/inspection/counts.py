@@ -10,7 +10,8 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import NOT_TRIED
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.index_walks import Walk, walk, walk_by_priority
+from django_graphile_worker.sql.inspection.index_walks import walk, walk_by_priority
+from django_graphile_worker.sql.inspection.orders import Walk
 from django_graphile_worker.sql.schema import statement
 
 # "5,000+" is as useful to a reader as the exact number.

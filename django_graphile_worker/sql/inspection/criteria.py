@@ -12,9 +12,11 @@ from django_graphile_worker.sql import conditions
 
 
 class State(StrEnum):
-    """The state of a job. Each job is in exactly one of the first five; the others combine them."""
+    """The state of a job. Each job is in exactly one of the first six; the others combine them."""
 
     READY = "ready"
+    # Due, and waits for a limit: `sql.parked_jobs`.
+    LIMITED = "limited"
     SCHEDULED = "scheduled"
     RUNNING = "running"
     RETRYING = "retrying"
@@ -27,7 +29,7 @@ class State(StrEnum):
 
 
 # Each job is in one of these states, which are in the order in which a list shows them.
-STATES = (State.RUNNING, State.READY, State.SCHEDULED, State.RETRYING, State.FAILED)
+STATES = (State.RUNNING, State.READY, State.LIMITED, State.SCHEDULED, State.RETRYING, State.FAILED)
 
 
 class HasState(Protocol):
@@ -40,6 +42,8 @@ class HasState(Protocol):
     @property
     def is_due(self) -> bool: ...
     @property
+    def is_limited(self) -> bool: ...
+    @property
     def attempts(self) -> int: ...
 
 
@@ -49,6 +53,8 @@ def state_of(job: HasState) -> State:
         return State.RUNNING
     if not job.is_available:
         return State.FAILED
+    if job.is_limited:
+        return State.LIMITED
     if job.is_due:
         return State.READY
     return State.RETRYING if job.attempts else State.SCHEDULED
@@ -56,6 +62,7 @@ def state_of(job: HasState) -> State:
 
 CONDITIONS = {
     State.READY: conditions.IS_READY,
+    State.LIMITED: conditions.IS_PARKED,
     # That a scheduled job was not tried yet is in no index: where_looked_at() adds that condition.
     State.SCHEDULED: conditions.IS_WAITING,
     State.WAITING: conditions.IS_WAITING,
@@ -142,11 +149,14 @@ def _of_readable(condition: str) -> str:
     return f"case when {_READABLE} then {condition} else false end"
 
 
-def where_in_order(criteria: Criteria) -> Clauses:
-    """Return the conditions on columns of the indexes: each walk can include them at no cost."""
+def where_in_order(criteria: Criteria, *, run_at: str = "job.run_at") -> Clauses:
+    """Return the conditions on columns of the indexes: each walk can include them at no cost.
+
+    ``run_at`` is the column, or the expression, that has the due time.
+    """
     clauses = Clauses()
     clauses.add_range("job.priority", "priority", "int", criteria.priority)
-    clauses.add_range("job.run_at", "run_at", "timestamptz", criteria.run_at)
+    clauses.add_range(run_at, "run_at", "timestamptz", criteria.run_at)
     return clauses
 
 

@@ -9,7 +9,7 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import HAS_FAILED
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State, Subquery
-from django_graphile_worker.sql.inspection.index_walks import order_of
+from django_graphile_worker.sql.inspection.orders import order_of
 from django_graphile_worker.sql.schema import statement
 
 MOST_GROUPS = 100

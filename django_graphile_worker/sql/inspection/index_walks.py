@@ -9,12 +9,12 @@ page costs the same with a hundred jobs as with ten million.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
 from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
+from django_graphile_worker.sql.inspection.orders import Order, Walk, order_of
+from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
 
 # Three indexes hold the available jobs, each index the jobs of one kind. The first column of each index is the task.
 PARTS = {
@@ -30,74 +30,6 @@ MOST_LEVELS = 5_000
 LIMITS = {"most_tasks": MOST_TASKS, "most_levels": MOST_LEVELS}
 
 
-class Order(Frozen):
-    """The columns by which jobs of a state are sorted; the last column is always the id."""
-
-    columns: tuple[str, ...]
-    is_descending: bool = False
-
-    def by(self, source: str) -> str:
-        direction = " desc" if self.is_descending else ""
-        return ", ".join(f"{source}.{column}{direction}" for column in self.columns)
-
-    @property
-    def operator(self) -> str:
-        return "<" if self.is_descending else ">"
-
-    def reversed(self) -> Order:
-        return replace(self, is_descending=not self.is_descending)
-
-    def after(self, source: str) -> str:
-        """Return the condition for jobs after the place where the last page ended."""
-        left = ", ".join(f"{source}.{column}" for column in self.columns)
-        right = ", ".join(f"%(after_{column})s::{TYPES[column]}" for column in self.columns)
-        return f"({left}) {self.operator} ({right})"
-
-    def token(self, source: str) -> str:
-        """Return an expression for the place of a row, as text."""
-        return f"concat_ws('~', {', '.join(f'{source}.{column}::text' for column in self.columns)})"
-
-
-TYPES = {
-    "priority": "int",
-    "run_at": "timestamptz",
-    "locked_at": "timestamptz",
-    "updated_at": "timestamptz",
-    "id": "bigint",
-}
-
-ORDERS = {
-    State.READY: Order(columns=("priority", "run_at", "id")),
-    State.SCHEDULED: Order(columns=("run_at", "id")),
-    State.WAITING: Order(columns=("run_at", "id")),
-    State.RUNNING: Order(columns=("locked_at", "id")),
-    State.RETRYING: Order(columns=("run_at", "id")),
-    State.FAILED: Order(columns=("updated_at", "id"), is_descending=True),
-    State.FAILING: Order(columns=("run_at", "id"), is_descending=True),
-    State.ANY: Order(columns=("id",), is_descending=True),
-}
-BY_FAILURE = Order(columns=("updated_at", "id"), is_descending=True)
-
-
-def order_of(criteria: Criteria) -> Order:
-    """Return the order of the state; jobs of one error group are sorted by their latest failure instead."""
-    is_kind = criteria.error_names and criteria.state in (State.RETRYING, State.FAILED, State.FAILING)
-    return BY_FAILURE if is_kind else ORDERS[criteria.state]
-
-
-class Walk(Frozen):
-    """The SQL of a walk: ``with`` clauses, a body that selects the columns of the order, and its parameters.
-
-    The body also has the parameter ``most``. ``covers_names`` is True if the walk meets the criteria for tasks, queues
-    and error names.
-    """
-
-    ctes: str
-    body: str
-    parameters: dict[str, Any]
-    covers_names: bool
-
-
 TASKS = """task as materialized (
     select id from :SCHEMA._private_tasks
     where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[])
@@ -111,13 +43,17 @@ QUEUES = f"""queue as materialized (
 def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False) -> Walk:
     """Return the walk to the jobs of a state, in the order of the state or in the reverse order."""
     order = order or order_of(criteria)
-    clauses = where_in_order(criteria)
+    is_any = criteria.state is State.ANY or criteria.ids or criteria.keys
+    # No index has the times of jobs in any state, so the walk may as well compare their true times.
+    clauses = where_in_order(criteria, run_at=TRUE_RUN_AT_OF_JOB if is_any else "job.run_at")
     conditions = [CONDITIONS[criteria.state], clauses.text()]
     if has_place:
         conditions += [order.after("job"), *_bounds_of_place(criteria, order)]
     parameters = clauses.parameters | LIMITS | {"tasks": list(criteria.tasks) or None}
     if criteria.ids or criteria.keys:
         return _straight(criteria, order, conditions, clauses.parameters)
+    if criteria.state is State.LIMITED:
+        return _parked(criteria, order, has_place=has_place)
     if criteria.state in (State.READY, State.SCHEDULED, State.WAITING):
         if criteria.queues:
             parameters["queues"] = list(criteria.queues)
@@ -171,6 +107,24 @@ def _straight(criteria: Criteria, order: Order, conditions: list[str], parameter
 def _plain(order: Order, conditions: list[str], parameters: dict[str, Any], covers_names: bool) -> Walk:
     """Walk along one index: the primary key, or the index of locked jobs."""
     return Walk(ctes="", body=_select(order, conditions), parameters=parameters, covers_names=covers_names)
+
+
+def _parked(criteria: Criteria, order: Order, *, has_place: bool) -> Walk:
+    """Walk to the jobs that wait for a limit, along the table that has them. Each task has a range of its index."""
+    clauses = where_in_order(criteria, run_at="parked.run_at")
+    conditions = ["parked.task_id = task.id"] if criteria.tasks else []
+    if has_place:
+        conditions.append(f"parked.job_id {order.operator} %(after_id)s::bigint")
+    conditions += [CONDITIONS[State.LIMITED], clauses.text()]
+    direction = " desc" if order.is_descending else ""
+    body = f"""select found.id from {"task cross join lateral" if criteria.tasks else ""} (
+        select job.id from :SCHEMA._private_limited_jobs as parked
+        cross join lateral (
+            select * from :SCHEMA._private_jobs as job where job.id = parked.job_id offset 0) as job
+        where {" and ".join(conditions)} order by parked.job_id{direction} limit %(most)s) as found"""
+    parameters = clauses.parameters | LIMITS | {"tasks": list(criteria.tasks) or None}
+    covers_names = not criteria.queues and not criteria.error_names
+    return Walk(ctes=TASKS if criteria.tasks else "", body=body, parameters=parameters, covers_names=covers_names)
 
 
 def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:

@@ -8,6 +8,7 @@ from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_ALIVE, IS_DUE
 from django_graphile_worker.sql.inspection.criteria import State, state_of
+from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.schema import statement
 
 # A larger payload is read in part, so it cannot be decoded.
@@ -17,7 +18,7 @@ MOST_AHEAD = 1_000
 DETAIL = f"""/* gw:job-detail */
 select job.id, task.identifier, queue.queue_name,
     coalesce(left(job.payload::text, %(longest)s::int), job.payload::text), octet_length(job.payload::text),
-    job.priority, {readable("job.run_at")}, job.attempts, job.max_attempts, job.last_error,
+    job.priority, {readable(TRUE_RUN_AT)}, job.attempts, job.max_attempts, job.last_error,
     {readable("job.created_at")}, {readable("job.updated_at")}, job.key, {readable("job.locked_at")},
     :SCHEMA._private_worker_of(job.locked_by), job.revision, job.flags::text, job.is_available,
     {IS_DUE}, recovery.recoveries,
@@ -26,8 +27,12 @@ select job.id, task.identifier, queue.queue_name,
     {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8,
     (select count(*) from :SCHEMA._private_workers as worker
         where worker.metadata -> 'tasks' ? task.identifier and {IS_ALIVE}),
-    request.reason, request.requested_by, {readable("request.requested_at")}
+    request.reason, request.requested_by, {readable("request.requested_at")},
+    parked.job_id is not null, blocking.limit_name, blocking.key_text, {readable("lane.blocked_at")}
 from :SCHEMA._private_jobs as job
+{JOIN_PARKED}
+left join :SCHEMA._private_limit_lanes as lane on lane.id = parked.lane_id
+left join :SCHEMA._private_limit_keys as blocking on blocking.id = lane.blocked_by
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
 left join :SCHEMA._private_workers as worker on worker.id = :SCHEMA._private_worker_of(job.locked_by)
@@ -90,6 +95,11 @@ class JobDetail(NamedTuple):
     stop_reason: str | None
     stop_requested_by: str | None
     stop_requested_at: Any
+    is_limited: bool
+    # The key that a job that waits for a limit waits for, unless its turn has come.
+    limit_name: str | None
+    limit_key: str | None
+    limited_since: Any
 
     @property
     def state(self) -> State:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
+from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
 from django_graphile_worker.sql.schema import statement
 
 MOST_COUNTED = 1_000
@@ -36,7 +37,7 @@ cross join lateral (
             select ahead.task_id, ahead.priority, ahead.run_at
             from stair
             cross join lateral (
-                select job.task_id, job.priority, job.run_at from :SCHEMA._private_jobs as job
+                select job.task_id, job.priority, {TRUE_RUN_AT_OF_JOB} as run_at from :SCHEMA._private_jobs as job
                 where {IS_AVAILABLE_IN_QUEUE}
                     and (job.job_queue_id, job.task_id, job.priority) > (queue.id, stair.task_id, stair.priority)
                     and job.job_queue_id <= queue.id

@@ -21,7 +21,9 @@ from django_graphile_worker.sql.inspection.criteria import (
     where_looked_at,
     where_named,
 )
-from django_graphile_worker.sql.inspection.index_walks import TYPES, Order, order_of, walk
+from django_graphile_worker.sql.inspection.index_walks import walk
+from django_graphile_worker.sql.inspection.orders import TYPES, Order, order_of
+from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.schema import statement
 
 # How many rows a page reads if the criteria need the rows: from a single range of an index, or from each of many.
@@ -176,6 +178,7 @@ class JobRow(NamedTuple):
     done: float | None = None
     total: float | None = None
     message: str | None = None
+    is_limited: bool = False
 
     @property
     def state(self) -> State:
@@ -200,11 +203,13 @@ class JobRow(NamedTuple):
 
 
 ROWS = f"""/* gw:job-rows */
-select job.id, task.identifier, queue.queue_name, job.priority, {readable("job.run_at")}, job.attempts,
+select job.id, task.identifier, queue.queue_name, job.priority, {readable(TRUE_RUN_AT)}, job.attempts,
     job.max_attempts, {readable("job.created_at")}, {readable("job.updated_at")}, job.key,
     {readable("job.locked_at")}, :SCHEMA._private_worker_of(job.locked_by), left(job.flags::text, 1000),
-    left(job.last_error, 500), job.is_available, {IS_DUE}, progress.done, progress.total, progress.message
+    left(job.last_error, 500), job.is_available, {IS_DUE}, progress.done, progress.total, progress.message,
+    parked.job_id is not null
 from :SCHEMA._private_jobs as job
+{JOIN_PARKED}
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
 left join :SCHEMA._private_progress as progress

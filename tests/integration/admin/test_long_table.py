@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin.jobs.list_view import TABS
-from django_graphile_worker.sql.inspection import criteria, index_walks, limits, search
+from django_graphile_worker.sql.inspection import criteria, limits, orders, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from tests.support import admin_pages as pages
 from tests.support.factories import make_job, make_queue
@@ -120,7 +120,7 @@ class TestALongTable:
 
     def test_lists_read_no_payload(self) -> None:
         ready = Criteria(state=State.READY)
-        order = index_walks.ORDERS[State.READY]
+        order = orders.ORDERS[State.READY]
         text, parameters = search._statement(ready, search.looked_at_by(ready), order, most=51, wanted=51, after=None)
         assert "payload" not in text + search.ROWS
         assert parameters["most"] == 51

@@ -15,6 +15,7 @@ def test_options__are_the_settings_that_a_worker_from_code_can_have() -> None:
     of_the_process = {
         "database",
         "immediate",
+        "limits",
         "max_payload_size",
         "redact",
         "admin_statement_timeout",

@@ -17,6 +17,7 @@ from django_graphile_worker.management.operator.verbs.fail import Fail
 from django_graphile_worker.management.operator.verbs.grants import Grants
 from django_graphile_worker.management.operator.verbs.history import History
 from django_graphile_worker.management.operator.verbs.jobs import Jobs
+from django_graphile_worker.management.operator.verbs.limits import Limits
 from django_graphile_worker.management.operator.verbs.pause import Pause
 from django_graphile_worker.management.operator.verbs.queues import Queues
 from django_graphile_worker.management.operator.verbs.remove import Remove
@@ -53,6 +54,7 @@ VERBS: tuple[Verb, ...] = (
     Queues(),
     Pause(),
     Resume(),
+    Limits(),
     Crontab(),
     Unlock(),
     Sweep(),

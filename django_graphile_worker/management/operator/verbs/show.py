@@ -56,13 +56,22 @@ def _reasons(job: JobDetail, now: datetime) -> list[str]:
             why = f"it was given up after attempt {job.attempts_made} of {job.max_attempts}"
         return [f"{why}; to try it again: retry {job.id}"]
     reasons = []
-    if job.state is not State.READY:
+    if job.state is State.LIMITED:
+        reasons.append(_limit(job, now))
+    elif job.state is not State.READY:
         reasons.append(f"it is due {times.relative(job.run_at, now)}")
     if job.queue_locked_by is not None:
         reasons.append(f"its queue {job.queue_name!r} is held by {job.queue_locked_by}")
     if not job.live_workers:
         reasons.append("no live worker of this package has the task (other workers do not register theirs)")
     return reasons
+
+
+def _limit(job: JobDetail, now: datetime) -> str:
+    if job.limit_key is None:
+        return "it has limits, and its turn comes when a worker has a free slot"
+    since = times.relative(job.limited_since, now)
+    return f"the key {job.limit_key!r} is at its limit, {job.limit_name!r}, since {since}"
 
 
 def _as_dict(job: JobDetail, reasons: list[str]) -> dict[str, Any]:

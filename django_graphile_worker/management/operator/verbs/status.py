@@ -119,7 +119,7 @@ def _watch(console: Console, tasks: tuple[str, ...], seconds: float) -> None:
 def _as_text(console: Console, status: QueueStatus) -> str:
     style, found = console.style, status.counts
     alive, silent = len(status.workers("alive")), len(status.workers("silent"))
-    ready, scheduled, running, retrying, failed = (capped(found[state]) for state in _ORDER)
+    ready, limited, scheduled, running, retrying, failed = (capped(found[state]) for state in _ORDER)
     oldest = f", the oldest for {in_largest_unit(status.waiting_seconds)}" if found[State.READY].number else ""
     following = status.earliest[State.SCHEDULED]
     pairs: list[tuple[str, Cell | str]] = [
@@ -135,6 +135,8 @@ def _as_text(console: Console, status: QueueStatus) -> str:
         ("workers silent", Cell(str(silent), style.ERROR if silent else None)),
         ("other workers", str(len(status.workers("unregistered")))),
     ]
+    if found[State.LIMITED].number:
+        pairs.insert(1, ("limited", f"{limited} due, but waiting for a limit; graphile_worker limits shows which"))
     if status.schema_problem is not None:
         pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
     if len(status.timeouts) > 1:
@@ -159,7 +161,7 @@ def _unserved(status: QueueStatus) -> str:
     return ", ".join(f"{task.identifier} (#{task.job_id} waits for it)" for task in status.unserved)
 
 
-_ORDER = (State.READY, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
+_ORDER = (State.READY, State.LIMITED, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 
 
 def _as_dict(status: QueueStatus, problems: Sequence[str]) -> dict[str, Any]:

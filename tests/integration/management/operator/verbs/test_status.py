@@ -12,6 +12,7 @@ from django.core.management import CommandError
 from django_graphile_worker.management.operator import queue_status
 from django_graphile_worker.management.operator.verbs import status as health
 from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.limits import make_key, park_job
 from tests.support.operating import DEAD, LIVE, execute, make_statistics, make_worker, operate
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +38,7 @@ def test_status__counts_every_state() -> None:
     make_worker(DEAD, beat=minutes_ago(2))
     told = operate("status", "--json").json
     counts = {state: count["count"] for state, count in told["jobs"].items()}
-    assert counts == {"ready": 2, "scheduled": 1, "running": 1, "retrying": 1, "failed": 1}
+    assert counts == {"ready": 2, "limited": 0, "scheduled": 1, "running": 1, "retrying": 1, "failed": 1}
     assert told["oldest_ready_seconds"] == pytest.approx(180, abs=10)
     assert told["workers"] == {
         "alive": 1,
@@ -71,8 +72,9 @@ def test_status__tells_the_earliest_time_of_each_state() -> None:
         make_job("a", run_at=when, attempts=1)
         make_job("a", locked_by="worker-1", locked_at=when)
         make_failed_job("a", updated_at=when, run_at=times[5])
+    park_job(make_key("a", "a"), "a", run_at=times[60])
     told = {state: about["earliest"] for state, about in operate("status", "--json").json["jobs"].items()}
-    expected = {"ready": 60, "scheduled": -5, "running": 60, "retrying": -5, "failed": 60}
+    expected = {"ready": 60, "limited": 60, "scheduled": -5, "running": 60, "retrying": -5, "failed": 60}
     assert {state: datetime.fromisoformat(told[state]) for state in told} == {
         state: times[minutes] for state, minutes in expected.items()
     }

@@ -1,0 +1,163 @@
+"""The limits page: the numbers of each limit, and the keys whose jobs wait for a place or for time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, URLResolver, path
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_graphile_worker.admin import audit, databases, formatting
+from django_graphile_worker.admin.limits.form import LimitForm
+from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
+from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.api.limits import LimitStatus, limit_statuses, override_limit, reset_limit
+from django_graphile_worker.models import LimitKey
+from django_graphile_worker.redaction import redact_text
+from django_graphile_worker.routing import place_of
+from django_graphile_worker.sql.inspection import limited_keys
+from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.limited_keys import LimitedKey
+
+PAGE_SIZE = 50
+
+
+class LimitKeyAdmin(PageAdmin):
+    """The limits and the keys at their limit. The numbers are changed here, for all workers, with a permission."""
+
+    page_title = gettext_lazy("Limits")
+
+    def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
+        numbers = self.admin_site.admin_view(self.numbers_view)
+        return [path("numbers/", numbers, name="graphile_worker_limitkey_numbers"), *super().get_urls()]
+
+    def has_override_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_app_permission(request, "override_limit")
+
+    @explain_database_errors
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        self.require(self.has_view_permission(request))
+        alias = databases.selected_alias(request)
+        if self.visible_ids(request, alias) is not None:
+            context = {"is_restricted": True, "jobs_url": self.url(request, "job")}
+            return self.render(request, "limits.html", context)
+        text = request.GET.get("q", "").replace("\x00", "")[:600]
+        after = request.GET.get("after", "")
+        with databases.reading(alias) as (cursor, schema):
+            limits = limit_statuses(cursor, place_of(alias))
+            names = [each.name for each in limits]
+            keys = (
+                limited_keys.named_keys(cursor, text, names, schema=schema, limit=PAGE_SIZE)
+                if text
+                else limited_keys.waiting_keys(cursor, schema=schema, limit=PAGE_SIZE + 1, after=_number(after))
+            )
+        is_cut = len(keys) > PAGE_SIZE
+        context = {
+            "limits": [self._limit_row(request, each) for each in limits],
+            "keys": [self._key_row(request, key, limits) for key in keys[:PAGE_SIZE]],
+            "query": text,
+            "may_override": self.has_override_permission(request),
+            "next_url": self.url(request, "limitkey", after=keys[PAGE_SIZE - 1].id) if is_cut else "",
+            "first_url": self.url(request, "limitkey") if after else "",
+        }
+        return self.render(request, "limits.html", context)
+
+    @explain_database_errors
+    def numbers_view(self, request: HttpRequest) -> HttpResponse:
+        """Show and store the numbers of a limit, or delete the stored numbers."""
+        self.require(self.has_view_permission(request) and self.has_override_permission(request))
+        alias = databases.selected_alias(request)
+        name = request.POST.get("limit") or request.GET.get("limit", "")
+        with databases.reading(alias) as (cursor, _schema):
+            limit = next((each for each in limit_statuses(cursor, place_of(alias)) if each.name == name), None)
+        if limit is None:
+            raise Http404
+        form = LimitForm(
+            request.POST if request.method == "POST" and "reset" not in request.POST else None, limit=limit
+        )
+        if request.method == "POST" and ("reset" in request.POST or form.is_valid()):
+            self._store(request, limit, None if "reset" in request.POST else form)
+            return HttpResponseRedirect(self.url(request, "limitkey"))
+        context = {
+            "title": _("Numbers of %(limit)s") % {"limit": name},
+            "form": form,
+            "limit": limit,
+            "defined": "" if limit.defined is None else str(limit.defined),
+            "list_url": self.url(request, "limitkey"),
+        }
+        return self.render(request, "limit_numbers.html", context)
+
+    def _store(self, request: HttpRequest, limit: LimitStatus, form: LimitForm | None) -> None:
+        alias = databases.selected_alias(request)
+        with databases.writing(alias):
+            if form is None:
+                reset_limit(limit.name, using=alias)
+                message = _("Numbers of the code.")
+            else:
+                override_limit(limit.name, form.numbers, changed_by=request.user.get_username(), using=alias)
+                message = _("Numbers: %(numbers)s, before: %(before)s.") % {
+                    "numbers": form.numbers,
+                    "before": limit.numbers,
+                }
+            audit.log(request, LimitKey, limit.name, limit.name, message)
+        messages.success(request, _("The numbers of %(limit)s count for all workers now.") % {"limit": limit.name})
+
+    def _limit_row(self, request: HttpRequest, limit: LimitStatus) -> dict[str, Any]:
+        return {
+            "name": limit.name,
+            "concurrency": limit.numbers.concurrency,
+            "rate": limit.numbers.rate and str(limit.numbers.rate),
+            "burst": limit.numbers.burst,
+            "is_fair": limit.is_fair,
+            "tasks": limit.tasks,
+            "changed_by": limit.changed_by,
+            "changed_at": formatting.relative_time(limit.changed_at) if limit.changed_at else "",
+            "defined": "" if limit.defined is None else str(limit.defined),
+            "url": self.url(request, "limitkey", "numbers", limit=limit.name),
+        }
+
+    def _key_row(self, request: HttpRequest, key: LimitedKey, limits: list[LimitStatus]) -> dict[str, Any]:
+        sees_payloads = self.has_app_permission(request, "view_payload")
+        numbers = next((str(limit.numbers) for limit in limits if limit.name == key.limit_name), "")
+        return {
+            "text": key.key_text if sees_payloads else redact_text(key.key_text),
+            "limit": key.limit_name,
+            "numbers": numbers,
+            "reason": _reason(key),
+            "running": formatting.capped_number(key.running, limited_keys.MOST_COUNTED),
+            "running_jobs": [
+                {
+                    "id": job.id,
+                    "task": job.task,
+                    "url": self.url(request, "job", "change", job.id),
+                    "since": formatting.relative_time(datetime.fromtimestamp(job.since, UTC)),
+                }
+                for job in key.running_jobs
+            ],
+            "waiting": formatting.capped_number(key.waiting, limited_keys.MOST_COUNTED),
+            "tasks": [(task, self._waiting_url(request, task)) for task in key.tasks],
+            "since": formatting.relative_time(key.blocked_at) if key.blocked_at else "",
+            "oldest": formatting.relative_time(key.oldest_run_at) if key.oldest_run_at else "",
+        }
+
+    def _waiting_url(self, request: HttpRequest, task: str) -> str:
+        return self.url(request, "job", q=str(SearchTerm("task", task)), state=State.LIMITED.value)
+
+
+def _reason(key: LimitedKey) -> str:
+    """Return what the jobs of the key wait for."""
+    if key.closed_until is not None:
+        return _("a task closed it; it opens %(time)s") % {"time": formatting.relative_time(key.closed_until)}
+    if not key.waiting:
+        return _("no job waits")
+    if key.opens_at is not None:
+        return _("its rate; the next start is %(time)s") % {"time": formatting.relative_time(key.opens_at)}
+    return _("a place")
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0

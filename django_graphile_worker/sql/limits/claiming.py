@@ -1,0 +1,67 @@
+"""Claims of limited jobs: no job is claimed that may not run now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.claims import Claim, claims_of_rows
+from django_graphile_worker.sql.codecs import int_array
+from django_graphile_worker.sql.limits.numbers import PARAMETERS
+from django_graphile_worker.sql.schema import statement
+
+# The columns in the order of the fields of Claim, with the summary where a claim has its token.
+CLAIM_LIMITED = f"""/* gw:claim-limited */
+select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
+    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary, job_tid
+from :SCHEMA._private_claim_limited_v1(
+    %(token)s::text, %(task_ids)s::int[], %(shapes)s::int[], %(max_jobs)s::int, %(forbidden_flags)s::text[],
+    %(now)s::timestamptz, %(clock)s::timestamptz, {PARAMETERS})"""
+
+
+class LimitedClaimed(Frozen):
+    """The claims of one statement, in the order in which the jobs start."""
+
+    claims: list[Claim]
+    # Whether there may be more limited jobs that can be claimed now.
+    has_more: bool
+    # When a key opens, or a lane is to be looked at again; None if nothing is known.
+    seconds_until_next: float | None
+    # Within how many seconds of the statement the jobs must start; None if no rate is involved.
+    start_within: float | None = None
+
+
+def claim_limited(
+    cursor: Any,
+    *,
+    schema: str,
+    token: str,
+    shapes: Mapping[int, int],
+    numbers: Mapping[str, str],
+    max_jobs: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    clock: datetime | None = None,
+) -> LimitedClaimed:
+    """Claim up to ``max_jobs`` limited jobs that may run now.
+
+    ``shapes`` are the ids of the limited tasks with the number of their limits, ``numbers`` the parameters of
+    ``numbers.parameters_of``. ``clock`` is the time of windows in a test.
+    """
+    cursor.execute(
+        statement(CLAIM_LIMITED, schema),
+        {
+            "token": token,
+            "task_ids": int_array(shapes),
+            "shapes": int_array(shapes.values()),
+            "max_jobs": max_jobs,
+            "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
+            "now": now,
+            "clock": clock,
+            **numbers,
+        },
+    )
+    claims, summary = claims_of_rows(cursor.fetchall(), token)
+    return LimitedClaimed(claims=claims, **summary)

@@ -1,0 +1,126 @@
+"""Sorting: due jobs of limited tasks are put into lanes, and parked until a claim of limited jobs takes them.
+
+``pick_unsorted()`` locks the jobs. ``park()`` must follow in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.codecs import boolean_array, int_array, nullable_text_array, text_array
+from django_graphile_worker.sql.schema import statement
+
+PICK_UNSORTED = """/* gw:unsorted */
+select job_id, job_task_id, job_payload, queue_id, job_flags, job_revision, summary
+from :SCHEMA._private_unsorted_jobs_v1(
+    %(task_ids)s::int[], %(shapes)s::int[], %(now)s::timestamptz, %(clock)s::timestamptz, %(most)s::int,
+    %(idle_milliseconds)s::int)"""
+
+PARK = """/* gw:park */
+select parked, ready from :SCHEMA._private_park_jobs_v1(
+    %(job_ids)s::bigint[], %(job_revisions)s::int[], %(job_lanes)s::int[],
+    %(lane_tasks)s::int[], %(lane_shapes)s::int[], %(lane_queues)s::int[], %(lane_flags)s::text[],
+    %(lane_fair)s::boolean[], %(key_lanes)s::int[], %(key_names)s::text[], %(key_texts)s::text[])"""
+
+
+class UnsortedJob(NamedTuple):
+    """A due job of a limited task, whose keys are not known yet."""
+
+    id: int
+    task_id: int
+    payload_text: str
+    queue_id: int | None
+    flags_text: str | None
+    revision: int
+
+
+class Unsorted(Frozen):
+    """The jobs of one statement."""
+
+    jobs: list[UnsortedJob]
+    # Whether there may be more that are due.
+    has_more: bool
+    # Whether a claim may find a limited job now, without the jobs above.
+    has_ready: bool
+    # When the next limited job falls due or a key opens; None if nothing is known.
+    seconds_until_next: float | None
+
+
+class Lane(NamedTuple):
+    """What the jobs of a lane have in common."""
+
+    task_id: int
+    # The number of the limits of the task; see ``worker.limited.limited_tasks``.
+    shape: int
+    queue_id: int
+    # The flags as JSON, or None.
+    flags_text: str | None
+    is_fair: bool
+    # Pairs of the name of a limit and a key text.
+    keys: tuple[tuple[str, str], ...]
+
+
+class SortedJob(NamedTuple):
+    """A job, and the lane that it belongs to."""
+
+    job: UnsortedJob
+    lane: Lane
+
+
+def pick_unsorted(
+    cursor: Any,
+    *,
+    schema: str,
+    shapes: Mapping[int, int],
+    most: int,
+    now: datetime | None = None,
+    clock: datetime | None = None,
+    idle_seconds: float | None = None,
+) -> Unsorted:
+    """Lock and return due jobs of these tasks that are not sorted.
+
+    The server ends a transaction that has picked jobs and is idle for ``idle_seconds``.
+    """
+    parameters = {
+        "task_ids": int_array(shapes),
+        "shapes": int_array(shapes.values()),
+        "now": now,
+        "clock": clock,
+        "most": most,
+        "idle_milliseconds": None if idle_seconds is None else round(idle_seconds * 1000),
+    }
+    cursor.execute(statement(PICK_UNSORTED, schema), parameters)
+    rows = cursor.fetchall()
+    summary = rows.pop()[-1]
+    return Unsorted(jobs=[UnsortedJob(*row[:-1]) for row in rows], **summary)
+
+
+class Parked(NamedTuple):
+    """How many jobs were parked, and how many of their lanes are ready."""
+
+    jobs: int
+    ready_lanes: int
+
+
+def park(cursor: Any, jobs: Sequence[SortedJob], *, schema: str) -> Parked:
+    """Put the jobs into their lanes."""
+    numbers = {lane: number for number, lane in enumerate(dict.fromkeys(each.lane for each in jobs), 1)}
+    keys = [(number, name, text) for lane, number in numbers.items() for name, text in lane.keys]
+    parameters = {
+        "job_ids": int_array([each.job.id for each in jobs]),
+        "job_revisions": int_array([each.job.revision for each in jobs]),
+        "job_lanes": int_array([numbers[each.lane] for each in jobs]),
+        "lane_tasks": int_array([lane.task_id for lane in numbers]),
+        "lane_shapes": int_array([lane.shape for lane in numbers]),
+        "lane_queues": int_array([lane.queue_id for lane in numbers]),
+        "lane_flags": nullable_text_array([lane.flags_text for lane in numbers]),
+        "lane_fair": boolean_array([lane.is_fair for lane in numbers]),
+        "key_lanes": int_array([number for number, _, _ in keys]),
+        "key_names": text_array([name for _, name, _ in keys]),
+        "key_texts": text_array([text for _, _, text in keys]),
+    }
+    cursor.execute(statement(PARK, schema), parameters)
+    return Parked(*cursor.fetchone())
