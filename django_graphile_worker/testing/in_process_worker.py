@@ -65,6 +65,9 @@ class _Released:
     def queues_freed(self, queue_ids: set[int]) -> None:
         """Ignore it: the next claim looks at all queues."""
 
+    def queues_released(self, queue_ids: Sequence[int]) -> None:
+        """Ignore it: the next claim looks at all queues."""
+
     def jobs_returned(self) -> None:
         """Ignore it: the next claim finds them."""
 

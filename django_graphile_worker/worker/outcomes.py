@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ from django_graphile_worker.worker.job_stop import Stop
 
 if TYPE_CHECKING:
     from django_graphile_worker.registry import Task
+    from django_graphile_worker.sql.limits.places import KeyClosing
 
 
 class CancelledByWorker(BaseException):
@@ -96,7 +98,17 @@ class QueuePause(NamedTuple):
 class Failed(_Ended):
     """The attempt failed: the error is stored and the next attempt scheduled."""
 
-    __slots__ = ("delay", "ended", "error", "exception_class", "payload_text", "permanent", "queue_pause", "task")
+    __slots__ = (
+        "closings",
+        "delay",
+        "ended",
+        "error",
+        "exception_class",
+        "payload_text",
+        "permanent",
+        "queue_pause",
+        "task",
+    )
 
     def __init__(
         self,
@@ -110,6 +122,7 @@ class Failed(_Ended):
         task: Task[Any, Any] | None = None,
         exception_class: str | None = None,
         queue_pause: QueuePause | None = None,
+        closings: Sequence[KeyClosing] = (),
     ) -> None:
         super().__init__(claim, duration)
         self.error = error
@@ -125,6 +138,8 @@ class Failed(_Ended):
         self.payload_text = payload_text
         # How long the task wants the queue of the job to be paused, and why; None if it does not.
         self.queue_pause = queue_pause
+        # The keys that the task wants closed.
+        self.closings = closings
 
 
 class Cancelled(_Ended):

@@ -40,6 +40,8 @@ class ReleaserCallbacks:
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
         self._parts.held.forget([outcome.claim for outcome in outcomes])
+        if self._parts.limited is not None:
+            self._parts.limited.ended.free([outcome.claim for outcome in outcomes])
         if self._parts.progress is not None:
             self._parts.progress.settled([outcome.claim.id for outcome in outcomes])
 
@@ -55,6 +57,10 @@ class ReleaserCallbacks:
 
     def queues_freed(self, queue_ids: set[int]) -> None:
         self._parts.wake_fetcher()
+
+    def queues_released(self, queue_ids: Sequence[int]) -> None:
+        if self._parts.limited is not None:
+            self._parts.limited.ended.free_queues(queue_ids)
 
     def jobs_returned(self) -> None:
         self._parts.wake_fetcher()
@@ -180,6 +186,8 @@ class RecoveryCallbacks:
         self._parts.schema_version.check(database)
 
     def jobs_recovered(self, recovered: Recovered) -> None:
+        if self._parts.limited is not None:
+            self._parts.limited.keeper.sweep_soon()
         if self._parts.task_reports is not None:
             self._parts.task_reports.exhausted(recovered.exhausted)
         self._parts.events.jobs_recovered(recovered)

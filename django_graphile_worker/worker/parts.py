@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.executor import Executor
     from django_graphile_worker.worker.fetching.claimer import Claimer
     from django_graphile_worker.worker.fetching.fast_claim import FastClaim
+    from django_graphile_worker.worker.fetching.fast_path import FastPath
     from django_graphile_worker.worker.fetching.fetcher import Fetcher
     from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
     from django_graphile_worker.worker.fetching.held_claims import HeldClaims
     from django_graphile_worker.worker.fetching.listener import Listener
     from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
     from django_graphile_worker.worker.job_clock import JobClock
+    from django_graphile_worker.worker.limited.keeper import Keeper
+    from django_graphile_worker.worker.limited.limited_work import LimitedWork
     from django_graphile_worker.worker.maintenance.cron import Cron
     from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
     from django_graphile_worker.worker.maintenance.recovery import Recovery
@@ -73,6 +76,7 @@ class Parts:
     held: HeldClaims
     claimer: Claimer
     fast_claim: FastClaim
+    fast_path: FastPath
     executor: Executor
     releaser: Releaser
     slots: SlotPool
@@ -92,6 +96,10 @@ class Parts:
     cron: Cron | None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
+    # The connection of the releaser.
+    release_database: Database
+    # None until the worker has a task with limits; wiring.use_limits() builds it.
+    limited: LimitedWork | None = None
     # None until a run has to stop, or a run with a time limit begins; wiring.stops_of() builds it.
     stops: Stops | None = None
 
@@ -110,6 +118,8 @@ class Parts:
         self.version = version
         # Changes when the lease is lost: other workers may recover what was claimed under the old id.
         self.worker_id = new_worker_id()
+        # Set by the runner before it runs all jobs that are runnable, and ends.
+        self.is_draining = False
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
         # What the pool calls before each job, apart from pauses; None for ``may_begin``.
@@ -150,7 +160,20 @@ class Parts:
         Called under the lock: the threads of jobs and of the heartbeat change what the choice depends on.
         """
         check, pauses = self._check or self.may_begin, self.pauses
+        if self.limited is not None:
+            check = self.limited.deadlines.after(check)
         self.slots.check_begin((lambda claim: check(claim) and not pauses.holds(claim)) if pauses else check)
+
+    def use_limits(self, limited: LimitedWork) -> None:
+        """Claim limited jobs, too, from now on."""
+        self.limited = limited
+        self.fetcher.use(limited.claimer, limited.fast_path)
+        with self._choosing_check:
+            self._choose_check()
+        if self.is_draining:
+            limited.sort_while_draining()
+        elif self.fetcher.has_started:
+            limited.keeper.start()
 
     def apply_pauses(self) -> None:
         """Claim and begin no jobs of what is paused, and claim the jobs of what is not paused any more."""
@@ -197,8 +220,21 @@ class Parts:
 
     def outer_services(self) -> list[Service | Fetcher]:
         """Return the services that bring in work, for this worker or for others. A shutdown stops them first."""
-        services = (self.recovery, self.cron, self.retention, self.unserved_tasks, self.pause_endings, self.fetcher)
+        services = (
+            self.recovery,
+            self.cron,
+            self.retention,
+            self.unserved_tasks,
+            self.pause_endings,
+            self.keeper,
+            self.fetcher,
+        )
         return [service for service in services if service is not None]
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """The service that sorts limited jobs; None while the worker has no task with limits."""
+        return None if self.limited is None else self.limited.keeper
 
     def troubles(self) -> list[BaseException | None]:
         """Return the error of the last step of each part that uses the database, or None if the step succeeded."""
@@ -211,10 +247,11 @@ class Parts:
             self.cron,
             self.progress,
             self.pause_endings,
+            self.keeper,
         )
         return [part.trouble for part in parts if part is not None]
 
     def dead(self) -> list[str]:
         """Return the names of the parts whose thread has ended although the part was not stopped."""
-        parts = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron)
+        parts = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron, self.keeper)
         return [part.name for part in parts if part is not None and part.has_died]

@@ -126,6 +126,7 @@ class Runner:
     def drain(self, should_stop: Question = never) -> None:
         """Run all jobs that are runnable, then return."""
         parts = self.parts
+        parts.is_draining = True
         self._prepare()
         for service in (parts.heartbeat, parts.signal_sender, parts.releaser, parts.statistics):
             service.start()

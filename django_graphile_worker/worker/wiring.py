@@ -94,6 +94,7 @@ def build_parts(
     parts.control_reader = ControlReader(ControlCallbacks(parts, stops=lambda: stops_of(parts)))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
+    parts.directory.on_limited = lambda: _use_limits(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)
     parts.recovery = _build_recovery(parts)
     parts.retention = _build_retention(parts)
@@ -167,7 +168,8 @@ def _build_task_reports(parts: Parts) -> TaskReports:
 
 
 def _build_releaser(parts: Parts) -> Releaser:
-    statements = ReleaseStatements(_database(parts, "releaser"), now=parts.now, settings=parts.settings)
+    parts.release_database = _database(parts, "releaser")
+    statements = ReleaseStatements(parts.release_database, now=parts.now, settings=parts.settings)
     return Releaser(statements=statements, events=ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble)
 
 
@@ -205,11 +207,12 @@ def _build_fetcher(parts: Parts) -> Fetcher:
         now=parts.now,
         on_answer=parts.fast_claim.learn_from,
     )
+    parts.fast_path = _build_fast_path(parts)
     return Fetcher(
         parts.slots,
         claimer=parts.claimer,
         events=FetcherCallbacks(parts),
-        fast_path=_build_fast_path(parts),
+        fast_path=parts.fast_path,
         poll_interval=poll_interval,
         local_queue_size=settings.local_queue_size,
         listener=parts.listener,
@@ -283,6 +286,22 @@ def _build_progress(parts: Parts) -> ProgressWriter:
                 database=_database(parts, "progress"), now=parts.now, on_trouble=parts.events.database_trouble
             )
         return parts.progress
+
+
+def _use_limits(parts: Parts) -> None:
+    """Build what limited tasks need, once."""
+    if parts.limited is not None:
+        return
+    # Late import: most workers have no task with limits.
+    from django_graphile_worker.worker.limited.limited_work import LimitedWork
+
+    limited = LimitedWork(
+        parts,
+        keeper_database=_database(parts, "limits"),
+        releaser_database=parts.release_database,
+        fast_path=parts.fast_path,
+    )
+    parts.use_limits(limited)
 
 
 def _build_pause_endings(parts: Parts) -> PauseEndings:

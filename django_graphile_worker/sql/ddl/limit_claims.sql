@@ -39,7 +39,7 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cach
 as $$
 declare
     this_moment constant timestamptz := coalesce(claimed_at, now());
-    most_lanes constant int := max_jobs + 8;
+    most_lanes constant int := max_jobs + least(max_jobs, 8);
     moment timestamptz := coalesce(clock, clock_timestamp());
     opened bigint[]; retried bigint[];
     -- The lanes that this claim has locked, in the order of their ids.
@@ -120,8 +120,9 @@ begin
         moment := coalesce(clock, clock_timestamp());
         select r.key_ids, r.rooms, r.counts_places, r.keep_starts, r.margins, r.windows, r.burst_counts, r.burst_windows
         into held_keys, rooms, counts_places, keep_starts, margins, windows, burst_counts, burst_windows
+        -- With room for one more than is wanted, so that a key without room afterwards is full.
         from :SCHEMA._private_limit_rooms_v1(
-            all_keys, max_jobs, moment, limit_names, concurrencies, rate_counts, rate_windows, bursts) as r;
+            all_keys, max_jobs + 1, moment, limit_names, concurrencies, rate_counts, rate_windows, bursts) as r;
         held_keys := coalesce(held_keys, '{}');
         select array_agg(spot.place order by spot.number, spot.key_id) into flat
         from (
@@ -374,7 +375,8 @@ begin
     job_id := null;
     summary := json_build_object(
         'has_more', has_more,
-        'seconds_until_next', greatest(date_part('epoch', next_at - moment), 0),
+        'seconds_until_next', case when next_at is not null then
+            greatest(date_part('epoch', next_at - moment), 0) end,
         'start_within', start_within,
         'xid', pg_current_xact_id_if_assigned()::xid);
     return next;

@@ -8,9 +8,16 @@
 
 -- Picks due jobs of limited tasks that are not sorted, and locks them: some of the first and some of the last of each
 -- task and priority, so that a small tenant does not wait until all earlier jobs of a large one are sorted. The last
--- row has no id and a summary: has_more, and the time of the next job.
+-- row has no id and a summary:
+--
+--   has_more              whether there may be more that are due
+--   has_ready             whether a lane of these tasks is ready, or a time has come for which lanes waited
+--   seconds_until_next    when the next job falls due, or the next such time comes; null if nothing is known
+--
+-- A process that stands still between this and the parking of the jobs must not keep them locked: the server ends a
+-- transaction that is idle for so many milliseconds, unless it is null.
 create function :SCHEMA._private_unsorted_jobs_v1(
-    of_tasks int[], claimed_at timestamptz, most int
+    of_tasks int[], of_shapes int[], claimed_at timestamptz, clock timestamptz, most int, idle_milliseconds int
 ) returns table (
     job_id bigint, job_task_id int, job_payload text, queue_id int, job_flags text, job_revision int, summary json
 )
@@ -24,6 +31,8 @@ declare
     task int; kind int; level int; level_run_at timestamptz; next_run_at timestamptz;
     source_tasks int[] := '{}'; source_kinds int[] := '{}'; source_levels int[] := '{}';
     per_source int; picked bigint[] := '{}'; found bigint[]; has_more boolean := false;
+    moment constant timestamptz := coalesce(clock, clock_timestamp());
+    wait_until timestamptz;
 begin
     -- Where anything is due: a probe for each kind of jobs, and each of its priorities.
     foreach task in array of_tasks loop
@@ -110,68 +119,86 @@ begin
     select j.id, j.task_id, j.payload::text, j.job_queue_id, j.flags::text, j.revision, null::json
     from only :SCHEMA._private_jobs as j
     where j.id = any (picked);
+    if picked <> '{}' and idle_milliseconds is not null then
+        perform set_config('idle_in_transaction_session_timeout', idle_milliseconds::text, true);
+    end if;
+    wait_until := least(
+        (select k.opens_at from only :SCHEMA._private_limit_keys as k
+         where k.opens_at is not null order by k.opens_at, k.id limit 1),
+        (select l.ready_at from only :SCHEMA._private_limit_lanes as l
+         where l.state = 3 order by l.ready_at, l.id limit 1));
     job_id := null;
     summary := json_build_object(
         'has_more', has_more,
-        'seconds_until_next', greatest(date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0));
+        'has_ready', wait_until <= moment is true or exists (
+            select from unnest(of_tasks, of_shapes) as known(task_id, shape)
+            cross join lateral (
+                select from only :SCHEMA._private_limit_lanes as l
+                where l.state = 1 and l.task_id = known.task_id and l.shape = known.shape
+                order by l.priority, l.turn, l.id limit 1
+            ) as ready),
+        'seconds_until_next', case when coalesce(next_run_at, wait_until) is not null then greatest(least(
+            date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())),
+            date_part('epoch', wait_until - moment)), 0) end);
     return next;
 end
 $$;
 
 -- Puts picked jobs into their lanes, and parks them. Each job has the number of its lane, each key the number of the
--- lane that has it. Returns how many jobs were parked.
+-- lane that has it. Returns how many jobs were parked, and how many of their lanes are ready.
 create function :SCHEMA._private_park_jobs_v1(
     job_ids bigint[], job_revisions int[], job_lanes int[],
     lane_tasks int[], lane_shapes int[], lane_queues int[], lane_flags text[], lane_fair boolean[],
-    key_lanes int[], key_names text[], key_texts text[]
-) returns int
+    key_lanes int[], key_names text[], key_texts text[], out parked int, out ready int
+)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off
-set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+-- Hash joins join arrays with arrays. The tables are read by lateral subqueries, each by its index.
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_nestloop = on
+set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
-    lane_ids bigint[]; parked bigint[];
+    lane_ids bigint[]; lane_keys bigint[]; parked_ids bigint[];
 begin
     insert into :SCHEMA._private_limit_keys (limit_name, key_text)
     select distinct entry.name, entry.key
     from unnest(key_names, key_texts) as entry(name, key)
     where not exists (
         select from only :SCHEMA._private_limit_keys as known
-        where known.limit_name = entry.name and known.key_text = entry.key)
+        where known.limit_name = entry.name and known.key_text = entry.key offset 0)
     order by entry.name, entry.key
     on conflict (limit_name, key_text) do nothing;
     -- Holds the keys against their deletion until the lanes that name them are committed.
-    perform from (
-        select known.id
-        from (select distinct entry.name, entry.key from unnest(key_names, key_texts) as entry(name, key)) as entry
-        cross join lateral (
-            select k.id from only :SCHEMA._private_limit_keys as k
-            where k.limit_name = entry.name and k.key_text = entry.key for key share) as known
-    ) as held;
+    select array_agg(known.id order by entry.number) into lane_keys
+    from unnest(key_names, key_texts) with ordinality as entry(name, key, number)
+    cross join lateral (
+        select k.id from only :SCHEMA._private_limit_keys as k
+        where k.limit_name = entry.name and k.key_text = entry.key for key share) as known;
 
-    with lane as (
-        select lane.number, lane.task_id, lane.shape, lane.queue_id, lane.flags, lane.is_fair, array(
-            select k.id
-            from unnest(key_lanes, key_names, key_texts) as entry(lane, name, key)
-            join only :SCHEMA._private_limit_keys as k on k.limit_name = entry.name and k.key_text = entry.key
-            where entry.lane = lane.number
-            order by k.id
-        ) as key_ids
+    with keys as (
+        select entry.lane, array_agg(entry.key_id order by entry.key_id) as key_ids
+        from unnest(key_lanes, lane_keys) as entry(lane, key_id) group by entry.lane
+    ), head as (
+        select distinct on (entry.lane) entry.lane, job.priority, job.run_at
+        from unnest(job_ids, job_revisions, job_lanes) as entry(id, revision, lane)
+        cross join lateral (
+            select j.priority, j.run_at from only :SCHEMA._private_jobs as j
+            where j.id = entry.id and j.revision = entry.revision and j.is_available and isfinite(j.run_at)
+            offset 0) as job
+        order by entry.lane, job.priority, job.run_at
+    ), lane as (
+        select lane.number, lane.task_id, lane.shape, lane.queue_id, lane.flags, lane.is_fair,
+            coalesce(keys.key_ids, '{}') as key_ids, head.priority, head.run_at
         from unnest(lane_tasks, lane_shapes, lane_queues, lane_flags::jsonb[], lane_fair) with ordinality
             as lane(task_id, shape, queue_id, flags, is_fair, number)
-    ), head as (
-        select distinct on (entry.lane) entry.lane as number, job.priority, job.run_at
-        from unnest(job_ids, job_revisions, job_lanes) as entry(id, revision, lane)
-        join only :SCHEMA._private_jobs as job on job.id = entry.id and job.revision = entry.revision
-        where job.is_available and isfinite(job.run_at)
-        order by entry.lane, job.priority, job.run_at
+        join head on head.lane = lane.number
+        left join keys on keys.lane = lane.number
     ), filled as (
         insert into :SCHEMA._private_limit_lanes as known (
             task_id, shape, key_ids, queue_id, flags, is_fair, state, priority, head_run_at, turn, sorted_at)
-        select lane.task_id, lane.shape, lane.key_ids, lane.queue_id, lane.flags, lane.is_fair, 1, head.priority,
-            head.run_at, case when lane.is_fair then '-infinity' else head.run_at end, clock_timestamp()
-        from lane join head on head.number = lane.number
+        select lane.task_id, lane.shape, lane.key_ids, lane.queue_id, lane.flags, lane.is_fair, 1, lane.priority,
+            lane.run_at, case when lane.is_fair then '-infinity' else lane.run_at end, clock_timestamp()
+        from lane
         order by lane.task_id, lane.shape, lane.key_ids, lane.queue_id, md5(coalesce(lane.flags::text, ''))
         on conflict (task_id, shape, key_ids, queue_id, md5(coalesce(flags::text, ''))) do update
         set (priority, head_run_at, turn) = (
@@ -185,29 +212,33 @@ begin
                 ) as head),
             state = case when known.state = 0 then 1 else known.state end,
             sorted_at = excluded.sorted_at
-        returning known.id, known.task_id, known.shape, known.key_ids, known.queue_id, known.flags
+        returning known.id, known.task_id, known.shape, known.key_ids, known.queue_id, known.flags, known.state
     )
-    select array_agg(filled.id order by lane.number) into lane_ids
-    from lane
-    left join filled on filled.task_id = lane.task_id and filled.shape = lane.shape
-        and filled.key_ids = lane.key_ids and filled.queue_id = lane.queue_id
+    select array_agg(filled.id order by number.number), count(*) filter (where filled.state = 1)
+    into lane_ids, ready
+    from generate_series(1, cardinality(lane_tasks)) as number
+    left join lane on lane.number = number.number
+    left join filled on filled.key_ids = lane.key_ids and filled.task_id = lane.task_id
+        and filled.shape = lane.shape and filled.queue_id = lane.queue_id
         and filled.flags is not distinct from lane.flags;
 
     with kept as (
         insert into :SCHEMA._private_limited_jobs as limited (job_id, lane_id, task_id, priority, run_at, revision)
         select job.id, lane_ids[entry.lane], job.task_id, job.priority, job.run_at, job.revision
         from unnest(job_ids, job_revisions, job_lanes) as entry(id, revision, lane)
-        join only :SCHEMA._private_jobs as job on job.id = entry.id and job.revision = entry.revision
-        where job.is_available and isfinite(job.run_at) and lane_ids[entry.lane] is not null
+        cross join lateral (
+            select j.id, j.task_id, j.priority, j.run_at, j.revision from only :SCHEMA._private_jobs as j
+            where j.id = entry.id and j.revision = entry.revision and j.is_available and isfinite(j.run_at)
+            offset 0) as job
+        where lane_ids[entry.lane] is not null
         -- The row of a job that was parked before, and then changed.
         on conflict (job_id) do update
         set lane_id = excluded.lane_id, task_id = excluded.task_id, priority = excluded.priority,
             run_at = excluded.run_at, revision = excluded.revision, parked_at = clock_timestamp()
         returning limited.job_id
     )
-    select array_agg(kept.job_id) into parked from kept;
-    update only :SCHEMA._private_jobs as job set run_at = 'infinity' where job.id = any (parked);
-    return coalesce(cardinality(parked), 0);
+    select array_agg(kept.job_id), count(*) into parked_ids, parked from kept;
+    update only :SCHEMA._private_jobs as job set run_at = 'infinity' where job.id = any (parked_ids);
 end
 $$;
 
@@ -484,5 +515,141 @@ begin
     where limited.job_id = any (job_ids) and (limited.job_id = any (locked) or not exists (
         select from only :SCHEMA._private_jobs as job where job.id = limited.job_id));
     return cardinality(locked);
+end
+$$;
+
+-- Frees places whose claims have ended although nothing told of it, because their worker died. Then looks at some keys
+-- for which lanes wait, in the order of their ids, and makes lanes ready if such a key has room: its numbers may have
+-- changed. Only keys of limits whose numbers are given are looked at. Returns how many lanes became ready, and the key
+-- after which the next call goes on; null after the last.
+create function :SCHEMA._private_sweep_limits_v1(
+    after_key bigint, most int, clock timestamptz,
+    limit_names text[], concurrencies int[], rate_counts int[], rate_windows float8[], bursts int[],
+    out woken int, out next_key bigint
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    walked bigint[]; stale bigint[]; held bigint[]; ready bigint[]; counts int[];
+begin
+    stale := array(
+        select place.key_id from only :SCHEMA._private_limit_places as place
+        where not exists (
+            select from only :SCHEMA._private_jobs as job
+            where job.id = place.job_id and job.locked_by = place.token)
+        limit 10000);
+    with recursive walk (key_id, step) as (
+        select coalesce(after_key, 0), 0
+        union all
+        select (
+            select l.blocked_by from only :SCHEMA._private_limit_lanes as l
+            where l.state = 2 and l.blocked_by > walk.key_id order by l.blocked_by limit 1), walk.step + 1
+        from walk where walk.key_id is not null and walk.step < most
+    )
+    select array_agg(walk.key_id) filter (where walk.key_id is not null),
+        max(walk.key_id) filter (where walk.step = most)
+    into walked, next_key
+    from walk where walk.step > 0;
+    held := array(
+        select k.id
+        from only :SCHEMA._private_limit_keys as k
+        where k.id = any (stale || walked) and (k.id = any (stale) or k.limit_name = any (limit_names))
+        order by k.id for no key update skip locked);
+    delete from only :SCHEMA._private_limit_places as place
+    where place.key_id = any (held) and place.key_id = any (stale) and not exists (
+        select from only :SCHEMA._private_jobs as job
+        where job.id = place.job_id and job.locked_by = place.token);
+    select array_agg(key.id), array_agg(key.room) into ready, counts
+    from :SCHEMA._private_limit_rooms_v1(held, 100, coalesce(clock, clock_timestamp()),
+        limit_names, concurrencies, rate_counts, rate_windows, bursts) as rooms
+    cross join lateral unnest(rooms.key_ids, rooms.rooms) as key(id, room)
+    where key.room > 0 and exists (
+        select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = key.id);
+    woken := :SCHEMA._private_attend_to_keys_v1(ready, counts, coalesce(clock, clock_timestamp()));
+end
+$$;
+
+-- Ends the parking of some jobs of these tasks: all of them for tasks without a shape, which have no limits any more,
+-- else those of lanes with another shape into which nothing was sorted for a while. Returns how many.
+create function :SCHEMA._private_unpark_tasks_v1(of_tasks int[], of_shapes int[], seconds float8, most int) returns int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return :SCHEMA._private_unpark_jobs_v1(array(
+        select w.job_id
+        from unnest(of_tasks, of_shapes) as known(task_id, shape)
+        cross join lateral (
+            select w.job_id
+            from only :SCHEMA._private_limited_jobs as w
+            where w.task_id = known.task_id and known.shape is null
+            order by w.task_id, w.job_id
+            limit most
+        ) as w
+        union all
+        select w.job_id
+        from unnest(of_tasks, of_shapes) as known(task_id, shape)
+        cross join lateral (
+            select l.id from only :SCHEMA._private_limit_lanes as l
+            where l.task_id = known.task_id and l.shape <> known.shape and l.state > 0
+                and l.sorted_at < clock_timestamp() - seconds * interval '1 second'
+            order by l.id
+            limit 100
+        ) as lane
+        cross join lateral (
+            select w.job_id from only :SCHEMA._private_limited_jobs as w
+            where w.lane_id = lane.id order by w.priority, w.run_at, w.job_id limit most
+        ) as w
+        limit most));
+end
+$$;
+
+-- Deletes lanes that have been empty for so long, and then keys that no lane names and no window needs.
+create function :SCHEMA._private_forget_lanes_v1(
+    seconds float8, most int, limit_names text[], rate_windows float8[]
+) returns int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+    horizon constant timestamptz := clock_timestamp() - seconds * interval '1 second';
+    lanes bigint[]; keys bigint[];
+begin
+    lanes := array(
+        select l.id from only :SCHEMA._private_limit_lanes as l
+        where l.state = 0 and l.sorted_at < horizon and (l.served_at < horizon) is not false
+        order by l.sorted_at, l.id limit most for update skip locked);
+    delete from only :SCHEMA._private_limit_lanes as lane where lane.id = any (lanes);
+    with named as materialized (
+        select distinct unnest(l.key_ids) as key_id from only :SCHEMA._private_limit_lanes as l
+    ), unused as (
+        select k.id from only :SCHEMA._private_limit_keys as k
+        where k.created_at < horizon and (k.closed_until < horizon) is not false
+            and not exists (select from named where named.key_id = k.id)
+            and not exists (select from only :SCHEMA._private_limit_places as place where place.key_id = k.id)
+            and not exists (
+                select from only :SCHEMA._private_limit_starts as start
+                where start.key_id = k.id and start.started_at > horizon - coalesce(
+                    rate_windows[array_position(limit_names, k.limit_name)], 2678400) * interval '1 second')
+        limit most
+    )
+    select array_agg(unused.id) into keys from unused;
+    keys := array(
+        select k.id from only :SCHEMA._private_limit_keys as k
+        where k.id = any (keys) order by k.id for update skip locked);
+    -- After the locks: a sorter that held a key may have committed a lane that names it.
+    keys := array(
+        select unused.id from unnest(keys) as unused(id)
+        except
+        select unnest(l.key_ids) from only :SCHEMA._private_limit_lanes as l);
+    delete from only :SCHEMA._private_limit_starts as start where start.key_id = any (keys);
+    delete from only :SCHEMA._private_limit_keys as k where k.id = any (keys);
+    return cardinality(lanes) + cardinality(keys);
 end
 $$;

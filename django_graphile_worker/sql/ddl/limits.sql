@@ -67,7 +67,7 @@ create index if not exists limit_lanes_blocked_index on :SCHEMA._private_limit_l
   blocked_by, task_id, priority, turn, id) where state = 2;
 create index if not exists limit_lanes_ready_at_index on :SCHEMA._private_limit_lanes (ready_at, id) where state = 3;
 create index if not exists limit_lanes_queue_index on :SCHEMA._private_limit_lanes (queue_id, id) where state = 3;
-create index if not exists limit_lanes_empty_index on :SCHEMA._private_limit_lanes (served_at, id) where state = 0;
+create index if not exists limit_lanes_empty_index on :SCHEMA._private_limit_lanes (sorted_at, id) where state = 0;
 
 -- A parked job: its row in _private_jobs has run_at = 'infinity'.
 create table :SCHEMA._private_limited_jobs (

@@ -26,9 +26,8 @@ class KeyClosing(NamedTuple):
     seconds: float
 
 
-def free_places(cursor: Any, ended: Sequence[Claim], *, schema: str) -> int:
-    """Free the places of claims that have ended; return how many lanes have become ready."""
-    queue_ids = sorted({claim.queue_id for claim in ended if claim.queue_id is not None})
+def free_places(cursor: Any, ended: Sequence[Claim], *, schema: str, queue_ids: Sequence[int] = ()) -> int:
+    """Free the places of claims that have ended; return how many lanes have become ready, also lanes of free queues."""
     cursor.execute(
         statement(FREE_PLACES, schema),
         {

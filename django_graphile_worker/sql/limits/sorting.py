@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,10 +15,12 @@ from django_graphile_worker.sql.schema import statement
 
 PICK_UNSORTED = """/* gw:unsorted */
 select job_id, job_task_id, job_payload, queue_id, job_flags, job_revision, summary
-from :SCHEMA._private_unsorted_jobs_v1(%(task_ids)s::int[], %(now)s::timestamptz, %(most)s::int)"""
+from :SCHEMA._private_unsorted_jobs_v1(
+    %(task_ids)s::int[], %(shapes)s::int[], %(now)s::timestamptz, %(clock)s::timestamptz, %(most)s::int,
+    %(idle_milliseconds)s::int)"""
 
 PARK = """/* gw:park */
-select :SCHEMA._private_park_jobs_v1(
+select parked, ready from :SCHEMA._private_park_jobs_v1(
     %(job_ids)s::bigint[], %(job_revisions)s::int[], %(job_lanes)s::int[],
     %(lane_tasks)s::int[], %(lane_shapes)s::int[], %(lane_queues)s::int[], %(lane_flags)s::text[],
     %(lane_fair)s::boolean[], %(key_lanes)s::int[], %(key_names)s::text[], %(key_texts)s::text[])"""
@@ -41,7 +43,9 @@ class Unsorted(Frozen):
     jobs: list[UnsortedJob]
     # Whether there may be more that are due.
     has_more: bool
-    # None if no limited job is scheduled.
+    # Whether a claim may find a limited job now, without the jobs above.
+    has_ready: bool
+    # When the next limited job falls due or a key opens; None if nothing is known.
     seconds_until_next: float | None
 
 
@@ -67,18 +71,42 @@ class SortedJob(NamedTuple):
 
 
 def pick_unsorted(
-    cursor: Any, *, schema: str, task_ids: Sequence[int], most: int, now: datetime | None = None
+    cursor: Any,
+    *,
+    schema: str,
+    shapes: Mapping[int, int],
+    most: int,
+    now: datetime | None = None,
+    clock: datetime | None = None,
+    idle_seconds: float | None = None,
 ) -> Unsorted:
-    """Lock and return due jobs of these tasks that are not sorted."""
-    parameters = {"task_ids": int_array(task_ids), "now": now, "most": most}
+    """Lock and return due jobs of these tasks that are not sorted.
+
+    The server ends a transaction that has picked jobs and is idle for ``idle_seconds``.
+    """
+    parameters = {
+        "task_ids": int_array(shapes),
+        "shapes": int_array(shapes.values()),
+        "now": now,
+        "clock": clock,
+        "most": most,
+        "idle_milliseconds": None if idle_seconds is None else round(idle_seconds * 1000),
+    }
     cursor.execute(statement(PICK_UNSORTED, schema), parameters)
     rows = cursor.fetchall()
     summary = rows.pop()[-1]
     return Unsorted(jobs=[UnsortedJob(*row[:-1]) for row in rows], **summary)
 
 
-def park(cursor: Any, jobs: Sequence[SortedJob], *, schema: str) -> int:
-    """Put the jobs into their lanes; return how many were parked."""
+class Parked(NamedTuple):
+    """How many jobs were parked, and how many of their lanes are ready."""
+
+    jobs: int
+    ready_lanes: int
+
+
+def park(cursor: Any, jobs: Sequence[SortedJob], *, schema: str) -> Parked:
+    """Put the jobs into their lanes."""
     numbers = {lane: number for number, lane in enumerate(dict.fromkeys(each.lane for each in jobs), 1)}
     keys = [(number, name, text) for lane, number in numbers.items() for name, text in lane.keys]
     parameters = {
@@ -95,5 +123,4 @@ def park(cursor: Any, jobs: Sequence[SortedJob], *, schema: str) -> int:
         "key_texts": text_array([text for _, _, text in keys]),
     }
     cursor.execute(statement(PARK, schema), parameters)
-    (parked,) = cursor.fetchone()
-    return int(parked)
+    return Parked(*cursor.fetchone())

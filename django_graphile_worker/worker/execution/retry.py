@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.attempts import final_remark
-from django_graphile_worker.exceptions import BatchFailure, PermanentFailure, RetryLater
+from django_graphile_worker.exceptions import BatchFailure, LimitedUntil, PermanentFailure, RetryLater
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.worker.execution import error_text, results
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, QueuePause
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.limits.places import KeyClosing
 
 # A delay beyond the last date of PostgreSQL would also fail the release of the other jobs in the statement.
 MAX_DELAY = timedelta(days=36_525).total_seconds()
@@ -30,7 +33,8 @@ def failed(
     if queue_pause is not None and run.claim.queue_id is None:
         remark = "\n".join(filter(None, [remark, "pause_queue=True had no effect, because the job is in no queue."]))
         queue_pause = None
-    remarks = [final, remark, *(f"The task also left {leftover}." for leftover in leftovers)]
+    closings, remark_on_keys = _closings(run, error)
+    remarks = [final, remark, remark_on_keys, *(f"The task also left {leftover}." for leftover in leftovers)]
     text = _text(error, limit, "\n".join(filter(None, remarks)))
     return Failed(
         run.claim,
@@ -42,6 +46,7 @@ def failed(
         task=run.task,
         exception_class=error_text.class_path(error),
         queue_pause=queue_pause,
+        closings=closings,
     )
 
 
@@ -125,6 +130,28 @@ def _queue_pause(error: BaseException) -> QueuePause | None:
     longest = max(asking, key=lambda cause: cause.delay)
     seconds = _bounded(longest.delay.total_seconds())
     return QueuePause(seconds, storable_text(longest.reason)) if seconds > 0 else None
+
+
+def _closings(run: JobRun, error: BaseException) -> tuple[Sequence[KeyClosing], str]:
+    """Return the keys that the task closes with LimitedUntil, and a remark if it closes none."""
+    asking = [cause for cause in _causes(error) if isinstance(cause, LimitedUntil)]
+    if not asking:
+        return (), ""
+    # Late import: few tasks close their keys.
+    from django_graphile_worker.limits.keys import keys_of
+    from django_graphile_worker.sql.limits.places import KeyClosing
+
+    keys = () if run.task is None else keys_of(run.task, run.claim.payload_text)
+    closings = [
+        KeyClosing(key.limit_name, key.text, _bounded(cause.delay.total_seconds()))
+        for cause in asking
+        for key in keys
+        if cause.limit in (None, key.limit_name)
+    ]
+    if closings:
+        return closings, ""
+    known = ", ".join(repr(key.limit_name) for key in keys) or "none"
+    return (), f"LimitedUntil closed no key: the limits of the task are {known}, got limit={asking[0].limit!r}."
 
 
 def _delay(run: JobRun, error: BaseException) -> tuple[float | None, str]:

@@ -103,6 +103,11 @@ class Fetcher(PoolLoop):
         self._is_new = True
         self.last_claim_was_empty = True
 
+    def use(self, claimer: Claims, fast_path: StartsDueJobs) -> None:
+        """Claim with these from now on: the worker has limited tasks."""
+        self._claimer = claimer
+        self._start_due_jobs = fast_path.start_due_jobs
+
     def step(self) -> float:
         """Fill the slots; return the seconds until there may be more to claim."""
         if self._has_started_due_jobs():

@@ -27,6 +27,10 @@ class PoolLoop(Loop):
             self._is_over.clear()
             self._pool.share(self._take_turn)
 
+    @property
+    def has_started(self) -> bool:
+        return self._has_started
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end; return True when the loop is over."""
         return self._is_over.wait(timeout)

@@ -46,6 +46,10 @@ class TaskDirectory:
         # The ids of tasks that are not paused, and the same ids as the text of a PostgreSQL array, which is made once and
         # not for every claim.
         self.ids: list[int] = []
+        # The limited tasks that are not paused, by id. Ordinary claims do not ask for them. Replaced as a whole.
+        self.limited: Mapping[int, Task[Any, Any]] = {}
+        # Called when the first limited task is found, on the thread that claims.
+        self.on_limited: Callable[[], None] = _do_nothing
         self.ids_text = b"{}"
         self._reviewed_at = -math.inf
         self._review_interval = REVIEW_INTERVAL if new_tasks is None else REVIEW_INTERVAL_OF_DJANGO_TASKS
@@ -85,6 +89,10 @@ class TaskDirectory:
         self._replace({**self._by_id, **found})
         return True
 
+    @property
+    def by_id(self) -> Mapping[int, Task[Any, Any]]:
+        return self._by_id
+
     def task_of(self, task_id: int) -> Task[Any, Any] | None:
         return self._by_id.get(task_id)
 
@@ -104,6 +112,14 @@ class TaskDirectory:
             self._choose_ids()
 
     def _choose_ids(self) -> None:
-        paused = self._paused
-        self.ids = [task_id for task_id, task in self._by_id.items() if task.identifier not in paused]
+        paused, was_limited = self._paused, bool(self.limited)
+        active = {task_id: task for task_id, task in self._by_id.items() if task.identifier not in paused}
+        self.ids = [task_id for task_id, task in active.items() if not task.limits]
         self.ids_text = int_array(self.ids).encode()
+        self.limited = {task_id: task for task_id, task in active.items() if task.limits}
+        if self.limited and not was_limited:
+            self.on_limited()
+
+
+def _do_nothing() -> None:
+    pass

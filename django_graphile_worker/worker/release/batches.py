@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from django_graphile_worker.pause_type import Pause
+    from django_graphile_worker.sql.limits.places import KeyClosing
 
     class ReleaseEvents(Protocol):
         """What the releaser reports to its worker."""
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
         def queues_freed(self, queue_ids: set[int]) -> None:
             """Report queues that were released and have jobs that can run."""
+
+        def queues_released(self, queue_ids: Sequence[int]) -> None:
+            """Report all queues that were released."""
 
         def jobs_returned(self) -> None:
             """Report that jobs were returned: a worker may claim them again."""
@@ -144,6 +148,7 @@ class ReleaseBatcher:
             runnable = self._limiter.send(pending, pending.queues, batch, self._statements.release_queues)
             if runnable is not None:
                 del pending.queues[: len(batch)]
+                self._events.queues_released([queue.id for queue in batch])
             if runnable:
                 self._events.queues_freed(runnable)
 
@@ -159,6 +164,8 @@ class ReleaseBatcher:
     def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
         # First: the release of the queue follows the release of its job, and must find the lock of the pause.
         self._pause_queues([outcome for outcome in outcomes if outcome.queue_pause is not None])
+        # Also first: the release frees the place of the job, and no other job of its keys must take it.
+        self._close_keys([closing for outcome in outcomes for closing in outcome.closings])
         failures = [_failure(outcome) for outcome in outcomes]
         try:
             stored = self._store_failures(failures, outcomes)
@@ -178,6 +185,10 @@ class ReleaseBatcher:
             paused = self._statements.pause_queues(outcomes)
             if paused:
                 self._events.queues_paused(paused)
+
+    def _close_keys(self, closings: Sequence[KeyClosing]) -> None:
+        if closings:
+            self._statements.close_keys(closings)
 
     def _store_failures(self, failures: Sequence[Failure], outcomes: Sequence[Failed]) -> dict[int, float | None]:
         if any(map(self._statements.is_recorded, outcomes)):

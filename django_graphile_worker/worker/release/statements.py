@@ -17,6 +17,7 @@ from django_graphile_worker.worker.outcomes import Failed, Interrupted, Recorded
 
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
+    from django_graphile_worker.sql.limits.places import KeyClosing
     from django_graphile_worker.worker.recording import Recording
 
 Clock = Callable[[], datetime | None]
@@ -25,12 +26,16 @@ Clock = Callable[[], datetime | None]
 class ReleaseStatements:
     """The statements of ``sql.releases``, bound to a connection, a schema and a clock."""
 
-    def __init__(self, database: Database, *, now: Clock, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, *, now: Clock, settings: Settings, limit_clock: Clock = lambda: None
+    ) -> None:
         self._database = database
         self._blocking_cursor = BlockingCursor(database)
         self._schema = database.schema
         self._now = now
         self._settings = settings
+        # The time of keys that are closed; None for the clock of the database, which all workers share.
+        self._limit_clock = limit_clock
         self._recording: Recording | None = None
 
     def complete(self, ended: Sequence[Claim]) -> set[int]:
@@ -79,6 +84,14 @@ class ReleaseStatements:
         ]
         with self._database.cursor() as cursor:
             return pauses.pause_own_queues(cursor, asked, schema=self._schema, now=self._now())
+
+    def close_keys(self, closings: Sequence[KeyClosing]) -> None:
+        """Close keys of limits, because tasks asked for it."""
+        # Late import: few tasks close their keys.
+        from django_graphile_worker.sql.limits.places import close_keys
+
+        with self._database.cursor() as cursor:
+            close_keys(cursor, closings, schema=self._schema, clock=self._limit_clock())
 
     def is_recorded(self, outcome: Failed) -> bool:
         """Return True if something is recorded of a failed attempt."""

@@ -1,0 +1,183 @@
+"""Shares the free slots between limited and ordinary jobs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from django_graphile_worker.sql.claims import Claimed
+from django_graphile_worker.sql.limits.claiming import LimitedClaimed, claim_limited
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
+from django_graphile_worker.worker.fetching.held_claims import HeldClaims
+from django_graphile_worker.worker.job_clock import JobClock
+from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
+from django_graphile_worker.worker.limited.start_deadlines import StartDeadlines
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class OrdinaryClaims(Protocol):
+        """The claim statement of ordinary jobs."""
+
+        def claim(
+            self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int
+        ) -> Claimed: ...
+
+    class StartsDueJobs(Protocol):
+        """The fast path of ordinary jobs."""
+
+        def start_due_jobs(self) -> float | None: ...
+
+
+NOTHING = LimitedClaimed(claims=[], has_more=False, seconds_until_next=None)
+
+
+class LimitedClaims:
+    """The claim statement of limited jobs, bound to the worker's connection."""
+
+    def __init__(
+        self,
+        database: Database,
+        tasks: LimitedTasks,
+        *,
+        held: HeldClaims,
+        forbidden_flags: ForbiddenFlags,
+        now: JobClock,
+        deadlines: StartDeadlines,
+        clock: Callable[[], datetime | None] = lambda: None,
+    ) -> None:
+        self._database = database
+        self._tasks = tasks
+        self._held = held
+        self._forbidden_flags = forbidden_flags
+        self._now = now
+        self._deadlines = deadlines
+        # The time of windows in a test.
+        self._clock = clock
+
+    def claim(self, max_jobs: int) -> LimitedClaimed:
+        """Claim limited jobs for free slots: they start at once."""
+        if not self._tasks.shapes:
+            return NOTHING
+        # Before the statement: whenever the server looked at its clock, it was later.
+        began = time.monotonic()
+        claimed = self._held.hold(lambda: self._claim(max_jobs))
+        if claimed is None:
+            return replace(NOTHING, has_more=True)
+        if claimed.start_within is not None:
+            self._deadlines.add(claimed.claims, began + claimed.start_within)
+        return claimed
+
+    def _claim(self, max_jobs: int) -> LimitedClaimed:
+        with self._database.cursor() as cursor:
+            return claim_limited(
+                cursor,
+                schema=self._database.schema,
+                token=self._held.next_token(),
+                shapes=self._tasks.shapes,
+                numbers=self._tasks.numbers,
+                max_jobs=max_jobs,
+                forbidden_flags=self._forbidden_flags(),
+                now=self._now(),
+                clock=self._clock(),
+            )
+
+
+class SharedClaimer:
+    """Claims limited jobs into free slots, and ordinary jobs into the rest. While both wait, each gets half."""
+
+    def __init__(
+        self,
+        ordinary: OrdinaryClaims,
+        limited: LimitedClaims,
+        *,
+        sort: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ordinary = ordinary
+        self._limited = limited
+        # Has jobs sorted, by another thread, or on this one: then it returns True if there may be more to sort.
+        self.sort = sort
+        self._clock = clock
+        # When the next claim of limited jobs may find one: set by other threads, too.
+        self._look_at = -math.inf
+        self._is_limited_waiting = False
+        self._is_ordinary_waiting = False
+        # Who gets the odd slot.
+        self._is_turn_of_limited = True
+
+    def look_at_once(self) -> None:
+        """Have the next claim look for limited jobs: a lane has become ready."""
+        self._look_at = -math.inf
+
+    def claim(self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int) -> Claimed:
+        """Claim jobs within the limits of ``claims.claim_jobs``. Limited jobs are claimed for free slots only."""
+        has_unsorted = self.sort()
+        are_both_waiting = self._is_limited_waiting and self._is_ordinary_waiting
+        if are_both_waiting and free_slots < 1:
+            # No jobs ahead: they would take the slots of limited jobs. A slot that takes a waiting job calls again.
+            return Claimed(claims=[], seconds_until_next=None, has_more=True, is_heavy=True)
+        share = self._share_of_limited(free_slots) if are_both_waiting else free_slots
+        limited = self._claim_limited(share)
+        room = (free_slots if are_both_waiting else max_jobs) - len(limited.claims)
+        if room < 1:
+            self._is_ordinary_waiting = True
+            return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
+        ordinary = self._ordinary.claim(
+            max_jobs=room,
+            max_queues=min(max_queues, room),
+            max_per_queue=max_per_queue,
+            free_slots=max(free_slots - len(limited.claims), 0),
+            max_bytes=max_bytes,
+        )
+        self._is_ordinary_waiting = ordinary.has_more
+        together = self._together(limited, ordinary)
+        return replace(together, has_more=True) if has_unsorted else together
+
+    def _share_of_limited(self, free_slots: int) -> int:
+        half, odd = divmod(free_slots, 2)
+        if odd:
+            self._is_turn_of_limited = not self._is_turn_of_limited
+        return half + (odd if self._is_turn_of_limited else 0)
+
+    def _claim_limited(self, share: int) -> LimitedClaimed:
+        if share < 1 or (not self._is_limited_waiting and self._clock() < self._look_at):
+            return replace(NOTHING, has_more=self._is_limited_waiting)
+        # Before the statement: what becomes ready meanwhile is for the next claim.
+        self._look_at = math.inf
+        limited = self._limited.claim(share)
+        self._is_limited_waiting = limited.has_more
+        if limited.seconds_until_next is not None:
+            self._look_at = min(self._look_at, self._clock() + limited.seconds_until_next)
+        return limited
+
+    def _together(self, limited: LimitedClaimed, ordinary: Claimed) -> Claimed:
+        until_look = max(self._look_at - self._clock(), 0.0)
+        times = [ordinary.seconds_until_next, None if math.isinf(until_look) else until_look]
+        return replace(
+            ordinary,
+            claims=[*limited.claims, *ordinary.claims],
+            seconds_until_next=min((seconds for seconds in times if seconds is not None), default=None),
+            has_more=ordinary.has_more or limited.has_more,
+            is_heavy=ordinary.is_heavy and not limited.has_more,
+        )
+
+
+class FastPathBesideLimits:
+    """The fast path of ordinary jobs, which has limited jobs sorted: the notification may have announced both."""
+
+    def __init__(self, fast_path: StartsDueJobs, *, sort: Callable[[], bool]) -> None:
+        self._fast_path = fast_path
+        self._sort = sort
+
+    def start_due_jobs(self) -> float | None:
+        """Start ordinary jobs; return what the fast path returns."""
+        seconds = self._fast_path.start_due_jobs()
+        if seconds is not None:
+            self._sort()
+        return seconds

@@ -1,0 +1,155 @@
+"""The keeper: the service that sorts limited jobs, and repairs what crashes and changes leave behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django_graphile_worker.sql.limits import sweeping
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
+from django_graphile_worker.worker.limited.sorter import Sorter
+from django_graphile_worker.worker.service import Service, Trouble, jittered
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class KeeperEvents(Protocol):
+        """What the keeper calls in other parts of the worker."""
+
+        def free_slots(self) -> int:
+            """Return the number of slots with nothing to do."""
+
+        def lanes_ready(self, lanes: int, database: Database, /) -> None:
+            """Claim limited jobs: this many lanes have become ready, or others are ready that were so before."""
+
+
+# Seconds between two sweeps: a place whose worker died without a release is free within this time after its lease.
+SWEEP_INTERVAL = 5.0
+# Seconds between two looks for jobs that were sorted by code with other limits, and how old their lanes must be.
+UNPARK_INTERVAL = 60.0
+OLD_CODE = 30.0
+# Seconds between two deletions of lanes and keys that nothing needs, and for how long nothing needed them.
+FORGET_INTERVAL = 600.0
+UNUSED_FOR = 3600.0
+# The keeper rests for this many times the duration of a sorting that has found nothing, or during which all slots were
+# busy: ordinary jobs must not wait for the sorting of a backlog.
+REST = 20
+# Seconds. A sorting that has found nothing is short, whatever the clock says: other processes may have kept it waiting.
+LONGEST_REST_AFTER_NOTHING = 0.02
+
+
+class Keeper(Service):
+    """The service that keeps lanes in order. Key functions of the project run on its thread, and on no other."""
+
+    name = "limits"
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        sorter: Sorter,
+        tasks: LimitedTasks,
+        events: KeeperEvents,
+        poll_interval: float,
+        clock: Callable[[], float] = time.monotonic,
+        on_trouble: Trouble | None = None,
+    ) -> None:
+        super().__init__(on_trouble=on_trouble)
+        self._database = database
+        self._sorter = sorter
+        self._tasks = tasks
+        self._events = events
+        self._poll_interval = poll_interval
+        self._clock = clock
+        self._rests_until = 0.0
+        self._look_at = 0.0
+        # Whether jobs may have been added since the last look.
+        self._is_called = True
+        self._sweep_at = 0.0
+        self._swept_key: int | None = None
+        self._unpark_at = 0.0
+        self._forget_at = clock() + jittered(FORGET_INTERVAL)
+
+    def step(self) -> float:
+        """Sort a batch of jobs, and sweep if it is time; return the seconds until there may be more to do."""
+        now = self._clock()
+        if now < self._rests_until:
+            return self._rests_until - now
+        if not self._is_called and now < self._look_at:
+            return self._look_at - now
+        self._is_called = False
+        if now >= self._sweep_at:
+            self.sweep()
+        self._look_at = self._clock() + self._sort()
+        now = self._clock()
+        return max(self._rests_until - now, 0.0) or max(self._look_at - now, 0.0)
+
+    def call(self) -> None:
+        """Look for jobs to sort, as soon as the rest is over. Called by the thread that claims."""
+        # As elsewhere, whichever thread runs second sees what the other has set.
+        self._is_called = True
+        if self._clock() >= self._rests_until:
+            self.wake()
+
+    def sort_now(self) -> bool:
+        """Sort a batch on the calling thread, as a draining worker does; return True if there may be more."""
+        if self._clock() >= self._sweep_at:
+            self.sweep()
+        found = self._sorter.sort()
+        if found.has_ready:
+            self._events.lanes_ready(found.ready_lanes, self._database)
+        return found.has_more
+
+    def sweep_soon(self) -> None:
+        """Sweep with the next step: claims have ended without a release."""
+        self._sweep_at = self._rests_until = 0.0
+        self._is_called = True
+        self.wake()
+
+    def _sort(self) -> float:
+        """Sort a batch; return the seconds until there may be more to do."""
+        began = self._clock()
+        found = self._sorter.sort()
+        ended = self._clock()
+        rest = REST * (ended - began)
+        if not found.parked:
+            self._rests_until = ended + min(rest, LONGEST_REST_AFTER_NOTHING)
+        elif self._events.free_slots() < 1:
+            self._rests_until = ended + rest
+        if found.has_ready:
+            self._events.lanes_ready(found.ready_lanes, self._database)
+        if found.has_more:
+            return 0.0
+        until_next = self._poll_interval if found.seconds_until_next is None else found.seconds_until_next
+        return max(min(until_next, self._poll_interval, self._sweep_at - ended), 0.0)
+
+    def sweep(self) -> None:
+        """Free places of claims that have ended, and look at some of the keys for which lanes wait."""
+        schema, numbers = self._database.schema, self._tasks.numbers
+        with self._database.cursor() as cursor:
+            swept = sweeping.sweep(cursor, schema=schema, numbers=numbers, after=self._swept_key)
+        self._swept_key = swept.next_key
+        now = self._clock()
+        self._sweep_at = now + jittered(SWEEP_INTERVAL)
+        if swept.woken:
+            self._events.lanes_ready(swept.woken, self._database)
+        if now >= self._unpark_at:
+            self._unpark()
+        if now >= self._forget_at:
+            self._forget_at = now + jittered(FORGET_INTERVAL)
+            with self._database.cursor() as cursor:
+                sweeping.forget_lanes(cursor, schema=schema, numbers=numbers, seconds=UNUSED_FOR)
+
+    def _unpark(self) -> None:
+        """End the parking of jobs whose task has other limits by now."""
+        with self._database.cursor() as cursor:
+            found = sweeping.unpark_tasks(
+                cursor, self._tasks.all_shapes(), schema=self._database.schema, seconds=OLD_CODE
+            )
+        # If the batch was full, there are more.
+        self._unpark_at = self._clock() + (0.0 if found >= sweeping.MOST_JOBS else UNPARK_INTERVAL)
+
+    def close(self) -> None:
+        self._database.close()
