@@ -11,6 +11,7 @@ from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements_with, moment, recorded_call_statements
+from django_graphile_worker.sql.limits.parking import unpark_jobs
 from django_graphile_worker.sql.parked_jobs import with_true_times
 from django_graphile_worker.sql.result_keeping import (
     FAILED_BY_OPERATOR,
@@ -172,7 +173,11 @@ def reschedule_jobs(
     run_at, *numbers = changes
     parameters = [list(job_ids), *moment(run_at), *numbers]
     cursor.execute(statement(RESCHEDULE_JOBS[notify], schema), parameters)
-    return jobs_from(cursor, cursor.fetchall(), schema=schema)
+    jobs = jobs_from(cursor, cursor.fetchall(), schema=schema)
+    if run_at is None and jobs:
+        # A limited job that waits has its priority in its lane, too.
+        unpark_jobs(cursor, [job.id for job in jobs], schema=schema)
+    return jobs
 
 
 FORCE_UNLOCK_WORKERS = "/* gw:force_unlock_workers */ select :SCHEMA.force_unlock_workers(%s::text[])"

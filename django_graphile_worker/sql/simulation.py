@@ -24,11 +24,12 @@ def all_jobs(cursor: Cursor, *, schema: str) -> list[Job]:
 
 # Reads all jobs: for tests, in which there are few.
 FIRST_DUE = """/* gw:first_due */
-    select date_part('epoch', min(job.run_at)) from only :SCHEMA._private_jobs as job where job.is_available"""
+    select date_part('epoch', min(job.run_at)) from only :SCHEMA._private_jobs as job
+    where job.is_available and isfinite(job.run_at)"""
 
 
 def first_due(cursor: Cursor, *, schema: str) -> float | None:
-    """Return when the first available job is due, in seconds since the epoch; None if no job is available."""
+    """Return when the first available job is due, in seconds since the epoch; None if no job ever is."""
     cursor.execute(statement(FIRST_DUE, schema), {})
     (epoch,) = cursor.fetchone()
     return None if epoch is None else float(epoch)

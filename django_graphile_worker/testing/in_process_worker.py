@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
@@ -36,6 +36,9 @@ from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 from django_graphile_worker.worker.task_reports import TaskReports
 from django_graphile_worker.worker.task_selection import task_finder
 
+if TYPE_CHECKING:
+    from django_graphile_worker.testing.limited_claims import LimitedSingleClaims
+
 # The job that runs in this context for a test; also in the coroutines and threads that it passes its context to.
 running_job: ContextVar[str | None] = ContextVar("graphile_worker_running_job", default=None)
 
@@ -47,13 +50,16 @@ class _Released:
         self._events = events
         self._task_reports = task_reports
         self.retry_in: float | None = None
+        # Set if a task has limits.
+        self.limited: LimitedSingleClaims | None = None
 
     def released(self, outcomes: Sequence[Outcome]) -> None:
         self._events.jobs_released(outcomes)
         self._task_reports.released(outcomes)
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
-        """Ignore it: nothing is claimed ahead."""
+        if self.limited is not None:
+            self.limited.free([outcome.claim for outcome in outcomes])
 
     def claim_lost(self, outcome: Outcome) -> None:
         self._task_reports.claim_lost(outcome)
@@ -108,7 +114,8 @@ class InProcessWorker:
             job_of=self._job_of,
         )
         self._released = _Released(self.events, self._task_reports())
-        statements = ReleaseStatements(self.database, now=self._time, settings=place.settings)
+        self._directory.on_limited = self._use_limits
+        statements = ReleaseStatements(self.database, now=self._time, settings=place.settings, limit_clock=self._time)
         self._releaser = Releaser(statements=statements, events=self._released)
 
     def is_for(self, place: Place, tasks: Sequence[Task[Any, Any]]) -> bool:
@@ -123,6 +130,19 @@ class InProcessWorker:
             and not self._releaser.pending_count
             and not self._signal_sender.has_queued
         )
+
+    def _use_limits(self) -> None:
+        # Late import: most projects have no limits.
+        from django_graphile_worker.testing.limited_claims import LimitedSingleClaims
+
+        if self._claims.limited is None:
+            self._claims.limited = self._released.limited = LimitedSingleClaims(
+                self.database,
+                self._directory,
+                tokens=self._claims.tokens,
+                now=self._time,
+                overrides=self._place.settings.limits,
+            )
 
     def _time(self) -> datetime:
         return self._now()

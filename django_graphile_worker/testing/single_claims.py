@@ -6,9 +6,10 @@ Mostly a test has one job. Then one statement claims it, and a second one finds 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import claims
@@ -18,6 +19,9 @@ from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.fast_claim import claim_only_job, statement_by_identifiers
 from django_graphile_worker.testing.caller_database import CallerDatabase
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+
+if TYPE_CHECKING:
+    from django_graphile_worker.testing.limited_claims import LimitedSingleClaims
 
 
 class LearningDirectory(TaskDirectory):
@@ -42,8 +46,10 @@ class SingleClaims:
         self._directory = directory
         self._forbidden_flags: Callable[[], tuple[str, ...]] = tuple
         self._now = now
-        self._tokens = (f"{worker_id}/{number}" for number in count(1))
-        self._identifiers = text_array(list(directory.tasks))
+        self.tokens = (f"{worker_id}/{number}" for number in count(1))
+        self._identifiers = text_array([name for name, task in directory.tasks.items() if not task.limits])
+        # Set if a task has limits.
+        self.limited: LimitedSingleClaims | None = None
         self._is_reviewed = False
         # Whether nothing was due the last time: jobs that are due now mostly come one by one.
         self._was_empty = True
@@ -52,12 +58,23 @@ class SingleClaims:
         """Forget what an earlier call of ``run_jobs()`` has found: its test may have been rolled back."""
         self._forbidden_flags = forbidden_flags
         self._is_reviewed, self._was_empty = False, True
-        if self._directory.finds_tasks:
-            # A job may be the first of a task that is not known yet, and its turn may come before that of others.
+        if self._directory.finds_tasks or any(task.limits for task in self._directory.tasks.values()):
+            # A task is known by its id to have limits. And a job may be the first of a task that is not known yet, and
+            # its turn may come before that of others.
             self._review()
 
     def claim(self) -> Claimed:
         """Claim the job that a worker would start next, if one is due."""
+        if self.limited is None:
+            return self._claim_ordinary()
+        limited = self.limited.claim(self._forbidden_flags())
+        if limited.claims:
+            return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
+        ordinary = self._claim_ordinary()
+        times = [each for each in (limited.seconds_until_next, ordinary.seconds_until_next) if each is not None]
+        return replace(ordinary, seconds_until_next=min(times, default=None))
+
+    def _claim_ordinary(self) -> Claimed:
         was_empty, self._was_empty = self._was_empty, False
         if was_empty and (only := self._only_job()) is not None:
             return Claimed(claims=[only], seconds_until_next=None, has_more=False)
@@ -71,7 +88,7 @@ class SingleClaims:
         with self._database.cursor() as cursor:
             found = claim_only_job(
                 lambda parameters: cursor.execute_numbered(statement_by_identifiers(self._database.schema), parameters),
-                token=next(self._tokens),
+                token=next(self.tokens),
                 identifiers=self._identifiers,
                 forbidden_flags=self._forbidden_flags(),
                 now=self._now(),
@@ -110,7 +127,7 @@ class SingleClaims:
                 claimed = claims.claim_jobs(
                     cursor,
                     schema=self._database.schema,
-                    token=next(self._tokens),
+                    token=next(self.tokens),
                     task_ids=self._directory.ids,
                     max_jobs=1,
                     max_queues=1,

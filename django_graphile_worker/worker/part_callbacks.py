@@ -160,6 +160,7 @@ class RecoveryCallbacks:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._has_unparked = False
 
     def worker_id(self) -> str:
         return self._parts.worker_id
@@ -184,6 +185,17 @@ class RecoveryCallbacks:
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
+        if not self._has_unparked:
+            self._has_unparked = self._unpark(database)
+
+    def _unpark(self, database: Database) -> bool:
+        """End the parking of jobs whose tasks have no limits any more; return True if all were found."""
+        # Late import: only the first look needs it.
+        from django_graphile_worker.sql.limits.parking import MOST_JOBS, unpark_tasks
+
+        unlimited = {task_id: None for task_id, task in self._parts.directory.by_id.items() if not task.limits}
+        with database.cursor() as cursor:
+            return unpark_tasks(cursor, unlimited, schema=database.schema) < MOST_JOBS
 
     def jobs_recovered(self, recovered: Recovered) -> None:
         if self._parts.limited is not None:

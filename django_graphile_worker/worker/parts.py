@@ -168,6 +168,7 @@ class Parts:
         """Claim limited jobs, too, from now on."""
         self.limited = limited
         self.fetcher.use(limited.claimer, limited.fast_path)
+        self.slots.pass_outcomes_to(limited.on_outcome)
         with self._choosing_check:
             self._choose_check()
         if self.is_draining:

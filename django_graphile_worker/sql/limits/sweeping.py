@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.codecs import int_array, nullable_array
 from django_graphile_worker.sql.limits.numbers import PARAMETERS
 from django_graphile_worker.sql.schema import statement
 
@@ -14,18 +13,14 @@ SWEEP = f"""/* gw:sweep-limits */
 select woken, next_key
 from :SCHEMA._private_sweep_limits_v1(%(after)s::bigint, %(most)s::int, %(clock)s::timestamptz, {PARAMETERS})"""
 
-UNPARK_TASKS = """/* gw:unpark-tasks */
-select :SCHEMA._private_unpark_tasks_v1(%(task_ids)s::int[], %(shapes)s::int[], %(seconds)s::float8, %(most)s::int)"""
-
-UNPARK_JOBS = "/* gw:unpark-jobs */ select :SCHEMA._private_unpark_jobs_v1(%(job_ids)s::bigint[])"
-
 FORGET_LANES = """/* gw:forget-lanes */
 select :SCHEMA._private_forget_lanes_v1(
     %(seconds)s::float8, %(most)s::int, %(limit_names)s::text[], %(rate_windows)s::float8[])"""
 
 # How many keys one sweep looks at.
 MOST_KEYS = 500
-MOST_JOBS = 1_000
+# How many lanes and keys are deleted at once.
+MOST_FORGOTTEN = 1_000
 
 
 class Swept(NamedTuple):
@@ -44,35 +39,11 @@ def sweep(
     return Swept(*cursor.fetchone())
 
 
-def unpark_tasks(cursor: Any, shapes: Mapping[int, int | None], *, schema: str, seconds: float = 0.0) -> int:
-    """End the parking of jobs of tasks whose limits have changed; return how many were found.
-
-    ``shapes`` are the numbers of the limits of each task as they are now, None for no limits. Jobs that were sorted in
-    the last ``seconds`` stay: another worker may still have the code for them.
-    """
-    if not shapes:
-        return 0
-    parameters = {
-        "task_ids": int_array(shapes),
-        "shapes": nullable_array(shapes.values()),
-        "seconds": seconds,
-        "most": MOST_JOBS,
-    }
-    cursor.execute(statement(UNPARK_TASKS, schema), parameters)
-    (found,) = cursor.fetchone()
-    return int(found)
-
-
-def unpark_jobs(cursor: Any, job_ids: list[int], *, schema: str) -> None:
-    """End the parking of these jobs: they are sorted again."""
-    cursor.execute(statement(UNPARK_JOBS, schema), {"job_ids": int_array(job_ids)})
-
-
 def forget_lanes(cursor: Any, *, schema: str, numbers: Mapping[str, str], seconds: float) -> int:
     """Delete lanes that have been empty for so long, and keys that nothing needs; return how many."""
     parameters = {
         "seconds": seconds,
-        "most": MOST_JOBS,
+        "most": MOST_FORGOTTEN,
         "limit_names": numbers["limit_names"],
         "rate_windows": numbers["rate_windows"],
     }

@@ -43,8 +43,8 @@ class TaskDirectory:
         self._paused: frozenset[str] = frozenset()
         # Held while the ids are chosen: the thread that claims reviews the tasks, and another thread reads the pauses.
         self._choosing = threading.Lock()
-        # The ids of tasks that are not paused, and the same ids as the text of a PostgreSQL array, which is made once and
-        # not for every claim.
+        # The ids of tasks that have no limits and are not paused, and the same ids as the text of a PostgreSQL array,
+        # which is made once and not for every claim.
         self.ids: list[int] = []
         # The limited tasks that are not paused, by id. Ordinary claims do not ask for them. Replaced as a whole.
         self.limited: Mapping[int, Task[Any, Any]] = {}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql.limits import sweeping
+from django_graphile_worker.sql.limits import parking, sweeping
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
 from django_graphile_worker.worker.limited.sorter import Sorter
@@ -145,11 +145,11 @@ class Keeper(Service):
     def _unpark(self) -> None:
         """End the parking of jobs whose task has other limits by now."""
         with self._database.cursor() as cursor:
-            found = sweeping.unpark_tasks(
+            found = parking.unpark_tasks(
                 cursor, self._tasks.all_shapes(), schema=self._database.schema, seconds=OLD_CODE
             )
         # If the batch was full, there are more.
-        self._unpark_at = self._clock() + (0.0 if found >= sweeping.MOST_JOBS else UNPARK_INTERVAL)
+        self._unpark_at = self._clock() + (0.0 if found >= parking.MOST_JOBS else UNPARK_INTERVAL)
 
     def close(self) -> None:
         self._database.close()

@@ -9,6 +9,7 @@ from zlib import crc32
 
 from django_graphile_worker.limits.definitions import definitions
 from django_graphile_worker.limits.keys import keys_of
+from django_graphile_worker.limits.setting import Overrides
 from django_graphile_worker.limits.templates import KeyTemplate
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.codecs import flags_from
@@ -23,7 +24,7 @@ EXPIRY_FLAG = "expires:"
 class LimitedTasks:
     """The limited tasks in the directory of a worker."""
 
-    def __init__(self, directory: TaskDirectory, overrides: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, directory: TaskDirectory, overrides: Overrides) -> None:
         self._directory = directory
         # The setting LIMITS.
         self._overrides = overrides

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.fetching.held_claims import HeldClaims
     from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
     from django_graphile_worker.worker.job_clock import JobClock
+    from django_graphile_worker.worker.outcomes import Outcome
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
+    from django_graphile_worker.worker.release.releaser import Releaser
     from django_graphile_worker.worker.reporting.events import WorkerEvents
 
     class WorkerParts(Protocol):
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         claim_database: Database
         slots: SlotPool
         fetcher: Fetcher
+        releaser: Releaser
         events: WorkerEvents
 
 
@@ -78,6 +81,13 @@ class LimitedWork:
             on_ready=self.lanes_ready,
             on_trouble=parts.events.database_trouble,
         )
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Release a job; other jobs may wait for the place of a limited job."""
+        if self.tasks.is_limited(outcome.claim.task_id):
+            self._parts.releaser.put_urgently(outcome)
+        else:
+            self._parts.releaser.put(outcome)
 
     def sort_while_draining(self) -> None:
         """Sort on the thread that claims: a draining worker has no keeper, and must not end before all is sorted."""

@@ -45,6 +45,7 @@ class Sorter:
         now: JobClock,
         clock: Callable[[], datetime | None] = lambda: None,
         idle_seconds: float | None = LONGEST_COMPUTATION,
+        close_connections: Callable[[], None] = close_old_connections,
     ) -> None:
         self._database = database
         self._tasks = tasks
@@ -52,6 +53,8 @@ class Sorter:
         # The time of windows in a test.
         self._clock = clock
         self._idle_seconds = idle_seconds
+        # Called after key functions, which may have queried the database on this thread.
+        self._close_connections = close_connections
 
     def sort(self, most: int = BATCH) -> Sorted:
         """Sort up to ``most`` due jobs."""
@@ -77,8 +80,7 @@ class Sorter:
         try:
             return [sorting.SortedJob(job, self._tasks.lane_of(job)) for job in jobs]
         finally:
-            # A key function may have queried the database on this thread: a broken connection must not stay open.
-            close_old_connections()
+            self._close_connections()
 
     def close(self) -> None:
         self._database.close()

@@ -163,6 +163,10 @@ class SlotPool:
         """Has the thread that has the turn kept a work unit? If so, its turn must end."""
         return self._turns.has_kept
 
+    def pass_outcomes_to(self, on_outcome: Callable[[Outcome], None]) -> None:
+        """Call another function than ``PoolEvents.on_outcome()`` with each outcome, from now on."""
+        self._on_outcome = on_outcome
+
     def check_begin(self, may_begin: Callable[[Claim], bool]) -> None:
         """Call another function than ``PoolEvents.may_begin()`` before each job, from now on."""
         self._may_begin = may_begin

@@ -80,6 +80,11 @@ class Releaser(Service):
             self._is_empty.clear()
             self.wake()
 
+    def put_urgently(self, outcome: Outcome) -> None:
+        """Take an outcome that other jobs wait for."""
+        self.put(outcome)
+        self._end_pause()
+
     def release_queue(self, queue: HeldQueue) -> None:
         """Take a queue whose work unit is over."""
         self.put(queue)

@@ -1,0 +1,82 @@
+"""The claims of limited jobs by the in-process worker: one after the other, at the time of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.limits.claiming import LimitedClaimed, claim_limited
+from django_graphile_worker.sql.limits.places import free_places
+from django_graphile_worker.testing.caller_database import CallerDatabase
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
+from django_graphile_worker.worker.limited.sorter import Sorter
+
+if TYPE_CHECKING:
+    from django_graphile_worker.limits.setting import Overrides
+
+# How often a claim is repeated that found only lanes whose keys are full.
+MOST_CLAIMS = 1_000
+
+
+class LimitedSingleClaims:
+    """Claims limited jobs one by one, and frees the place of each when it has ended."""
+
+    def __init__(
+        self,
+        database: CallerDatabase,
+        directory: TaskDirectory,
+        *,
+        tokens: Iterator[str],
+        now: Callable[[], datetime],
+        overrides: Overrides,
+    ) -> None:
+        self._database = database
+        self._tokens = tokens
+        self._now = now
+        self._tasks = LimitedTasks(directory, overrides)
+        # The transaction and the connection belong to the test: the server must not end it, however long a debugger
+        # stops it.
+        self._sorter = Sorter(
+            database, self._tasks, now=now, clock=now, idle_seconds=None, close_connections=_leave_open
+        )
+
+    def claim(self, forbidden_flags: Sequence[str]) -> LimitedClaimed:
+        """Claim the limited job that a worker would start next, if one may start."""
+        found = self._sorter.sort()
+        while found.has_more:
+            found = self._sorter.sort()
+        claimed = self._claim(forbidden_flags)
+        for _ in range(MOST_CLAIMS):
+            if claimed.claims or not claimed.has_more:
+                break
+            claimed = self._claim(forbidden_flags)
+        return claimed
+
+    def free(self, claims: Sequence[Claim]) -> None:
+        """Free the places of jobs that have ended."""
+        ended = [claim for claim in claims if self._tasks.is_limited(claim.task_id)]
+        if ended:
+            queue_ids = [claim.queue_id for claim in ended if claim.queue_id is not None]
+            with self._database.cursor() as cursor:
+                free_places(cursor, ended, schema=self._database.schema, queue_ids=queue_ids)
+
+    def _claim(self, forbidden_flags: Sequence[str]) -> LimitedClaimed:
+        with self._database.cursor() as cursor:
+            return claim_limited(
+                cursor,
+                schema=self._database.schema,
+                token=next(self._tokens),
+                shapes=self._tasks.shapes,
+                numbers=self._tasks.numbers,
+                max_jobs=1,
+                forbidden_flags=forbidden_flags,
+                now=self._now(),
+                clock=self._now(),
+            )
+
+
+def _leave_open() -> None:
+    pass

@@ -1,0 +1,401 @@
+"""The claim of limited jobs: no job is claimed that may not run now."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker.sql.releases import return_jobs
+from tests.support.buffers import MeasuringCursor
+from tests.support.limited_jobs import LimitedJobs, field_of
+
+Connection = psycopg.Connection[Any]
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def make(raw_connection: Callable[..., Connection], worker_schema: str) -> Callable[..., LimitedJobs]:
+    """Return a factory of limited jobs, each with a connection of its own."""
+    return lambda **limits: LimitedJobs(raw_connection(), worker_schema, **limits)
+
+
+@pytest.fixture
+def account(make: Callable[..., LimitedJobs]) -> LimitedJobs:
+    return make(account={"concurrency": 2})
+
+
+@pytest.fixture
+def rated(make: Callable[..., LimitedJobs]) -> LimitedJobs:
+    return make(account={"rate": "10/m"})
+
+
+def at(seconds: float) -> dict[str, datetime]:
+    """Return the time of a claim, after noon."""
+    moment = NOON + timedelta(seconds=seconds)
+    return {"clock": moment}
+
+
+def test_concurrency__is_counted_by_the_claim(account: LimitedJobs) -> None:
+    account.add(5, account=1)
+    account.add(1, account=2)
+    account.sort_all()
+
+    first = account.claim_all()
+    assert Counter(field_of(first, "account")) == {1: 2, 2: 1}
+
+    assert account.end(first[:1]) == 1
+    second = account.claim_all()
+    assert field_of(second, "account") == [1]
+    assert all(claim.attempts == 1 for claim in (*first, *second))
+
+
+def test_a_place__counts_only_while_its_claim_stands(account: LimitedJobs) -> None:
+    """Whatever ends a claim frees the place: here nothing tells of it, and the next look at the key counts again."""
+    account.add(3, account=1)
+    account.sort_all()
+    ended = account.claim_all()
+    assert len(ended) == 2
+    account.complete(ended[:1])
+    account.add(1, account=1, options="job_key => 'new'")
+    account.sort_all()
+
+    assert account.sweep() == 1
+    assert len(account.claim_all()) == 1
+
+
+def test_a_place__is_not_freed_while_its_claim_stands(account: LimitedJobs) -> None:
+    account.add(3, account=1)
+    account.sort_all()
+    running = account.claim_all()
+
+    assert account.free(running) == 0
+    assert account.sweep() == 0
+    assert account.claim_all() == []
+
+
+def test_a_place__is_freed_once(account: LimitedJobs) -> None:
+    account.add(5, account=1)
+    account.sort_all()
+    running = account.claim_all()
+    account.end(running[:1])
+    account.free(running[:1])
+    account.free(running[:1])
+
+    assert len(account.claim_all()) == 1
+
+
+def test_a_returned_job__is_sorted_again_without_an_attempt(account: LimitedJobs) -> None:
+    account.add(1, account=1)
+    account.sort_all()
+    (claim,) = account.claim_all()
+    with account.connection.cursor() as cursor:
+        return_jobs(cursor, [claim], schema=account.schema)
+    account.free([claim])
+
+    account.sort_all()
+    (again,) = account.claim_all()
+    assert (again.id, again.attempts, again.run_at_epoch) == (claim.id, 1, claim.run_at_epoch)
+
+
+def test_claims_of_one_key__do_not_count_at_the_same_time(
+    account: LimitedJobs, make: Callable[..., LimitedJobs]
+) -> None:
+    """Sessions that claim at once see each other's places: the claim holds the key."""
+    account.add(40, account=1)
+    account.add(40, account=2)
+    account.sort_all()
+    claimed: list[Any] = []
+    begin = threading.Barrier(4)
+
+    def claim() -> None:
+        mine = make(account={"concurrency": 2})
+        begin.wait(60)
+        for _ in range(5):
+            claimed.extend(mine.claim(3).claims)
+
+    threads = [threading.Thread(target=claim) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert Counter(field_of(claimed, "account")) == {1: 2, 2: 2}
+
+
+def test_a_claim__waits_for_the_key_that_another_claim_counts(
+    account: LimitedJobs, make: Callable[..., LimitedJobs], wait_until: Callable[..., None]
+) -> None:
+    # Lanes of one key, in different queues: the first claim looks at two of them.
+    for queue in "abcd":
+        account.add(1, account=1, options=f"queue_name => '{queue}'")
+    account.sort_all()
+    other, watcher = make(account={"concurrency": 2}), make(account={})
+    results: list[Any] = []
+    waiting = threading.Thread(target=lambda: results.append(account.claim(10)))
+    with other.connection.transaction():
+        assert len(other.claim(1).claims) == 1
+        waiting.start()
+        is_waiting = "select exists (select from pg_stat_activity where wait_event_type = 'Lock' and pid = %s)"
+        wait_until(lambda: watcher.value(is_waiting, account.connection.info.backend_pid))
+    waiting.join(60)
+    assert len(results[0].claims) == 1
+
+
+def test_several_limits__all_count(make: Callable[..., LimitedJobs]) -> None:
+    jobs = make(account={"concurrency": 2}, country={"concurrency": 3})
+    for account in range(4):
+        jobs.add(3, account=account, country="se")
+    jobs.sort_all()
+
+    running = jobs.claim_all()
+    assert len(running) == 3
+    assert max(Counter(field_of(running, "account")).values()) <= 2
+    for _ in range(9):
+        assert jobs.end(running[:1]) >= 1
+        running = [*running[1:], *jobs.claim_all()]
+        assert len(running) == 3
+        assert max(Counter(field_of(running, "account")).values()) <= 2
+
+
+def test_a_rate__holds_in_every_window(rated: LimitedJobs) -> None:
+    rated.add(40, account=1)
+    rated.sort_all()
+    starts: list[float] = []
+    for second in range(0, 200, 2):
+        starts += [second] * len(rated.claim_all(4, **at(second)))
+
+    assert len(starts) == 40
+    assert all(later - earlier > 60 for earlier, later in zip(starts, starts[10:], strict=False))
+
+
+def test_a_burst__is_a_rate_of_its_own(make: Callable[..., LimitedJobs]) -> None:
+    jobs = make(account={"rate": "12/m", "burst": 3})
+    jobs.add(30, account=1)
+    jobs.sort_all()
+    starts: list[float] = []
+    for second in range(180):
+        starts += [second] * len(jobs.claim_all(4, **at(second)))
+
+    assert len(starts) == 30
+    assert all(later - earlier > 15 for earlier, later in zip(starts, starts[3:], strict=False))
+    assert all(later - earlier > 60 for earlier, later in zip(starts, starts[12:], strict=False))
+
+
+def test_a_rate__tells_when_it_opens_and_how_soon_its_jobs_must_start(rated: LimitedJobs) -> None:
+    rated.add(11, account=1)
+    rated.sort_all()
+    claimed = rated.claim(10, **at(0))
+    assert len(claimed.claims) == 10
+    assert claimed.start_within == pytest.approx(0.5)
+
+    later = rated.claim(10, **at(30))
+    assert (later.claims, later.has_more) == ([], False)
+    assert later.seconds_until_next == pytest.approx(30.5)
+
+
+def test_a_rate__survives_a_clock_that_is_set_back(rated: LimitedJobs) -> None:
+    rated.add(30, account=1)
+    rated.sort_all()
+    assert len(rated.claim_all(10, **at(0))) == 10
+    rated.execute("update {schema}._private_limit_keys set opens_at = %s", [NOON - timedelta(hours=2)])
+
+    assert rated.claim_all(10, **at(-3600)) == []
+    # The starts count as if they were of the moment at which the clock was found to be wrong.
+    assert rated.claim_all(10, **at(-3600 + 50)) == []
+    assert len(rated.claim_all(10, **at(-3600 + 61))) == 10
+
+
+def test_starts__are_kept_only_as_long_as_a_window_needs_them(rated: LimitedJobs) -> None:
+    rated.add(60, account=1)
+    rated.sort_all()
+    for minute in range(6):
+        rated.claim_all(10, **at(62 * minute))
+    assert rated.count("_private_limit_starts") == 10
+
+
+def test_a_closed_key__starts_no_job_until_it_opens(account: LimitedJobs) -> None:
+    account.add(2, account=1)
+    account.add(1, account=2)
+    account.sort_all()
+    account.close_key("account", "1", 60, clock=NOON)
+
+    assert field_of(account.claim_all(**at(0)), "account") == [2]
+    assert account.claim(**at(20)).seconds_until_next == pytest.approx(40)
+    assert field_of(account.claim_all(**at(60)), "account") == [1, 1]
+
+
+def test_stored_numbers__replace_those_of_the_worker(account: LimitedJobs) -> None:
+    account.add(10, account=1)
+    account.sort_all()
+    store = """insert into {schema}._private_limit_overrides (limit_name, concurrency, changed_by)
+        values ('account', %s, 'test') on conflict (limit_name) do update set concurrency = excluded.concurrency"""
+    account.execute(store, [5])
+    running = account.claim_all()
+    assert len(running) == 5
+
+    account.execute(store, [8])
+    assert account.sweep() == 1
+    running += account.claim_all()
+    assert len(running) == 8
+
+    account.execute(store, [1])
+    account.end(running[:6])
+    assert account.claim_all() == []
+    account.end(running[6:])
+    assert len(account.claim_all()) == 1
+
+
+def test_priorities__come_before_turns(make: Callable[..., LimitedJobs]) -> None:
+    jobs = make(is_fair=True, tenant={})
+    jobs.add(2, tenant="a")
+    jobs.add(2, tenant="b")
+    jobs.add(2, tenant="a", options="priority => -1")
+    jobs.sort_all()
+    assert [field_of(jobs.claim(1).claims, "tenant")[0] for _ in range(6)] == ["a", "a", "b", "a", "b", "a"]
+
+
+def test_fair_keys__take_turns(make: Callable[..., LimitedJobs]) -> None:
+    jobs = make(is_fair=True, tenant={})
+    jobs.add(50, tenant="a")
+    jobs.add(3, tenant="b")
+    jobs.sort_all()
+    assert Counter(field_of(jobs.claim(6).claims, "tenant")) == {"a": 3, "b": 3}
+    jobs.add(1, tenant="c")
+    jobs.sort_all()
+    assert field_of(jobs.claim(1).claims, "tenant") == ["c"]
+
+
+def test_other_keys__start_in_the_order_of_their_due_times(account: LimitedJobs) -> None:
+    for tenant in (3, 1, 2):
+        account.add(1, account=tenant)
+    account.sort_all()
+    assert [field_of(account.claim(1).claims, "account") for _ in range(3)] == [[3], [1], [2]]
+
+
+def test_a_queue__runs_one_limited_job_at_a_time(account: LimitedJobs) -> None:
+    account.add(3, account=1, options="queue_name => 'q'")
+    account.sort_all()
+    (claim,) = account.claim_all()
+    assert claim.queue_name == "q"
+    assert account.value("select locked_by from {schema}._private_job_queues") == claim.token
+
+    account.end([claim])
+    assert account.claim_all() == []
+    account.execute("update {schema}._private_job_queues set locked_by = null, locked_at = null")
+    account.free([], claim.queue_id or 0)
+    assert len(account.claim_all()) == 1
+
+
+def test_a_held_queue__is_looked_at_again(account: LimitedJobs) -> None:
+    account.add(1, account=1, options="queue_name => 'q'")
+    account.sort_all()
+    account.execute("update {schema}._private_job_queues set locked_by = 'node', locked_at = 'infinity'")
+    held = account.claim()
+    assert (held.claims, held.has_more, held.seconds_until_next) == ([], False, pytest.approx(10, abs=1))
+    account.execute("update {schema}._private_job_queues set locked_by = 'node', locked_at = now()")
+    account.execute("update {schema}._private_limit_lanes set ready_at = now()")
+    assert account.claim().seconds_until_next == pytest.approx(0.25, abs=0.2)
+
+
+def test_forbidden_flags__are_not_claimed_and_hide_nothing(account: LimitedJobs) -> None:
+    account.add(30, account=1, options="flags => array['slow']")
+    account.add(1, account=1)
+    account.sort_all()
+    assert [claim.flags_text for claim in account.claim_all(forbidden_flags=["slow"])] == [None]
+    assert len(account.claim_all()) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "select {schema}.add_job('limited', '{\"account\": 2}', job_key => 'k', job_key_mode => 'preserve_run_at')",
+        "select {schema}.add_job('limited', '{\"account\": 2}', job_key => 'k')",
+    ],
+)
+def test_a_replaced_job__is_sorted_by_its_new_keys(account: LimitedJobs, change: str) -> None:
+    account.add(2, account=2)
+    account.add(1, account=1, options="job_key => 'k'")
+    account.sort_all()
+    account.execute(change)
+
+    running = account.claim_all()
+    account.sort_all()
+    running += account.claim_all()
+    assert field_of(running, "account") == [2, 2]
+
+
+def test_deleted_and_failed_jobs__leave_their_lane(account: LimitedJobs) -> None:
+    account.add(1, account=1, options="job_key => 'gone'")
+    account.add(1, account=1, options="job_key => 'failed'")
+    account.add(1, account=1)
+    account.sort_all()
+    account.execute("select {schema}.remove_job('gone')")
+    account.execute(
+        "select {schema}.permanently_fail_jobs(array(select id from {schema}._private_jobs where key = 'failed'))"
+    )
+    assert len(account.claim_all()) == 1
+    assert account.count("_private_limited_jobs") == 0
+    assert account.count("_private_jobs", "run_at = 'infinity'") == 0
+
+
+def test_a_job_that_another_session_has_locked__is_left_for_a_moment(
+    account: LimitedJobs, make: Callable[..., LimitedJobs]
+) -> None:
+    account.add(1, account=1)
+    account.sort_all()
+    other = make(account={})
+    with other.connection.transaction():
+        other.execute("select from {schema}._private_jobs for update")
+        busy = account.claim()
+        assert (busy.claims, busy.has_more) == ([], False)
+        assert busy.seconds_until_next == pytest.approx(0.1, abs=0.1)
+    account.execute("update {schema}._private_limit_lanes set ready_at = now()")
+    assert len(account.claim_all()) == 1
+
+
+def test_a_key_that_was_deleted_by_hand__loses_no_job(account: LimitedJobs) -> None:
+    account.add(3, account=1)
+    account.sort_all()
+    account.execute("delete from {schema}._private_limit_keys")
+    assert account.claim_all() == []
+    account.sort_all()
+    assert len(account.claim_all()) == 2
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"concurrency": 2}, {"rate": "3/m"}, {"concurrency": 1, "rate": "30/m", "burst": 2}]
+)
+def test_a_claim__costs_what_it_returns(
+    versioned_connection: Connection, worker_schema: str, numbers: dict[str, Any]
+) -> None:
+    """The backlog is ten times as long, and its keys are ten times as many: a claim reads as much as before."""
+    costs: list[list[int]] = []
+    for keys in (40, 400):
+        jobs = LimitedJobs(versioned_connection, worker_schema, account=numbers)
+        jobs.execute("delete from {schema}._private_jobs")
+        for table in ("limited_jobs", "limit_lanes", "limit_keys", "limit_places", "limit_starts"):
+            jobs.execute(f"delete from {{schema}}._private_{table}")
+        for table in ("jobs", "limited_jobs", "limit_lanes", "limit_keys", "limit_places", "limit_starts"):
+            jobs.execute(f"vacuum {{schema}}._private_{table}")
+        jobs.add_many(keys * 10, "account", keys=keys)
+        jobs.sort_all()
+        cursor = MeasuringCursor(versioned_connection)
+        ready = jobs.claim_with(cursor, 10)
+        assert len(ready.claims) == 10
+        costs.append([cursor.buffers])
+        jobs.claim_all(10)
+        for table in ("jobs", "limited_jobs", "limit_lanes", "limit_keys", "limit_places", "limit_starts"):
+            jobs.execute(f"vacuum {{schema}}._private_{table}")
+        assert jobs.claim_with(cursor, 10).claims == []
+        costs[-1].append(cursor.buffers)
+    (few, nothing_of_few), (many, nothing_of_many) = costs
+    print(costs)
+    assert many < 2 * few + 100
+    assert many < 2500
+    assert nothing_of_many <= nothing_of_few + 10
+    assert nothing_of_many < 40
