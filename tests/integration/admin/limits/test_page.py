@@ -16,6 +16,7 @@ from tests.support import admin_pages as pages
 from tests.support.admin_pages import text
 from tests.support.factories import minutes_ago
 from tests.support.limits import make_key, park_job, run_job
+from tests.support.operating import execute
 
 ACCOUNT = "account:{account}"
 NUMBERS = pages.LIMITS + "numbers/"
@@ -34,7 +35,7 @@ def test_keys_at_their_limit__are_shown_with_who_waits_and_since_when(admin_page
     running = run_job(key, "send")
     # The claim of this place has ended.
     run_job(key, "send", token="worker-1/2")
-    pages.execute("update {schema}._private_jobs set locked_by = null, locked_at = null where locked_by = 'worker-1/2'")
+    execute("update {schema}._private_jobs set locked_by = null, locked_at = null where locked_by = 'worker-1/2'")
     for minutes in (30, 20):
         park_job(key, "send", run_at=minutes_ago(minutes), blocked_at=minutes_ago(minutes - 10))
     make_key(ACCOUNT, "account:idle")
@@ -101,9 +102,9 @@ def test_numbers__are_changed_for_all_workers_with_a_permission(admin_page: Clie
     assert f"account:{{account}} fair 5 {NONE} {NONE} send root now , instead of 3 at once, 100/m Change…" in text(
         changed
     )
-    stored = pages.execute("select concurrency, rate_count, changed_by from {schema}._private_limit_overrides")
+    stored = execute("select concurrency, rate_count, changed_by from {schema}._private_limit_overrides")
     assert stored == [(5, None, "root")]
-    assert pages.execute("select opens_at <= clock_timestamp() from {schema}._private_limit_keys") == [(True,)]
+    assert execute("select opens_at <= clock_timestamp() from {schema}._private_limit_keys") == [(True,)]
     (entry,) = LogEntry.objects.all()
     assert entry.change_message == "Numbers: 5 at once, before: 3 at once, 100/m."
     reset = admin_page.post(NUMBERS, {"limit": ACCOUNT, "reset": "1"}, follow=True)
@@ -126,7 +127,7 @@ def test_numbers__are_changed_for_all_workers_with_a_permission(admin_page: Clie
 def test_numbers_that_cannot_be_used__are_refused(admin_page: Client, values: Any, message: str) -> None:
     response = admin_page.post(NUMBERS, {"limit": ACCOUNT, **values})
     assert message in text(response)
-    assert pages.execute("select count(*) from {schema}._private_limit_overrides") == [(0,)]
+    assert execute("select count(*) from {schema}._private_limit_overrides") == [(0,)]
 
 
 def test_limit_that_does_not_exist__is_not_found(admin_page: Client) -> None:
