@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -14,7 +14,7 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.expiry import Expires, valid_expires
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.registry import valid_keep_result, valid_timeout
+from django_graphile_worker.registry import task_limits, valid_keep_result, valid_timeout
 from django_graphile_worker.suggestions import did_you_mean
 
 P = ParamSpec("P")
@@ -26,6 +26,8 @@ KeepResult = timedelta | float | bool
 Timeout = timedelta | float | bool
 
 if TYPE_CHECKING:
+    from django_graphile_worker.limits.limit import Limit, TaskLimit
+
     _Task = Task
 else:
 
@@ -49,6 +51,8 @@ OPTIONS = (
     "keep_result",
     "timeout",
     "expires",
+    "limit",
+    "fair",
 )
 
 
@@ -87,6 +91,10 @@ class GraphileTask(_Task[P, R]):
     timeout: Timeout | None = field(default=None, compare=False)
     # By when a job must have been started: a time, or a duration from run_after on; False for never.
     expires: Expires | None = field(default=None, compare=False)
+    # How many jobs run at once or start in a time. A template names arguments of the function; a function gets them.
+    limit: Limit | Sequence[Limit] | None = field(default=None, compare=False)
+    # Whose jobs take turns.
+    fair: str | Callable[..., Any] | None = field(default=None, compare=False)
 
     def __new__(cls, **options: Any) -> GraphileTask[P, R]:
         # Django's own @task passes on whatever it gets.
@@ -131,8 +139,8 @@ class GraphileTask(_Task[P, R]):
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path and what is data; functions, which cannot be pickled, come from the task at that path."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        """Pickle the path and what is data; functions and limits, which may have functions, come from that path."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("limit", "fair")}
         return _unpickled, (self.module_path, {name: value for name, value in values.items() if not callable(value)})
 
     def job_key_for(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> str | None:
@@ -175,6 +183,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         keep_result_of(task)
         timeout_of(task)
         valid_expires(task.expires)
+        limits_of(task)
         if not isinstance(task.atomic, bool):
             raise InvalidTypeError(f"atomic: expected True or False, got {task.atomic!r}.")
     except (InvalidTypeError, InvalidJobError) as error:
@@ -194,3 +203,8 @@ def keep_result_of(task: GraphileTask[Any, Any]) -> float | bool | None:
 
 def timeout_of(task: GraphileTask[Any, Any]) -> float | bool | None:
     return valid_timeout(task.timeout, name="timeout")
+
+
+def limits_of(task: GraphileTask[Any, Any]) -> tuple[TaskLimit, ...]:
+    """Return the limits of a task; without a key, all labels of the function share the numbers."""
+    return task_limits(task.limit, task.fair, task.module_path)

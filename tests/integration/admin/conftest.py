@@ -18,6 +18,7 @@ VIEWS = (
     "view_errorgroup",
     "view_pastattempt",
     "view_pausedwork",
+    "view_limitkey",
 )
 
 
