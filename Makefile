@@ -16,6 +16,8 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The tests start hundreds of processes; without bytecode on disk each of them would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help test check lint types imports tests prerequisites coverage demo bench figures chaos docs format build clean
 
