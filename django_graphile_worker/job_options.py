@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.printable_text import quoted
 
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
@@ -91,11 +92,10 @@ def valid_flags(value: object) -> tuple[str, ...] | None:
 
 def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidTypeError(
-            f"{name}: expected a whole number from {smallest} to {largest}, got {value!r} ({type(value).__name__})."
-        )
+        got = f"{quoted(value)} ({type(value).__name__})"
+        raise InvalidTypeError(f"{name}: expected a whole number from {smallest} to {largest}, got {got}.")
     if not smallest <= value <= largest:
-        raise InvalidJobError(f"{name}: expected a whole number from {smallest} to {largest}, got {value!r}.")
+        raise InvalidJobError(f"{name}: expected a whole number from {smallest} to {largest}, got {quoted(value)}.")
     return int(value)
 
 

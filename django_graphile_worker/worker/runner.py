@@ -21,7 +21,7 @@ from django_graphile_worker.worker.fetching.installation_check import check_inst
 from django_graphile_worker.worker.identity import new_worker_id
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
-from django_graphile_worker.worker.task_selection import selected_tasks, task_finder
+from django_graphile_worker.worker.task_selection import selected_tasks, task_finder, unmatched_patterns
 from django_graphile_worker.worker.wiring import build_parts
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Runner:
         # Set by begin(): this worker is one of several, which start side by side, or its database did not answer.
         self.delayed_start: DelayedStart | None = None
         self._started_at = time.monotonic()
+        self._registry = registry
         self.parts = build_parts(
             place,
             tasks=selected_tasks(registry, place.settings),
@@ -230,3 +231,5 @@ class Runner:
             concurrency=self.settings.concurrency,
             tasks=tuple(sorted(self.parts.directory.tasks)),
         )
+        for setting, patterns in unmatched_patterns(self._registry, self.settings).items():
+            self.parts.events.send(signals.tasks_not_found, setting=setting, patterns=patterns)

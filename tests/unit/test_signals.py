@@ -34,6 +34,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "results_refused",
         "claim_lost",
         "tasks_unserved",
+        "tasks_not_found",
     }
 
 
