@@ -95,10 +95,9 @@ def test_failed_import__is_not_tried_for_each_claim_and_is_reported_once(
     for _ in range(3):
         parts.directory.find_new_tasks()
     assert imports == [1]
-    assert [message for message in caplog.messages if "imported" in message] == [
-        "The task broken_module.task could not be imported, and is tried again after 30 seconds "
-        "(ZeroDivisionError: division by zero)."
-    ]
+    (message,) = [each for each in caplog.messages if "imported" in each]
+    assert message.startswith("The task broken_module.task could not be imported, and is tried again after 30 seconds")
+    assert message.endswith("(ZeroDivisionError: division by zero).")
 
 
 def test_names_that_are_no_paths__are_not_imported(framework: Any, worker: Build) -> None:

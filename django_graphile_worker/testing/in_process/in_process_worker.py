@@ -16,11 +16,11 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.testing.caller_database import CallerDatabase
-from django_graphile_worker.testing.job_connections import JobConnections
+from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
+from django_graphile_worker.testing.in_process.job_connections import JobConnections
+from django_graphile_worker.testing.in_process.recording_executor import RecordingExecutor
+from django_graphile_worker.testing.in_process.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
-from django_graphile_worker.testing.recording_executor import RecordingExecutor
-from django_graphile_worker.testing.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
