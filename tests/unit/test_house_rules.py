@@ -76,6 +76,15 @@ def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.Funct
             yield from _functions(child, prefix)
 
 
+def _imports_inside_functions(node: ast.AST, *, is_inside: bool = False) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if is_inside and isinstance(child, IMPORTS):
+            yield child
+        elif not isinstance(child, ast.expr):
+            # No expression contains an import.
+            yield from _imports_inside_functions(child, is_inside=is_inside or isinstance(child, FUNCTIONS))
+
+
 def _comments(source: str) -> dict[int, str]:
     """Return the comment of each line that has one."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
@@ -86,12 +95,7 @@ def unexplained_late_imports(source: str) -> list[int]:
     """Return the lines of imports inside functions that no ``# Late import:`` comment explains."""
     if not INDENTED_IMPORT.search(source):
         return []
-    imports = {
-        node.lineno: node.end_lineno or node.lineno
-        for _, function in _functions(_parsed(source))
-        for node in ast.walk(function)
-        if isinstance(node, IMPORTS)
-    }
+    imports = {node.lineno: node.end_lineno or node.lineno for node in _imports_inside_functions(_parsed(source))}
     covered = {line for first, last in imports.items() for line in range(first, last + 1)}
     if not imports:
         return []
