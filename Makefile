@@ -6,8 +6,9 @@ ARGS    ?=
 # The Django series to install, 5.2 for example. Without it pip takes the newest. Both PYTHON and DJANGO are
 # read when $(VENV) is made or pyproject.toml has changed.
 DJANGO  ?=
-# The number of test processes. Each process has databases of its own.
-WORKERS ?= 2
+# The number of test processes: one more than a machine has cores, because many tests wait for processes. Each has
+# databases of its own.
+WORKERS ?= 3
 # The program that `make prerequisites` gets its rights from: SUDO=sudo.
 SUDO    ?=
 
@@ -16,6 +17,8 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The tests start hundreds of processes; without bytecode on disk each of them would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help test check lint types imports tests prerequisites coverage demo bench figures chaos docs format build clean
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
 from django_graphile_worker.expiry import refuse_malformed_flag
+from django_graphile_worker.printable_text import quoted
 
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
@@ -106,11 +107,10 @@ def valid_flag(value: object) -> str:
 
 def whole_number(name: str, value: object, smallest: int, largest: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidTypeError(
-            f"{name}: expected a whole number from {smallest} to {largest}, got {value!r} ({type(value).__name__})."
-        )
+        got = f"{quoted(value)} ({type(value).__name__})"
+        raise InvalidTypeError(f"{name}: expected a whole number from {smallest} to {largest}, got {got}.")
     if not smallest <= value <= largest:
-        raise InvalidJobError(f"{name}: expected a whole number from {smallest} to {largest}, got {value!r}.")
+        raise InvalidJobError(f"{name}: expected a whole number from {smallest} to {largest}, got {quoted(value)}.")
     return int(value)
 
 

@@ -196,7 +196,7 @@ def _as_json_type(value: Any) -> Any:
 def _value_problem(place: _Place) -> str | None:
     value = place.value
     if isinstance(value, str):
-        return _text_problem(value)
+        return text_problem(value)
     if isinstance(value, float):
         return None if math.isfinite(value) else f"expected a finite number, got {value!r}"
     if isinstance(value, int):
@@ -220,7 +220,7 @@ def _container_problem(place: _Place) -> str | None:
 
 def _key_problem(key: Any) -> str | None:
     if isinstance(key, str):
-        problem = _text_problem(key)
+        problem = text_problem(key)
         return problem and f"{problem} in the key {key!r}"
     if isinstance(key, float) and not math.isfinite(key):
         return f"expected finite numbers as keys, got {key!r}"
@@ -229,7 +229,8 @@ def _key_problem(key: Any) -> str | None:
     return f"expected strings as keys, got {type(key).__name__}"
 
 
-def _text_problem(text: str) -> str | None:
+def text_problem(text: str) -> str | None:
+    """Return what PostgreSQL cannot store of a text, or None."""
     found = re.search(_UNSTORABLE, text)
     if not found:
         return None

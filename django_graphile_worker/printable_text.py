@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LONGEST_TEXT = 500
+LONGEST_VALUE = 80
 
 
 def shown(value: object) -> str:
@@ -14,6 +15,18 @@ def shown(value: object) -> str:
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]}…"
     return escaped(text)
+
+
+def quoted(value: object) -> str:
+    """Return the value as Python code for the message of an error, cut if it is long."""
+    try:
+        text = repr(value[: LONGEST_VALUE + 1] if isinstance(value, str) else value)
+    except Exception:  # a number of very many digits, or an object whose method fails
+        return f"a value of type {type(value).__name__}"
+    if len(text) <= LONGEST_VALUE:
+        return text
+    length = f" ({len(value)} characters)" if isinstance(value, str) else ""
+    return f"{text[:LONGEST_VALUE]}…{length}"
 
 
 def escaped(text: str) -> str:

@@ -123,3 +123,5 @@ database_answered = Event("worker_id", "database", "duration")
 indexes_missed = Event("worker_id", "database", "missing", "incomplete")
 # Jobs wait for tasks that no live worker has. Each worker sends each name once, and again when the name comes back.
 tasks_unserved = Event("worker_id", "database", "identifiers")
+# The setting TASKS or EXCLUDE_TASKS names tasks that the project does not have. Sent when the worker starts.
+tasks_not_found = Event("worker_id", "database", "setting", "patterns")

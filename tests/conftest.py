@@ -21,6 +21,7 @@ from django_graphile_worker.registry import tasks
 from testproject import databases
 from tests.support import postgres_versions, prerequisites, versioned_servers
 from tests.support.database_server import DatabaseServer
+from tests.support.emptying import empty_tables
 from tests.support.versioned_servers import VersionedServer
 
 RawConnection = psycopg.Connection[tuple[Any, ...]]
@@ -34,6 +35,8 @@ hypothesis.settings.load_profile("no deadline")
 
 # A test that uses a fixture of these may leave committed rows behind.
 COMMITTING_FIXTURES = {"transactional_db", "live_server", "raw_connection", "database_url"}
+
+_flush_of_django = TransactionTestCase._fixture_teardown  # type: ignore[attr-defined]
 
 
 def pytest_configure() -> None:
@@ -209,16 +212,26 @@ def connect_to_clean(django_db_setup: None) -> Iterator[Callable[[str], RawConne
         yield connect
 
 
+def pytest_runtest_setup() -> None:
+    """Let Django empty its tables after a test, unless the fixture ``clean_worker_tables`` does that."""
+    TransactionTestCase._fixture_teardown = _flush_of_django  # type: ignore[attr-defined]
+
+
 @pytest.fixture(autouse=True)
 def clean_worker_tables(request: pytest.FixtureRequest, worker_schema: str) -> Iterator[None]:
-    """Empty the tables of the worker after each test that commits: Django's flush skips unmanaged models."""
+    """Empty the tables after each test that commits.
+
+    Those of the worker, because Django's flush skips unmanaged models, and those of Django, in place of its flush:
+    that takes longer than most tests, because it creates all content types and permissions again.
+    """
     if not _commits(request):
         yield
         return
     connect = request.getfixturevalue("connect_to_clean")
+    TransactionTestCase._fixture_teardown = lambda case: None  # type: ignore[attr-defined]
     yield
     for alias in _aliases(request):
-        _truncate(connect(alias), worker_schema)
+        empty_tables(connect(alias), ["public", worker_schema])
 
 
 def _aliases(request: pytest.FixtureRequest) -> Iterable[str]:
@@ -235,15 +248,3 @@ def _commits(request: pytest.FixtureRequest) -> bool:
         return True
     case = request.cls
     return case is not None and issubclass(case, TransactionTestCase) and not issubclass(case, TestCase)
-
-
-def _truncate(connection: RawConnection, schema: str) -> None:
-    """Empty all tables but those that record what is installed. Fail if a test has left a lock behind."""
-    rows = connection.execute(
-        "select format('%%I.%%I', schemaname, tablename) from pg_tables"
-        " where schemaname = %s and tablename not in ('migrations', '_private_installation')",
-        [schema],
-    ).fetchall()
-    if rows:
-        tables = ", ".join(str(name) for (name,) in rows)
-        connection.execute(f"truncate {tables}".encode())

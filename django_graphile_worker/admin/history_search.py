@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, time
@@ -11,8 +12,15 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin.search import LONGEST_QUERY, MOST_TERMS, TOKEN, SearchTerm, exceeded_limits
-from django_graphile_worker.admin.search_criteria import job_id, time_range
+from django_graphile_worker.admin.search import (
+    LONGEST_QUERY,
+    MOST_TERMS,
+    TOKEN,
+    SearchTerm,
+    exceeded_limits,
+    is_condition,
+)
+from django_graphile_worker.admin.search_criteria import job_id, time_range, unknown_name
 from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
 
@@ -33,8 +41,7 @@ def parse_history_search(text: str, *, sees_payloads: bool) -> HistoryQuery:
     words = list(TOKEN.finditer(text[:LONGEST_QUERY].replace("\x00", "")))
     query = HistoryQuery(mistakes=tuple(exceeded_limits(text, len(words))))
     for word in words[:MOST_TERMS]:
-        value = word["plain"] if word["quoted"] is None else word["quoted"].replace('\\"', '"').replace("\\\\", "\\")
-        term = SearchTerm(word["name"] or "", value)
+        term = _term(word)
         try:
             criteria = _add_term(query.criteria, term, sees_payloads=sees_payloads)
         except ValueError as error:
@@ -42,6 +49,14 @@ def parse_history_search(text: str, *, sees_payloads: bool) -> HistoryQuery:
         else:
             query = replace(query, terms=(*query.terms, term), criteria=criteria)
     return query
+
+
+def _term(word: re.Match[str]) -> SearchTerm:
+    name, quoted = word["name"], word["quoted"]
+    value = word["plain"] if quoted is None else quoted.replace('\\"', '"').replace("\\\\", "\\")
+    if name and is_condition(name, [*PARSERS]):
+        return SearchTerm(name, value)
+    return SearchTerm("", f"{name}:{value}" if name else value)
 
 
 def _add_term(criteria: HistoryCriteria, term: SearchTerm, *, sees_payloads: bool) -> HistoryCriteria:
@@ -54,8 +69,7 @@ def _add_term(criteria: HistoryCriteria, term: SearchTerm, *, sees_payloads: boo
         raise ValueError(_("the text of errors is hidden from you"))
     parse = PARSERS.get(term.name)
     if parse is None:
-        expected = ", ".join(f"{each}:" for each in PARSERS)
-        raise ValueError(_("expected one of %(names)s") % {"names": expected})
+        raise unknown_name([*PARSERS])
     return parse(criteria, term.value)
 
 

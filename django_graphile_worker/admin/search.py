@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin.search_criteria import add_term, limited_to_labels
+from django_graphile_worker.admin.search_criteria import PARSERS, add_term, limited_to_labels
 from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.suggestions import closest
 
 LONGEST_QUERY = 2_000
 MOST_TERMS = 30
@@ -95,9 +96,19 @@ def exceeded_limits(text: str, number: int) -> Iterator[str]:
 
 
 def _term(word: re.Match[str], look_up: Lookup) -> SearchTerm:
-    quoted = word["quoted"]
+    name, quoted = word["name"], word["quoted"]
     value = word["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-    return SearchTerm(word["name"], value) if word["name"] else _term_of_bare_word(value, look_up)
+    if name and is_condition(name, [*PARSERS, "payload"]):
+        return SearchTerm(name, value)
+    return _term_of_bare_word(f"{name}:{value}" if name else value, look_up)
+
+
+def is_condition(name: str, known: Sequence[str]) -> bool:
+    """Return whether the text before a colon is the name of a condition, also if it is mistyped.
+
+    If not, the colon is part of a word, such as the job key ``order:4711``.
+    """
+    return closest(name.partition(".")[0], known, cutoff=0.75) is not None
 
 
 def _term_of_bare_word(word: str, look_up: Lookup) -> SearchTerm:

@@ -36,13 +36,20 @@ def add_term(criteria: Criteria, name: str, value: str, *, sees_payloads: bool, 
         raise ValueError(_("the text of errors is hidden from you; use exception: to find errors by their names"))
     parser = PARSERS.get(name)
     if parser is None:
-        expected = ", ".join(f"{each}:" for each in [*PARSERS, "payload.path"])
-        raise ValueError(_("expected one of %(names)s") % {"names": expected})
+        raise unknown_name([*PARSERS, "payload.path"])
     if name == "task" and "*" in value:
         # A pattern without a match is used as a name, which no job has; without a condition, every job would match.
         matching = tuple(task for task in known_tasks if fnmatch.fnmatchcase(task, value)) or (value,)
         return replace(criteria, tasks=criteria.tasks + matching)
     return parser(criteria, value)
+
+
+def unknown_name(names: Sequence[str]) -> ValueError:
+    """Return the error about a term whose name is none of these."""
+    expected = ", ".join(f"{each}:" for each in names)
+    return ValueError(
+        _("expected one of %(names)s; to find a job key with a colon, write key: before it") % {"names": expected}
+    )
 
 
 def _texts(field: str) -> Callable[[Criteria, str], Criteria]:

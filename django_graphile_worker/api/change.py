@@ -20,7 +20,7 @@ from django_graphile_worker.job_options import (
     whole_number,
 )
 from django_graphile_worker.jobs import Job, RemovedJob
-from django_graphile_worker.printable_text import storable_text
+from django_graphile_worker.printable_text import quoted, storable_text
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import jobs as sql_jobs
 
@@ -43,7 +43,7 @@ def _valid_id_or_key(value: object) -> int | str:
         return valid_job_key(value) or ""
     if isinstance(value, int):
         return whole_number("id_or_key", value, 1, LARGEST_ID)
-    got = f"{value!r} ({type(value).__name__})"
+    got = f"{quoted(value)} ({type(value).__name__})"
     raise InvalidTypeError(f"id_or_key: expected the id of a job (int) or its key (str), got {got}.")
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.payloads import key_step
+from django_graphile_worker.payloads import key_step, text_problem
 
 # The framework walks values recursively, with a few calls for each level.
 MAX_DEPTH = 150
@@ -46,13 +46,15 @@ def normalized(value: Any, name: str) -> Any:
 
 def _normalized(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind is int or kind is bool or value is None:
         return value
+    if isinstance(value, str):
+        return _storable(value)
     if isinstance(value, float):
         if math.isfinite(value):
             return value
         raise _Unsuitable(f"expected a finite number, got {value!r}", PayloadError)
-    if isinstance(value, str | int):
+    if isinstance(value, int):
         return value
     if depth >= MAX_DEPTH:
         raise _Unsuitable(_TOO_DEEP, PayloadError)
@@ -81,9 +83,16 @@ def _part(value: Any, step: str, depth: int) -> Any:
         raise
 
 
+def _storable(text: str) -> str:
+    problem = None if text.isascii() and "\x00" not in text else text_problem(text)
+    if problem:
+        raise _Unsuitable(problem, PayloadError)
+    return text
+
+
 def _key(key: Any) -> str:
     if isinstance(key, str):
-        return key
+        return _storable(key)
     raise _Unsuitable(f"expected strings as keys, got {key!r} ({type(key).__name__})", UnsupportedValueError)
 
 

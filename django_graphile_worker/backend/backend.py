@@ -27,6 +27,7 @@ from django_graphile_worker.backend.task_class import GraphileTask, as_graphile_
 from django_graphile_worker.backend.task_results import enqueued_result, stored_result, with_values
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.jobs import JobSpec
+from django_graphile_worker.printable_text import quoted
 from django_graphile_worker.sql.task_results import StoredTask, stored_task
 from django_graphile_worker.task_labels import is_path, split_identifier
 
@@ -120,7 +121,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
         job_id = job_id_of(result_id, self.alias)
         if job_id is None:
             raise TaskResultDoesNotExist(
-                f"expected an id that enqueue() of the backend {self.alias!r} returned, got {result_id!r}. "
+                f"expected an id that enqueue() of the backend {self.alias!r} returned, got {quoted(result_id)}. "
                 "The id of another backend, or of a job, is none."
             )
         result = self.result_of_job(job_id)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from django.core.checks import Tags, register
 
-from django_graphile_worker.checks.configuration import check_dotted_paths, check_settings
+from django_graphile_worker.checks.configuration import check_dotted_paths, check_immediate_mode, check_settings
 from django_graphile_worker.checks.databases import (
     check_engine,
     check_installation,
@@ -36,6 +36,7 @@ def register_checks() -> None:
     for check in (
         check_settings,
         check_dotted_paths,
+        check_immediate_mode,
         check_engine,
         check_psycopg,
         check_routers,

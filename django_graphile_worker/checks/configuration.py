@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from django.core.checks import CheckMessage, Error
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - the name of the class in Django
 from django.utils.module_loading import import_string
 
 from django_graphile_worker import conf
@@ -52,6 +54,27 @@ def _setting_message(mistake: SettingMistake) -> CheckMessage:
         return Error(mistake.message, hint=hint, id="graphile_worker.E003")
     hint = f"{SETTINGS_PAGE} describes the values of each setting."
     return Error(mistake.message, hint=hint, id="graphile_worker.E002")
+
+
+def check_immediate_mode(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that jobs are not run by the process that adds them where that is a mistake: in production."""
+    if settings.DEBUG or _is_test_run():
+        return []
+    return [
+        Warning(
+            f"{setting_name(place, 'IMMEDIATE')} is True, and DEBUG is False: the process that adds a job runs it "
+            "before it answers the request, and no worker retries it after a failure.",
+            hint="Remove IMMEDIATE from the settings of production, and start a worker: manage.py runworker.",
+            id="graphile_worker.W010",
+        )
+        for place in valid_places()
+        if place.settings.immediate
+    ]
+
+
+def _is_test_run() -> bool:
+    """Return whether the test environment of Django is set up, in which DEBUG is False and mail has an outbox."""
+    return hasattr(sys.modules.get("django.core.mail"), "outbox")
 
 
 def check_dotted_paths(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:

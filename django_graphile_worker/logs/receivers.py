@@ -230,14 +230,23 @@ def _jobs_recovered(*, job_ids: Sequence[int] = (), **arguments: Any) -> None:
 
 
 def _tasks_unserved(*, identifiers: Sequence[str] = (), **arguments: Any) -> None:
-    # Late import: only this rare line needs suggestions.
+    line = "jobs wait for tasks that no live worker has: %(identifiers)s"
+    write(_worker, logging.WARNING, line, {"identifiers": _with_hints(identifiers), **arguments})
+
+
+def _tasks_not_found(*, patterns: Sequence[str] = (), **arguments: Any) -> None:
+    line = "%(setting)s names tasks that this project does not have: %(patterns)s"
+    write(_worker, logging.WARNING, line, {"patterns": _with_hints(patterns), **arguments})
+
+
+def _with_hints(names: Sequence[str]) -> list[str]:
+    """Return names, each unknown name with the name that is probably meant."""
+    # Late import: only these rare lines need suggestions.
     from django_graphile_worker.registry import tasks
     from django_graphile_worker.suggestions import did_you_mean
 
-    hints = {name: did_you_mean(name, tasks.identifiers()) for name in identifiers}
-    names = [f"{name} ({hint})" if hint and name not in tasks else name for name, hint in hints.items()]
-    line = "jobs wait for tasks that no live worker has: %(identifiers)s"
-    write(_worker, logging.WARNING, line, {"identifiers": names, **arguments})
+    hints = {name: did_you_mean(name, tasks.identifiers()) for name in names}
+    return [f"{name} ({hint})" if hint and name not in tasks else name for name, hint in hints.items()]
 
 
 _RECEIVERS: dict[str, Callable[..., None]] = {
@@ -273,6 +282,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     ),
     "jobs_recovered": _jobs_recovered,
     "tasks_unserved": _tasks_unserved,
+    "tasks_not_found": _tasks_not_found,
     "stale_locks_released": _line(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
     "work_paused": control_lines.work_changed("paused"),
     "work_resumed": control_lines.work_changed("resumed"),

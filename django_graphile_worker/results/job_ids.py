@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.job_options import whole_number
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.printable_text import quoted
 from django_graphile_worker.routing import Place, place_of
 
 LARGEST_ID = 2**63 - 1
@@ -37,7 +38,7 @@ def job_and_place(job_or_id: object, using: str | None, installation: str | None
         return whole_number("job_or_id", job_or_id, 1, LARGEST_ID), place_of(using, installation)
     if hasattr(job_or_id, "task") and isinstance(getattr(job_or_id, "id", None), str):
         return _of_task_result(job_or_id)
-    got = f"{job_or_id!r} ({type(job_or_id).__name__})"
+    got = f"{quoted(job_or_id)} ({type(job_or_id).__name__})"
     raise InvalidTypeError(
         f"job_or_id: expected a Job, the id of a job (int), or the result of a Django task, got {got}."
     )
@@ -56,7 +57,7 @@ def _of_task_result(result: Any) -> tuple[int, Place]:
     job_id = job_id_of(result.id, backend.alias)
     if job_id is None:
         raise InvalidTypeError(
-            f"job_or_id: expected an id that the backend {backend.alias!r} returned, got {result.id!r}."
+            f"job_or_id: expected an id that the backend {backend.alias!r} returned, got {quoted(result.id)}."
         )
     place: Place = backend.checked_options.place()
     return job_id, place

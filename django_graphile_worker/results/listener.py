@@ -190,23 +190,25 @@ class ResultListener:
     def _rest(self, seconds: float) -> None:
         """Wait for a notification, for a new wait, or for the time of the next look."""
         # A notification may have arrived together with the last answer: the socket has nothing to read then.
-        self._receive()
-        if seconds > 0:
+        is_intact = self._receive()
+        if seconds > 0 and is_intact:
             self._wakeup.wait(seconds, unless=lambda: self._has_news or bool(self._announced))
             self._receive()
 
-    def _receive(self) -> None:
-        """Note the notifications that have arrived."""
+    def _receive(self) -> bool:
+        """Note the notifications that have arrived; return False if the connection broke."""
         if self._connection is None:
-            return
+            return True
         link = self._connection.pgconn
         try:
             link.consume_input()
             while notice := link.notifies():
                 self._hear(notice.extra.decode())
         except psycopg.Error:
-            # The connection broke; the next step connects again.
+            # The next step connects again.
             self._disconnect()
+            return False
+        return True
 
     def _hear(self, payload: str) -> None:
         self._announced |= waiters.announced_jobs(payload)

@@ -1,8 +1,8 @@
 """What the tests of a project use: run jobs inside a test, move the clock, and assert which jobs were added.
 
 May import every other folder, except ``admin`` and ``management``; nothing imports it in production. Start reading in
-``drain.py``. It runs jobs with the parts of a worker (``in_process_worker.py``) on the connection of the test
-(``caller_database.py``), which looks to the job as if it were in autocommit mode (``virtual_autocommit.py``).
+``drain.py``, which has ``run_jobs()``. It runs jobs with a worker without threads (``in_process``), at the time of the
+test's clock (``simulated_time``). ``assertions`` compares what is in the queue.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from django_graphile_worker.testing.added_jobs import assert_enqueued_in
-    from django_graphile_worker.testing.assertions import (
+    from django_graphile_worker.testing.assertions.added_jobs import assert_enqueued_in
+    from django_graphile_worker.testing.assertions.queued_jobs import (
         aassert_enqueued,
         aassert_not_enqueued,
         ajobs,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.testing.drain import arun_jobs, run_jobs
     from django_graphile_worker.testing.immediate_mode import immediate
     from django_graphile_worker.testing.ran_jobs import RanJob
-    from django_graphile_worker.testing.simulated_clock import Clock, clock
+    from django_graphile_worker.testing.simulated_time.simulated_clock import Clock, clock
 
 __all__ = [
     "Clock",
@@ -46,19 +46,19 @@ __all__ = [
 # The module of each name. Modules are loaded when one of their names is first used: pytest loads the plugin, and this
 # package with it, in every project, before Django's settings are known.
 _HOMES = {
-    "Clock": "simulated_clock",
+    "Clock": "simulated_time.simulated_clock",
     "RanJob": "ran_jobs",
-    "aassert_enqueued": "assertions",
-    "aassert_not_enqueued": "assertions",
-    "ajobs": "assertions",
+    "aassert_enqueued": "assertions.queued_jobs",
+    "aassert_not_enqueued": "assertions.queued_jobs",
+    "ajobs": "assertions.queued_jobs",
     "arun_jobs": "drain",
-    "assert_enqueued": "assertions",
-    "assert_enqueued_in": "added_jobs",
-    "assert_not_enqueued": "assertions",
+    "assert_enqueued": "assertions.queued_jobs",
+    "assert_enqueued_in": "assertions.added_jobs",
+    "assert_not_enqueued": "assertions.queued_jobs",
     "clear_queue": "clearing",
-    "clock": "simulated_clock",
+    "clock": "simulated_time.simulated_clock",
     "immediate": "immediate_mode",
-    "jobs": "assertions",
+    "jobs": "assertions.queued_jobs",
     "run_jobs": "drain",
 }
 

@@ -13,10 +13,11 @@ from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.testing import idle_workers, simulated_clock
-from django_graphile_worker.testing.in_process_worker import running_job
+from django_graphile_worker.testing.in_process import idle_workers
+from django_graphile_worker.testing.in_process.in_process_worker import running_job
 from django_graphile_worker.testing.ran_jobs import RanJob
-from django_graphile_worker.testing.timelines import ClockTime, PresentTime, Timeline
+from django_graphile_worker.testing.simulated_time import simulated_clock
+from django_graphile_worker.testing.simulated_time.timelines import ClockTime, PresentTime, Timeline
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS
 
@@ -76,6 +77,9 @@ def _check(on_error: Any, limit: Any) -> None:
 class Drain:
     """One call of ``run_jobs()``."""
 
+    # What the error of a job says about itself.
+    way_out = "run_jobs(on_error='record') returns it instead."
+
     def __init__(self, place: Place, timeline: Timeline, *, on_error: OnError, limit: int) -> None:
         self._timeline = timeline
         self._place = place
@@ -114,8 +118,12 @@ class Drain:
             raise GraphileWorkerError(self._too_many())
         ran = self._worker.run(claim)
         self._ran.append(ran)
-        if ran.error is not None and (self._on_error == "raise" or not isinstance(ran.error, OF_JOBS)):
-            raise _explained(ran)
+        if ran.error is not None and (self._is_raised(ran) or not isinstance(ran.error, OF_JOBS)):
+            raise _explained(ran, self.way_out)
+
+    def _is_raised(self, ran: RanJob) -> bool:
+        """Return whether the error of a job that failed ends the call."""
+        return self._on_error == "raise"
 
     def _too_many(self) -> str:
         last = ", ".join(dict.fromkeys(ran.task_identifier for ran in self._ran[-20:]))
@@ -137,13 +145,13 @@ def _unprinted_log_of_jobs() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def _explained(ran: RanJob) -> BaseException:
+def _explained(ran: RanJob, way_out: str) -> BaseException:
     """Return the error of a job, with a note that names the job, and with a traceback that begins in the task."""
     error = ran.error
     assert error is not None
     note = (
         f"Raised by job {ran.job.id}, {ran.task_identifier}, attempt {ran.job.attempts} of {ran.job.max_attempts}. "
-        "run_jobs(on_error='record') returns it instead."
+        f"{way_out}"
     )
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,13 +13,16 @@ from django.db import DatabaseError, connections, transaction
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import Place
-from django_graphile_worker.testing import simulated_clock
 from django_graphile_worker.testing.drain import MOST_JOBS, Drain
-from django_graphile_worker.testing.in_process_worker import running_job
+from django_graphile_worker.testing.in_process.in_process_worker import running_job
 from django_graphile_worker.testing.ran_jobs import RanJob
-from django_graphile_worker.testing.timelines import PresentTime, StandingTime, Timeline
+from django_graphile_worker.testing.simulated_time import simulated_clock
+from django_graphile_worker.testing.simulated_time.timelines import PresentTime, StandingTime, Timeline
 from django_graphile_worker.worker.django_connections import lifecycle
+
+logger = logging.getLogger("django_graphile_worker.testing")
 
 
 class _Thread(threading.local):
@@ -91,9 +95,30 @@ def _run_waiting() -> None:
         place = _thread.waiting.pop(0)
         clock = simulated_clock.current
         timeline: Timeline = PresentTime() if clock is None else StandingTime(clock)
-        ran = Drain(place, timeline, on_error="raise", limit=MOST_JOBS).run()
+        ran = ImmediateDrain(place, timeline, on_error="raise", limit=MOST_JOBS).run()
         for each in _open_lists:
             each += ran
+
+
+class ImmediateDrain(Drain):
+    """The jobs that are due at the end of a transaction, among them earlier jobs: retries, and scheduled jobs."""
+
+    way_out = "Immediate mode raises it where the transaction ended that added the job. The job stays, and is retried."
+
+    def _is_raised(self, ran: RanJob) -> bool:
+        """Raise the error of a first attempt. Another transaction has added what is retried, and knows its error."""
+        if ran.job.attempts == 1:
+            return True
+        logger.warning(
+            "Immediate mode: attempt %s of %s of job %s, %s, has failed. The error is not raised, because an earlier "
+            "transaction has added the job: %s",
+            ran.job.attempts,
+            ran.job.max_attempts,
+            ran.job.id,
+            shown(ran.task_identifier),
+            shown(repr(ran.error)),
+        )
+        return False
 
 
 class SavepointHooks:

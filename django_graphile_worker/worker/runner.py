@@ -20,7 +20,7 @@ from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
 from django_graphile_worker.worker.fetching.installation_check import check_installation
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
-from django_graphile_worker.worker.task_selection import selected_tasks, task_finder
+from django_graphile_worker.worker.task_selection import selected_tasks, task_finder, unmatched_patterns
 from django_graphile_worker.worker.wiring import build_parts
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Runner:
         # Whether another process takes the place of this process.
         self.is_retiring = False
         self._started_at = time.monotonic()
+        self._registry = registry
         self.parts = build_parts(
             place,
             tasks=selected_tasks(registry, place.settings),
@@ -248,3 +249,5 @@ class Runner:
             concurrency=self.settings.concurrency,
             tasks=tuple(sorted(self.parts.directory.tasks)),
         )
+        for setting, patterns in unmatched_patterns(self._registry, self.settings).items():
+            self.parts.events.send(signals.tasks_not_found, setting=setting, patterns=patterns)

@@ -30,6 +30,25 @@ def is_selected(task: Task[Any, Any], settings: Settings) -> bool:
     )
 
 
+def unmatched_patterns(registry: Registry, settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Return the entries of TASKS and of EXCLUDE_TASKS that no registered task matches, by setting.
+
+    In a project with Django Tasks, an entry may be the path of a task that this process has not imported yet.
+    """
+    may_be_path = bool(chosen_backends())
+    found: dict[str, tuple[str, ...]] = {}
+    for name, patterns in (("TASKS", settings.tasks), ("EXCLUDE_TASKS", settings.exclude_tasks)):
+        unmatched = tuple(
+            pattern
+            for pattern in patterns
+            if not any(fnmatchcase(task.identifier, pattern) for task in registry)
+            and not (may_be_path and "." in pattern)
+        )
+        if unmatched:
+            found[name] = unmatched
+    return found
+
+
 def task_finder(settings: Settings) -> FindTask | None:
     """Return the function that finds Django tasks by name, or None if the project has none of our backends."""
     if not chosen_backends():

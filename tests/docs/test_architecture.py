@@ -52,6 +52,6 @@ def test_every_folder_has_a_module_to_start_with() -> None:
     assert [folder for folder, text in entries if folder not in without and f"`{folder}" not in text] == []
 
 
-@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("index", [0, 1, 2])
 def test_layers_are_those_of_the_contract(index: int) -> None:
     assert f"```text\n{_layers(index)}```" in page(NAME)

@@ -41,7 +41,7 @@ def test_running_worker__survives_a_cut_before_and_after_each_statement(
 ) -> None:
     """Cut each statement of one worker in turn, then check the whole history."""
     options = ("--no-prepared-statements", "--poll-interval", "0.2", "-j", "4")
-    worker = proxied_fleet.start(*options, settings={"WORKER_TIMEOUT": 4.0})
+    worker = proxied_fleet.start(*options, settings={"WORKER_TIMEOUT": 4.0, "HEARTBEAT_INTERVAL": 0.3})
     for tag in RUNNING_TAGS:
         for mode in MODES:
             print(f"{tag}: {mode}")  # noqa: T201 - pytest shows it with the failure

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import getpass
+import math
 import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 import pytest
+from django.db import connections
 from psycopg.conninfo import conninfo_to_dict
+from pytest_django import DjangoDbBlocker
 
-from testproject import embedded_account
+from django_graphile_worker import Result, ResultStatus, wait_for_result
+from django_graphile_worker.results.listeners import close_listeners, listener_of
+from django_graphile_worker.results.waits import Wait as ResultWait
+from django_graphile_worker.routing import place_of
+from testproject import databases, embedded_account
 from tests.faults.conftest import environment_for
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
@@ -180,3 +188,45 @@ def test_session_mode__listens(world: World, pooled_fleet: Fleet) -> None:
     world.add("quick")
     world.wait_until_empty()
     assert worker.stop() == 0
+
+
+@pytest.fixture
+def pooled_alias(pooled_fleet: Fleet, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """An alias of Django for the database behind PgBouncer, in this process."""
+    alias, entry = "pooled", databases.from_url(pooled_fleet.environment["DATABASE_URL"])
+    connections.settings[alias] = connections.configure_settings({"default": entry})["default"]
+    with django_db_blocker.unblock():
+        yield alias
+        close_listeners()
+        connections[alias].close()
+    del connections[alias]
+    del connections.settings[alias]
+
+
+@pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
+def test_wait_for_result__polls(world: World, pooled_fleet: Fleet, pooled_alias: str) -> None:
+    """The waits begin before the jobs end. Without notifications, each of them ends with a look."""
+    worker = pooled_fleet.start("--poll-interval", "0.3", settings={"KEEP_RESULTS": 600})
+    job_ids = [world.add("until", {"word": "go on"}) for _ in range(3)]
+    world.wait_for("start", times=3)
+    listener = listener_of(place_of(pooled_alias))
+    with ThreadPoolExecutor(3) as pool:
+        waits = [pool.submit(_wait_for, job_id, pooled_alias) for job_id in job_ids]
+        world.wait_until(lambda: _are_begun(listener._waits, 3))
+        assert not listener.is_listening
+        world.continue_jobs("go on")
+        assert [wait.result().status for wait in waits] == [ResultStatus.SUCCEEDED] * 3
+    assert worker.stop() == 0
+
+
+def _are_begun(waits: Collection[ResultWait], number: int) -> bool:
+    """Return whether the listener has looked for each job at least once."""
+    begun = list(waits)
+    return len(begun) == number and all(each.next_look_at > -math.inf for each in begun)
+
+
+def _wait_for(job_id: int, alias: str) -> Result:
+    try:
+        return wait_for_result(job_id, timeout=60, using=alias)
+    finally:
+        connections.close_all()

@@ -14,6 +14,7 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess
+from tests.support.emptying import empty_tables
 from tests.worker_app import history
 
 EFFECTS = "create table if not exists fault_history.effect (id bigserial, job_id bigint)"
@@ -87,12 +88,8 @@ class World:
 
     def clean(self) -> None:
         """Empty all tables but those that record what is installed."""
-        tables = self.query(
-            "select format('%%I.%%I', schemaname, tablename) from pg_tables where schemaname = 'fault_history'"
-            " or schemaname = %s and tablename not in ('migrations', '_private_installation')",
-            self.schema,
-        )
-        self.query("truncate " + ", ".join(name for (name,) in tables))
+        assert self._connection is not None
+        empty_tables(self._connection, ["fault_history", self.schema])
         self.job_ids.clear()
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
 """Helpers that tests share.
 
-Databases: ``database_server`` (the server of the suite), ``versioned_servers`` (one server for each PostgreSQL version,
-as fixtures), ``postgres_versions`` (where the programs of each version are), ``prerequisites`` and
-``install_prerequisites`` (what this machine has, and ``make prerequisites``).
+Databases: ``database_server`` (the server of the suite), ``emptying`` (empty tables for the next test),
+``versioned_servers`` (one server for each PostgreSQL version, as fixtures), ``postgres_versions`` (where the programs
+of each version are), ``prerequisites`` and ``install_prerequisites`` (what this machine has, and
+``make prerequisites``).
 
 Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``recorded_statistics`` (counts for the
 dashboard), ``records`` (results and history), ``worker_sql`` (the SQL functions, called directly).

@@ -84,6 +84,12 @@ def run_all(worker: Parts, wait_until: Callable[..., None]) -> None:
             return
 
 
+def expect_fast_claim(worker: Parts) -> None:
+    """Have the worker try the fast claim next, also on a busy machine: after a slow fast claim it would rest."""
+    worker.fast_claim._is_promising = True
+    worker.fast_claim._rests_until = 0.0
+
+
 class Gate:
     """A task that records its start, and ends when the test sets `may_end`."""
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_graphile_worker.printable_text import LONGEST_TEXT, escaped, shown, storable_text
+from django_graphile_worker.printable_text import LONGEST_TEXT, LONGEST_VALUE, escaped, quoted, shown, storable_text
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,12 @@ def test_shown_survives_an_object_without_readable_text() -> None:
 def test_escaped_leaves_printable_text_alone() -> None:
     assert escaped("größe 🎉") == "größe 🎉"
     assert escaped("\u202egnp.exe") == "\\u202egnp.exe"
+
+
+def test_quoted_is_short() -> None:
+    assert [quoted(value) for value in ("a'b", 7, None)] == ['"a\'b"', "7", "None"]
+    assert quoted("x" * 5_000) == f"'{'x' * (LONGEST_VALUE - 1)}… (5000 characters)"
+    assert quoted("x" * (LONGEST_VALUE - 2)) == repr("x" * (LONGEST_VALUE - 2))
+    assert quoted(list(range(5_000))) == f"{repr(list(range(5_000)))[:LONGEST_VALUE]}…"
+    # Python refuses to write it.
+    assert quoted(10**5_000) == "a value of type int"

@@ -37,6 +37,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "claim_lost",
         "thread_left_behind",
         "tasks_unserved",
+        "tasks_not_found",
     }
 
 

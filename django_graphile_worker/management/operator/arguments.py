@@ -16,6 +16,7 @@ from django.utils.dateparse import parse_datetime
 
 from django_graphile_worker import suggestions
 from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, parse_time_phrase
+from django_graphile_worker.printable_text import quoted
 
 LARGEST_ID = 2**63 - 1
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -35,25 +36,25 @@ def _option(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
 def _job_id(text: str) -> int:
     number = text.removeprefix("#")
     if not re.fullmatch("[0-9]{1,19}", number) or not 1 <= int(number) <= LARGEST_ID:
-        raise ValueError(f"expected a job id, a number like 42, got {text!r}")
+        raise ValueError(f"expected a job id, a number like 42, got {quoted(text)}")
     return int(number)
 
 
 def _positive(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
-        raise ValueError(f"expected a whole number of at least 1, got {text!r}")
+        raise ValueError(f"expected a whole number of at least 1, got {quoted(text)}")
     return int(text)
 
 
 def _whole(text: str) -> int:
     if not re.fullmatch("[+-]?[0-9]{1,9}", text):
-        raise ValueError(f"expected a whole number, got {text!r}")
+        raise ValueError(f"expected a whole number, got {quoted(text)}")
     return int(text)
 
 
 def _not_negative(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError(f"expected a whole number, zero or more, got {text!r}")
+        raise ValueError(f"expected a whole number, zero or more, got {quoted(text)}")
     return int(text)
 
 
@@ -63,7 +64,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0.1 <= number <= 86_400:
-        raise ValueError(f"expected a number of seconds from 0.1 to 86400, got {text!r}")
+        raise ValueError(f"expected a number of seconds from 0.1 to 86400, got {quoted(text)}")
     return number
 
 
@@ -72,7 +73,7 @@ def _period(text: str) -> timedelta:
     try:
         return parse_time_phrase(text)
     except ValueError:
-        raise ValueError(f"expected {EXPECTED_TIME_PHRASE}, got {text!r}") from None
+        raise ValueError(f"expected {EXPECTED_TIME_PHRASE}, got {quoted(text)}") from None
 
 
 def _run_at(text: str) -> datetime | timedelta:
@@ -86,7 +87,9 @@ def _run_at(text: str) -> datetime | timedelta:
     except ValueError:
         moment = None
     if moment is None:
-        raise ValueError(f"expected 'now', a period like +5m or +1h30m, or a time like 2026-05-01T12:00, got {text!r}")
+        raise ValueError(
+            f"expected 'now', a period like +5m or +1h30m, or a time like 2026-05-01T12:00, got {quoted(text)}"
+        )
     return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
 
 
@@ -123,12 +126,8 @@ def _payload_from_json5(text: str, source: str) -> Any:
     except (ValueError, RecursionError) as trouble:
         raise CommandError(
             f"{source}: expected JSON or JSON5 (quoted for the shell, like '{{\"order\": 1}}'), "
-            f"got {_beginning(text)!r}: {trouble}."
+            f"got {quoted(text)}: {trouble}."
         ) from None
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

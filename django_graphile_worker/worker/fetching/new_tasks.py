@@ -75,4 +75,5 @@ class NewTasks:
             return
         self._reported.add(identifier)
         level = logging.DEBUG if isinstance(error, ModuleNotFoundError) else logging.WARNING
-        logger.log(level, "The task %s could not be imported (%s: %s).", identifier, type(error).__name__, error)
+        line = "The task %s could not be imported, and is tried again after %s seconds (%s: %s)."
+        logger.log(level, line, identifier, round(RETRY_AFTER), type(error).__name__, error)

@@ -24,7 +24,15 @@ def attempts(db: None, settings: Any, worker_schema: str) -> None:
     with connection.cursor() as cursor:
         make_attempt(cursor, worker_schema, 7, outcome=2, error=error, ended_at=minutes_ago(3), job_key="order-7")
         make_attempt(cursor, worker_schema, 7, attempt=2, payload={"order": 4711, "secret": "x1"}, queue_name="eu")
-        make_attempt(cursor, worker_schema, 8, task_identifier="<b>ship</b>", outcome=3, ended_at=minutes_ago(60 * 48))
+        make_attempt(
+            cursor,
+            worker_schema,
+            8,
+            task_identifier="<b>ship</b>",
+            outcome=3,
+            job_key="report:5",
+            ended_at=minutes_ago(60 * 48),
+        )
 
 
 def rows(client: Client, **query: str) -> list[tuple[int, int]]:
@@ -45,6 +53,8 @@ def test_list__shows_attempts_newest_first(admin_page: Client, attempts: None) -
     [
         ("order-7", [(7, 1)]),
         ("key:order-7", [(7, 1)]),
+        ("report:5", [(8, 1)]),
+        ("key:report:5", [(8, 1)]),
         ("id:8", [(8, 1)]),
         ("7", [(7, 2), (7, 1)]),
         ("4711", [(7, 2)]),
@@ -68,12 +78,13 @@ def test_day__limits_the_search(admin_page: Client, attempts: None) -> None:
     assert len(rows(admin_page, day="2026-99-99")) == 3
 
 
-@pytest.mark.parametrize("query", ["colour:red", "outcome:blue", "id:x", "ended:never", 'task:""'])
+@pytest.mark.parametrize("query", ["outcom:red", "outcome:blue", "id:x", "ended:never", 'task:""'])
 def test_mistakes__are_named(admin_page: Client, attempts: None, query: str) -> None:
     response = admin_page.get(pages.HISTORY, {"q": query})
     (mistake,) = response.context["mistakes"]
     assert mistake.startswith(query)
     assert "expected" in mistake
+    assert ("write key: before it" in mistake) == query.startswith("outcom:")
 
 
 def test_pages__are_linked(admin_page: Client, attempts: None, monkeypatch: pytest.MonkeyPatch) -> None:

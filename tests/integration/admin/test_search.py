@@ -31,6 +31,7 @@ class TestTerms:
             ("payload.user.id:5", {"payload": ((("user", "id"), "5"),)}),
             ("task:send_*", {"tasks": ("send_a", "send_b")}),
             ("nothing_like_it", {"errors": ("nothing_like_it",)}),
+            ('report:5 order:"a b"', {"errors": ("report:5", "order:a b")}),
             (
                 "flag:slow worker:w exception:KeyError",
                 {"flags": ("slow",), "workers": ("w",), "error_names": ("KeyError",)},
@@ -59,6 +60,11 @@ class TestTerms:
         assert query.criteria == Criteria()
         assert len(query.mistakes) == 1
 
+    def test_whose_name_is_mistyped_say_how_to_find_a_key(self) -> None:
+        (mistake,) = parse("taks:5").mistakes
+        assert mistake.startswith("taks:5: expected one of id:, key:, ")
+        assert mistake.endswith("to find a job key with a colon, write key: before it")
+
     @pytest.mark.parametrize("text", ["a " * 31, "key:" + "k" * 2_000])
     def test_that_are_too_many_or_too_long_are_reported(self, text: str) -> None:
         """A search that silently loses its last condition finds more than was asked for."""
@@ -81,7 +87,10 @@ class TestTerms:
 
     def test_a_bare_word_becomes_the_term_that_it_matches(self, admin_page: Client) -> None:
         make_job("send", queue_name="eu", key="k1")
-        for word, term in [("send", "task:send"), ("eu", "queue:eu"), ("k1", "key:k1"), ("boom", "error:boom")]:
+        make_job("send", key="report:5")
+        words = ["send", "eu", "k1", "report:5", "boom", "boom:5"]
+        terms = ["task:send", "queue:eu", "key:k1", "key:report:5", "error:boom", "error:boom:5"]
+        for word, term in zip(words, terms, strict=True):
             assert admin_page.get(pages.JOBS, {"q": word}).context["query"] == term
 
     def test_the_filter_form_becomes_terms(self, admin_page: Client) -> None:

@@ -87,6 +87,14 @@ def test_malformed_ids__need_no_query(framework: Any, identity: Any) -> None:
     assert not queries.captured_queries
 
 
+def test_long_id__is_not_repeated_as_a_whole(framework: Any) -> None:
+    from django_graphile_worker.backend.compat import TaskResultDoesNotExist
+
+    with pytest.raises(TaskResultDoesNotExist, match=r"got 'x+… \(100000 characters\)\. The id of another") as raised:
+        framework.add.get_result("x" * 100_000)
+    assert len(str(raised.value)) < 300
+
+
 @pytest.mark.parametrize(
     ("value", "place"),
     [
@@ -94,7 +102,9 @@ def test_malformed_ids__need_no_query(framework: Any, identity: Any) -> None:
         ({"a": [1, float("-inf")]}, "-inf at args[0].a[1]."),
         ({"a": {1: 2}}, "got 1 (int) at args[0].a."),
         ({"a b": {3}}, 'got set (pass a list) at args[0]["a b"].'),
-        ("a\x00b", "at $.args[0]."),
+        ("a\x00b", "got a NUL character at position 1 at args[0]."),
+        ({"é": ["\ud800"]}, "got half a surrogate pair ('\\ud800') at position 0 at args[0].é[0]."),
+        ({"\x00": 1}, "got a NUL character at position 0 at args[0]."),
     ],
 )
 def test_arguments_that_json_cannot_hold__are_refused_before_sql(framework: Any, value: Any, place: str) -> None:

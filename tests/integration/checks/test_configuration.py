@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.checks import Error
+import pytest
+from django.core.checks import WARNING, Error
 
 from django_graphile_worker.checks.configuration import SETTINGS_PAGE
 from tests.integration.checks.conftest import found
@@ -20,6 +21,30 @@ not_callable = 5
 
 def test_a_project_without_mistakes_has_no_messages() -> None:
     assert found() == []
+
+
+class TestImmediateMode:
+    @pytest.fixture(autouse=True)
+    def no_test_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr("django.core.mail.outbox")
+
+    def test_in_production(self, configure: Any) -> None:
+        configure(IMMEDIATE=True)
+        (message,) = found()
+        assert (message.id, message.level) == ("graphile_worker.W010", WARNING)
+        assert message.msg.startswith('GRAPHILE_WORKER["IMMEDIATE"] is True, and DEBUG is False: ')
+        configure(IMMEDIATE=False)
+        assert found() == []
+
+    def test_in_development(self, configure: Any, settings: Any) -> None:
+        configure(IMMEDIATE=True)
+        settings.DEBUG = True
+        assert found() == []
+
+    def test_in_a_test_run(self, configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        configure(IMMEDIATE=True)
+        monkeypatch.setattr("django.core.mail.outbox", [], raising=False)
+        assert found() == []
 
 
 class TestSettings:

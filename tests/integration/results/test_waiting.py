@@ -27,6 +27,7 @@ from django_graphile_worker import (
     wait_for_result,
 )
 from django_graphile_worker.results import listeners, waits
+from django_graphile_worker.results.listener import ResultListener
 from django_graphile_worker.sql import result_rows
 from django_graphile_worker.sql import waiters as sql_waiters
 from django_graphile_worker.worker.database.connection import Database
@@ -159,6 +160,28 @@ def test_wait__survives_the_loss_of_its_connection(
     assert ended == [(True,)]
     end_job(worker, job.id, worker_schema, value=1)
     assert wait.result(DEADLINE).value == 1
+
+
+def test_connection_that_is_lost_before_the_wait_for_notifications__is_replaced_at_once(
+    only_notifications: None, waiting: Any, raw_connection: Connect, worker_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the job is read with the new connection, and not at the time of the next look."""
+    job, worker = add_job("task"), raw_connection()
+    step, is_cut = ResultListener.step, threading.Event()
+
+    def step_and_lose(listener: ResultListener) -> float:
+        seconds = step(listener)
+        if seconds > 0 and not is_cut.is_set():
+            is_cut.set()
+            end_job(worker, job.id, worker_schema, value=1)
+            worker.execute("select pg_terminate_backend(%s, 60000)", [listener._connection.info.backend_pid])
+            # The last message of the server arrives together with an answer.
+            listener._connection.pgconn.consume_input()
+        return seconds
+
+    monkeypatch.setattr(ResultListener, "step", step_and_lose)
+    monkeypatch.setattr(sql_waiters, "announced_jobs", lambda payload: set())
+    assert waiting(job, timeout=DEADLINE).result(DEADLINE).value == 1
 
 
 def test_timeout__names_the_job_and_leaves_it_unchanged(worker_schema: str) -> None:

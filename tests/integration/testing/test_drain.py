@@ -38,7 +38,8 @@ from django_graphile_worker import (
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError, PayloadError
 from django_graphile_worker.results import ResultStatus
 from django_graphile_worker.sql.schema import table
-from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs, timelines
+from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs
+from django_graphile_worker.testing.simulated_time import timelines
 from tests.support.factories import make_job
 from tests.support.stepped_worker import own_tasks
 

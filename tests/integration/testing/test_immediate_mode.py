@@ -114,6 +114,27 @@ class ImmediateTests:
                 add_job("violates")
             assert User.objects.count() == 1
 
+    def test_failed_retries__are_logged_and_not_raised_where_other_jobs_are_added(self) -> None:
+        def fails(payload: Any) -> None:
+            raise LookupError("no such order")
+
+        with own_tasks(fails, log := Log()), clock() as now, immediate() as ran:
+            with pytest.raises(LookupError) as raised:
+                add_job("fails")
+            assert raised.value.__notes__[0].endswith(
+                "attempt 1 of 25. Immediate mode raises it where the transaction ended that added the job. "
+                "The job stays, and is retried."
+            )
+            now.advance(hours=1)
+            with TestCase().assertLogs("django_graphile_worker.testing", "WARNING") as logged:
+                add_job("log", "unrelated")
+            assert log == ["unrelated"]
+            assert [(each.task_identifier, each.outcome) for each in ran] == [("fails", "failed"), ("log", "succeeded")]
+            assert [job.attempts for job in jobs("fails")] == [2]
+        (line,) = logged.output
+        assert "attempt 2 of 25 of job" in line
+        assert line.endswith("an earlier transaction has added the job: LookupError('no such order')")
+
     def test_what_could_not_work_in_production__is_refused(self) -> None:
         with own_tasks(log := Log()), immediate():
             with pytest.raises(UnknownTaskError, match=r"a task of this project, got 'lgo'\. Did you mean 'log'"):

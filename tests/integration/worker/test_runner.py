@@ -1,13 +1,15 @@
-"""A role that may not use the schema: the worker says so before it does anything."""
+"""The start of a worker: a role that may not use the schema is refused, and tasks that do not exist are reported."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import connection, connections
 
+from django_graphile_worker import signals
 from django_graphile_worker.exceptions import SchemaError
 from tests.support.stepped_worker import build, own_tasks
 
@@ -55,3 +57,23 @@ def test_a_role_that_sees_no_rows__is_an_error(role: str, worker_schema: str) ->
     with connection.cursor() as cursor:
         cursor.execute(f'select count(*) from "{worker_schema}"._private_workers')
         assert cursor.fetchone() == (0,)
+
+
+def test_tasks_that_do_not_exist__are_reported_when_the_worker_starts() -> None:
+    def quick(payload: Any) -> None: ...
+
+    received: list[tuple[str, tuple[str, ...]]] = []
+
+    def remember(setting: str, patterns: tuple[str, ...], **others: Any) -> None:
+        received.append((setting, patterns))
+
+    signals.tasks_not_found.connect(remember)
+    try:
+        with own_tasks(quick) as registry:
+            for selection in ({}, {"tasks": ("quick",)}, {"tasks": ("quick", "quik"), "exclude_tasks": ("slow",)}):
+                runner = build(registry, **selection)
+                runner.drain()
+                runner.shutdown("the test ends")
+    finally:
+        signals.tasks_not_found.disconnect(remember)
+    assert received == [("TASKS", ("quik",)), ("EXCLUDE_TASKS", ("slow",))]

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from django_graphile_worker.backend.arguments import normalized
 from django_graphile_worker.exceptions import PayloadError
 
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
 )
 
 

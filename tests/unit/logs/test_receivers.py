@@ -137,6 +137,16 @@ def test_tasks_without_a_worker_are_logged__with_the_name_that_is_probably_meant
     ]
 
 
+def test_tasks_that_the_project_does_not_have_are_logged__with_the_name_that_is_probably_meant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    send("tasks_not_found", worker_id="w", database="default", setting="TASKS", patterns=("send_recipt", "zzz_*"))
+    assert caplog.messages == [
+        "TASKS names tasks that this project does not have: send_recipt (Did you mean 'send_receipt'?), zzz_*"
+    ]
+    assert caplog.records[0].levelname == "WARNING"
+
+
 def test_connecting_twice_does_not_double_the_lines(caplog: pytest.LogCaptureFixture) -> None:
     receivers.connect()
     send("job_succeeded", job=make_job(), duration=0.5)

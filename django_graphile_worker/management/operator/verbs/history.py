@@ -18,6 +18,7 @@ from django_graphile_worker.sql.inspection.history import PastAttempt
 from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
 
 DEFAULT_LIMIT = 50
+PAYLOAD = "payload:"
 
 
 class History(Verb):
@@ -26,7 +27,7 @@ class History(Verb):
     description = (
         "List attempts that have ended, the latest first, also of jobs that are deleted. The history is kept for as "
         "long as the setting HISTORY says. Each WORD is a job id, a job key, a task, a queue, or a word of a payload, "
-        "if HISTORY_PAYLOADS keeps payloads."
+        "if HISTORY_PAYLOADS keeps payloads; payload:WORD is only a word of a payload."
     )
     examples = ("", "4711", "--task send_receipt --outcome permanently_failed", "order-4711 --since 7d --json")
 
@@ -60,6 +61,11 @@ class History(Verb):
             console.table(_COLUMNS, [_row(row, now) for row in page.rows])
         else:
             console.note("No attempts.")
+        if options["words"] and not page.rows and not console.settings.history_payloads:
+            console.note(
+                'Words of payloads are found only if GRAPHILE_WORKER["HISTORY_PAYLOADS"] was True when the attempts '
+                "ended, and it is False."
+            )
         if page.is_cut_off:
             console.note("The search stopped after many other attempts. Use --task, --queue or --since.")
         elif page.next_token:
@@ -67,9 +73,10 @@ class History(Verb):
 
 
 def _criteria(options: Options, now: datetime) -> HistoryCriteria:
-    outcome, since = options["outcome"], options["since"]
+    outcome, since, words = options["outcome"], options["since"], options["words"]
     return HistoryCriteria(
-        anywhere=tuple(options["words"]),
+        anywhere=tuple(word for word in words if not word.startswith(PAYLOAD)),
+        payload=tuple(word.removeprefix(PAYLOAD) for word in words if word.startswith(PAYLOAD)),
         tasks=(options["task"],) if options["task"] else (),
         queues=(options["queue"],) if options["queue"] else (),
         keys=(options["key"],) if options["key"] else (),

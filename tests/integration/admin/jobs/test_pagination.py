@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
+from pytest_django import DjangoDbBlocker
 
 from django_graphile_worker.admin.jobs import list_view
 from django_graphile_worker.sql.inspection import search
@@ -51,18 +53,26 @@ SQL_OF = {
 }
 
 
-class TestOrderAndPages:
-    @pytest.fixture(autouse=True)
-    def many_jobs(self, db: None) -> None:
-        chance = random.Random(3)
-        for number in range(160):
-            kind = KINDS[number % len(KINDS)]
-            when = minutes_ago(chance.choice([10, 5, 5, 1, -1, -5, -5, -10]))
-            changed = minutes_ago(chance.choice([1, 2, 2, 3]))
-            make_job(
-                f"task{number % 3}", priority=chance.choice([-1, 0, 0, 2]), run_at=when, updated_at=changed, **kind
-            )
+def _make_many_jobs() -> None:
+    chance = random.Random(3)
+    for number in range(160):
+        kind = KINDS[number % len(KINDS)]
+        when = minutes_ago(chance.choice([10, 5, 5, 1, -1, -5, -5, -10]))
+        changed = minutes_ago(chance.choice([1, 2, 2, 3]))
+        make_job(f"task{number % 3}", priority=chance.choice([-1, 0, 0, 2]), run_at=when, updated_at=changed, **kind)
 
+
+@pytest.fixture(scope="class")
+def many_jobs(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Jobs that all tests of a class read, in a transaction around those of the tests."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        _make_many_jobs()
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.mark.usefixtures("many_jobs")
+class TestOrderAndPages:
     @pytest.mark.parametrize("state", ORDERS)
     @pytest.mark.parametrize("query", ["", "task:task1", "queue:q1", "flag:a", "priority:0", "task:task0 queue:q2"])
     def test_pages_contain_all_jobs_in_order(

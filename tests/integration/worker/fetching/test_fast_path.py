@@ -16,7 +16,7 @@ from django_graphile_worker.worker.fetching.slices import Slices
 from django_graphile_worker.worker.outcomes import Outcome
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, minutes_ago
-from tests.support.stepped_worker import Build, run_all
+from tests.support.stepped_worker import Build, expect_fast_claim, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,7 +29,7 @@ def test_learns_when_the_next_job_falls_due(runner: Build, wait_until: Wait, ran
     run_all(worker, wait_until)
     make_job("quick", {"n": 1})
     make_job("quick", {"n": 2}, run_at=minutes_ago(-2))
-    worker.fast_claim._is_promising = True
+    expect_fast_claim(worker)
     worker.fetcher.wake()
     worker.fetcher.round()
     wait_until(lambda: ran == [1])

@@ -80,8 +80,12 @@ def test_module_that_did_not_exist__is_imported_after_the_next_deployment(
     assert sys.modules["later_module"].calls == [5]
 
 
-def test_failed_import__is_not_tried_for_each_claim(
-    framework: Any, worker: Build, folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_failed_import__is_not_tried_for_each_claim_and_is_reported_once(
+    framework: Any,
+    worker: Build,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     imports: list[int] = []
     monkeypatch.setattr("builtins.imports", imports, raising=False)
@@ -91,6 +95,9 @@ def test_failed_import__is_not_tried_for_each_claim(
     for _ in range(3):
         parts.directory.find_new_tasks()
     assert imports == [1]
+    (message,) = [each for each in caplog.messages if "imported" in each]
+    assert message.startswith("The task broken_module.task could not be imported, and is tried again after 30 seconds")
+    assert message.endswith("(ZeroDivisionError: division by zero).")
 
 
 def test_names_that_are_no_paths__are_not_imported(framework: Any, worker: Build) -> None:

@@ -38,7 +38,8 @@ def test_history__is_a_table_for_people(attempts: None) -> None:
 
 def test_options__select_attempts(attempts: None) -> None:
     assert ids() == [8, 7]
-    assert ids("4711") == [8]
+    assert ids("4711") == ids("payload:4711") == [8]
+    assert ids("payload:order-8") == ids("payload:4711", "nothing") == []
     assert ids("order-8") == ids("--key", "order-8") == ids("--queue", "eu") == [8]
     assert ids("--outcome", "permanently_failed") == [7]
     assert ids("--since", "1h") == [8]
@@ -51,6 +52,17 @@ def test_json__has_times_and_outcomes(attempts: None) -> None:
     assert (newest["outcome"], newest["seconds"], newest["job_key"]) == ("succeeded", 2.0, "order-8")
     assert oldest["error"].startswith("shop.Broken")
     assert "token" not in newest
+
+
+@pytest.mark.parametrize("word", ["4712", "payload:4712"])
+def test_words_that_are_not_found__may_be_those_of_payloads_that_are_not_kept(
+    attempts: None, settings: Any, word: str
+) -> None:
+    assert 'only if GRAPHILE_WORKER["HISTORY_PAYLOADS"] was True' in operate("history", word).err
+    assert 'only if GRAPHILE_WORKER["HISTORY_PAYLOADS"] was True' in operate("history", word, "--json").err
+    assert "HISTORY_PAYLOADS" not in operate("history", "--task", "nothing").err
+    settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "HISTORY_PAYLOADS": True}
+    assert "HISTORY_PAYLOADS" not in operate("history", word).err
 
 
 def test_rest__is_mentioned(attempts: None) -> None:

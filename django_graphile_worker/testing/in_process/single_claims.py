@@ -18,11 +18,11 @@ from django_graphile_worker.sql import simulation as sql_simulation
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.fast_claim import claim_only_job, statement_by_identifiers
-from django_graphile_worker.testing.caller_database import CallerDatabase
+from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 
 if TYPE_CHECKING:
-    from django_graphile_worker.testing.limited_claims import LimitedSingleClaims
+    from django_graphile_worker.testing.in_process.limited_claims import LimitedSingleClaims
 
 
 class LearningDirectory(TaskDirectory):

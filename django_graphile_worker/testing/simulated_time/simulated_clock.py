@@ -13,7 +13,11 @@ from django.utils import timezone
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, InvalidTypeError
-from django_graphile_worker.testing.clock_functions import as_django_has_it, moved_as_postgresql, moved_now
+from django_graphile_worker.testing.simulated_time.clock_functions import (
+    as_django_has_it,
+    moved_as_postgresql,
+    moved_now,
+)
 
 # The open clock.
 current: Clock | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.limits.claiming import LimitedClaimed, claim_limited
 from django_graphile_worker.sql.limits.places import free_places
-from django_graphile_worker.testing.caller_database import CallerDatabase
+from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
 from django_graphile_worker.worker.limited.sorter import Sorter

@@ -10,8 +10,9 @@ from django.test import TestCase, override_settings
 
 from django_graphile_worker import add_job
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.testing import idle_workers, run_jobs
-from django_graphile_worker.testing.in_process_worker import InProcessWorker
+from django_graphile_worker.testing import run_jobs
+from django_graphile_worker.testing.in_process import idle_workers
+from django_graphile_worker.testing.in_process.in_process_worker import InProcessWorker
 from tests.support.stepped_worker import own_tasks
 
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.testing.job_connections import JobConnections
+from django_graphile_worker.testing.in_process.job_connections import JobConnections
 from django_graphile_worker.worker.execution.binding import Binding
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.invoker import Invoke, TaskInvoker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -162,6 +163,19 @@ class TestAssertEnqueued(TestCase):
             assert_enqueued("mail", que_name="x")  # type: ignore[call-arg]
         with pytest.raises(InvalidTypeError, match="expected a task or a task identifier"):
             assert_enqueued(7)
+        wrong: Any
+        for name, wrong, got in [
+            ("run_at", "x", "a datetime, or a timedelta from now, got 'x' (str)"),
+            ("run_at", None, "a datetime, or a timedelta from now, got None (NoneType)"),
+            ("queue_name", 5, "a string or None, got 5 (int)"),
+            ("job_key", b"k", "a string or None, got b'k' (bytes)"),
+            ("priority", "high", "a whole number, got 'high' (str)"),
+            ("max_attempts", True, "a whole number, got True (bool)"),
+            ("flags", "slow", "a set of strings, got 'slow' (str)"),
+        ]:
+            for check in (assert_enqueued, assert_not_enqueued):
+                with pytest.raises(InvalidTypeError, match=rf"^{name}: expected {re.escape(got)}\.$"):
+                    check("task", **{name: wrong})
         with pytest.raises(InvalidTypeError, match="count: expected a number of jobs"):
             assert_enqueued("mail", count=-1)
 

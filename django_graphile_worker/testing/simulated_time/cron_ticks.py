@@ -12,7 +12,7 @@ from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql import crontabs
 from django_graphile_worker.sql.inspection.limits import change_settings
-from django_graphile_worker.testing.caller_database import CallerDatabase
+from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.worker.maintenance.cron import Cron
 from django_graphile_worker.worker.reporting.events import WorkerEvents
 

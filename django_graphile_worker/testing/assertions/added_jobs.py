@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import sync_to_async
 
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.testing.assertions import assert_among, jobs
-from django_graphile_worker.testing.expectations import Expectation
+from django_graphile_worker.testing.assertions.expectations import Expectation
+from django_graphile_worker.testing.assertions.queued_jobs import assert_among, jobs
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from django_graphile_worker.testing.expectations import JobValues
+    from django_graphile_worker.testing.assertions.expectations import JobValues
 
 
 class assert_enqueued_in:  # noqa: N801 - it is used like a function

@@ -10,12 +10,12 @@ from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql import simulation as sql_simulation
-from django_graphile_worker.testing.expectations import Expectation, hint_for, identifier_of, overview, shown
+from django_graphile_worker.testing.assertions.expectations import Expectation, hint_for, identifier_of, overview, shown
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from django_graphile_worker.testing.expectations import JobValues
+    from django_graphile_worker.testing.assertions.expectations import JobValues
 
 
 def jobs(task: Any = None, *, using: str | None = None, installation: str | None = None) -> list[Job]:

@@ -14,7 +14,7 @@ from django.test import TestCase
 
 from django_graphile_worker import add_job
 from django_graphile_worker.testing import run_jobs
-from django_graphile_worker.testing.session_cursor import SessionCursor
+from django_graphile_worker.testing.in_process.session_cursor import SessionCursor
 from tests.support.stepped_worker import own_tasks
 
 

@@ -10,7 +10,7 @@ import psycopg
 from django.db.transaction import TransactionManagementError
 
 from django_graphile_worker.routing import Place, queue_connection
-from django_graphile_worker.testing.session_cursor import SessionCursor
+from django_graphile_worker.testing.in_process.session_cursor import SessionCursor
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.django_connections.transaction_status import (
     IN_FAILED_TRANSACTION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pprint import pformat
 from typing import Any, TypedDict
@@ -12,6 +12,7 @@ from django_graphile_worker import registry
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.printable_text import quoted
 
 # How far a run_at may be from the delay that a test expects. The delay is counted from the time of the last change.
 TOLERANCE = timedelta(seconds=1)
@@ -38,6 +39,8 @@ class Expectation:
         if unknown:
             known = ", ".join(JobValues.__annotations__)
             raise InvalidTypeError(f"expected values of a job ({known}), got {unknown[0]!r}.")
+        for name, value in values.items():
+            _check_type(name, value)
         self.identifier = None if task is None else identifier_of(task)
         self._values = dict(values)
         if isinstance(run_at := self._values.get("run_at"), datetime):
@@ -61,6 +64,36 @@ class Expectation:
             if not _fits(name, expected, job):
                 parts.append(_difference(name, expected, _actual(name, job, expected)))
         return "\n".join(parts)
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "queue_name": (_is_text, "a string or None"),
+    "job_key": (_is_text, "a string or None"),
+    "run_at": (lambda value: isinstance(value, datetime | timedelta), "a datetime, or a timedelta from now"),
+    "priority": (_is_number, "a whole number"),
+    "max_attempts": (_is_number, "a whole number"),
+    "flags": (
+        lambda value: (value is None or isinstance(value, Iterable)) and not isinstance(value, str),
+        "a set of strings",
+    ),
+}
+
+
+def _check_type(name: str, value: Any) -> None:
+    """Raise for a value that no job has: compared with it, every job differs."""
+    if name not in _CHECKS:
+        return
+    is_right, expected = _CHECKS[name]
+    if not is_right(value):
+        raise InvalidTypeError(f"{name}: expected {expected}, got {quoted(value)} ({type(value).__name__}).")
 
 
 def identifier_of(task: Any) -> str:

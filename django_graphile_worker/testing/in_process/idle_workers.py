@@ -6,7 +6,7 @@ import threading
 
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
-from django_graphile_worker.testing.in_process_worker import InProcessWorker
+from django_graphile_worker.testing.in_process.in_process_worker import InProcessWorker
 
 
 class _Thread(threading.local):

@@ -28,7 +28,7 @@ def moved_now() -> datetime:
     This code runs in place of that of ``django.utils.timezone.now()``.
     """
     # Late import: it runs with the global names of another module.
-    from django_graphile_worker.testing.clock_functions import as_django_has_it, shown
+    from django_graphile_worker.testing.simulated_time.clock_functions import as_django_has_it, shown
 
     return as_django_has_it(shown())
 

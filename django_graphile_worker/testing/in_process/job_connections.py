@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connections
 
 from django_graphile_worker.exceptions import LeftoverStateError
-from django_graphile_worker.testing.virtual_autocommit import VirtualAutocommit
+from django_graphile_worker.testing.in_process.virtual_autocommit import VirtualAutocommit
 from django_graphile_worker.worker.django_connections.transaction_status import (
     IN_FAILED_TRANSACTION,
     IN_TRANSACTION,

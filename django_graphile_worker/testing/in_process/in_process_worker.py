@@ -19,11 +19,11 @@ from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.sql.result_keeping import keeping
-from django_graphile_worker.testing.caller_database import CallerDatabase
-from django_graphile_worker.testing.job_connections import JobConnections
+from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
+from django_graphile_worker.testing.in_process.job_connections import JobConnections
+from django_graphile_worker.testing.in_process.recording_executor import RecordingExecutor
+from django_graphile_worker.testing.in_process.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
-from django_graphile_worker.testing.recording_executor import RecordingExecutor
-from django_graphile_worker.testing.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun
@@ -39,7 +39,7 @@ from django_graphile_worker.worker.task_reports import TaskReports
 from django_graphile_worker.worker.task_selection import task_finder
 
 if TYPE_CHECKING:
-    from django_graphile_worker.testing.limited_claims import LimitedSingleClaims
+    from django_graphile_worker.testing.in_process.limited_claims import LimitedSingleClaims
 
 # The job that runs in this context for a test; also in the coroutines and threads that it passes its context to.
 running_job: ContextVar[str | None] = ContextVar("graphile_worker_running_job", default=None)
@@ -146,7 +146,7 @@ class InProcessWorker:
 
     def _use_limits(self) -> None:
         # Late import: most projects have no limits.
-        from django_graphile_worker.testing.limited_claims import LimitedSingleClaims
+        from django_graphile_worker.testing.in_process.limited_claims import LimitedSingleClaims
 
         if self._claims.limited is None:
             self._claims.limited = self._released.limited = LimitedSingleClaims(
