@@ -111,20 +111,27 @@ def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[i
 
 def _complete_in_place(cursor: Any, claims: Sequence[Claim], *, schema: str) -> bool:
     """Delete the jobs where their claims wrote them; return False, and delete none, if one of them is not there."""
+    parameters = places_of(claims)
+    if parameters is None:
+        return False
+    cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
+    (are_deleted,) = cursor.fetchone()
+    return bool(are_deleted)
+
+
+def places_of(claims: Sequence[Claim]) -> dict[str, str] | None:
+    """Return where the claims wrote their rows, in groups of one token each; None if that is unknown of one claim."""
     groups = claims_by_token(claims)
     # All claims of a token were made by one statement.
     xids = [group[0].xid for group in groups.values() if group[0].xid is not None]
     if len(xids) < len(groups):
-        return False
-    parameters = {
+        return None
+    return {
         "tids": '{"' + '","'.join(tids_of(chain.from_iterable(groups.values()))) + '"}',
         "xids": "{" + ",".join(xids) + "}",
         "tokens": text_array(groups),
         "counts": int_array(map(len, groups.values())),
     }
-    cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
-    (are_deleted,) = cursor.fetchone()
-    return bool(are_deleted)
 
 
 def fail_jobs(
