@@ -11,6 +11,7 @@ class Migration(migrations.Migration):
     dependencies = [("graphile_worker", "0017_adding_alone")]
 
     operations = [
+        RunSchemaFile(forwards="complete_claim_v1.sql", backwards="complete_claim_v1_drop.sql"),
         RunSchemaFile(forwards="claim_jobs_v4.sql", backwards="claim_jobs_v4_drop.sql"),
         RunSchemaFile(forwards="complete_recorded_in_place_v1.sql", backwards="complete_recorded_in_place_v1_drop.sql"),
     ]

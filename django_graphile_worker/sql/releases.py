@@ -63,9 +63,7 @@ from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamp
 
 # Sent over a connection of Django, in the task's own transaction: every name is qualified.
 COMPLETE_IN_TRANSACTION = """/* gw:complete-atomic */
-delete from only :SCHEMA._private_jobs
-where id operator(pg_catalog.=) %(id)s::pg_catalog.int8
-    and locked_by operator(pg_catalog.=) %(token)s::pg_catalog.text"""
+select :SCHEMA._private_complete_claim_v1(%(id)s::pg_catalog.int8, %(token)s::pg_catalog.text)"""
 
 
 class Failure(Frozen):
@@ -201,7 +199,8 @@ def claims_of(cursor: Any, *, schema: str, worker_id: str) -> list[HeldJob]:
 def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str) -> bool:
     """Delete a job inside the task's own transaction; return False when the claim was lost."""
     cursor.execute(statement(COMPLETE_IN_TRANSACTION, schema), {"id": claim.id, "token": claim.token})
-    return bool(cursor.rowcount == 1)
+    (is_completed,) = cursor.fetchone()
+    return bool(is_completed)
 
 
 def _ended(claims: Sequence[Claim | HeldJob]) -> dict[str, Any]:
