@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.cancelled_claims import (
@@ -20,7 +20,7 @@ from django_graphile_worker.sql.cancelled_claims import (
     ending_statement,
     ignore_cancelled,
 )
-from django_graphile_worker.sql.claims import Claim, group_by_token
+from django_graphile_worker.sql.claims import Claim, group_by_token, ids_of
 from django_graphile_worker.sql.codecs import (
     boolean_array,
     int_array,
@@ -28,7 +28,7 @@ from django_graphile_worker.sql.codecs import (
     nullable_text_array,
     text_array,
 )
-from django_graphile_worker.sql.releases import Failure
+from django_graphile_worker.sql.releases import FEWEST_IN_PLACE, Failure, places_of
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 
@@ -39,6 +39,15 @@ select :SCHEMA._private_complete_recorded_v1(
     %(task_ids)s::int[], %(identifiers)s::text[], %(keeps)s::float8[], %(values)s::text[],
     %(are_payloads_kept)s::boolean[], %(has_history)s::boolean, %(history_payloads)s::text[], %(is_patient)s::boolean,
     %(now)s::timestamptz)"""
+
+COMPLETE_IN_PLACE = """/* gw:complete-recorded-in-place */
+select :SCHEMA._private_complete_recorded_in_place_v1(
+    %(tids)s::tid[], %(xids)s::xid[], %(tokens)s::text[], %(counts)s::int[], %(task_ids)s::int[],
+    %(identifiers)s::text[], %(has_history)s::boolean, %(durations)s::bigint[], %(history_payloads)s::text[],
+    %(first_ids)s::bigint[], %(spans)s::int[], %(ids)s::bigint[], %(agos)s::bigint[], %(keeps)s::float8[],
+    %(values)s::text[], %(are_payloads_kept)s::boolean[], %(now)s::timestamptz)"""
+# The ids of a group may lie so far apart that there are this many times more ids between the first and the last.
+LARGEST_SPREAD = 8
 
 FAIL_JOBS = ending_statement(
     "fail-recorded",
@@ -57,6 +66,8 @@ RETURN_JOBS = ending_statement(
     {ids}, %(tokens)s::text[], %(payloads)s::text[], %(have_begun)s::boolean[], %(durations)s::bigint[],
     %(history_payloads)s::text[], %(now)s::timestamptz) as returned(id)""",
 )
+
+AnyValue = TypeVar("AnyValue")
 
 
 class KeptResults(NamedTuple):
@@ -114,6 +125,12 @@ def complete_jobs(
 
     A patient call waits for a row that another transaction has locked; otherwise such a row is left out.
     """
+    if (
+        not is_patient
+        and len(completed.claims) >= FEWEST_IN_PLACE
+        and _complete_in_place(cursor, completed, schema=schema, now=now)
+    ):
+        return set(ids_of(completed.claims))
     ids_by_token = group_by_token(completed.claims)
     ids = list(chain.from_iterable(ids_by_token.values()))
     parameters = {
@@ -121,17 +138,79 @@ def complete_jobs(
         "tokens": text_array(ids_by_token),
         "counts": int_array(map(len, ids_by_token.values())),
         "durations": int_array(completed.durations),
-        "task_ids": int_array(completed.identifiers),
-        "identifiers": text_array(completed.identifiers.values()),
-        "has_history": completed.has_history,
         "history_payloads": _texts(completed.history_payloads),
         "is_patient": is_patient,
         "now": now,
+        **_tasks(completed),
         **_results(completed.results),
     }
     cursor.execute(statement(COMPLETE_JOBS, schema), parameters)
     (deleted,) = cursor.fetchone()
     return set(ids if deleted is None else deleted)
+
+
+def _complete_in_place(cursor: Any, completed: CompletedJobs, *, schema: str, now: datetime | None) -> bool:
+    """Delete the jobs where their claims wrote them; return False, and delete none, if one of them is not there."""
+    places = places_of(completed.claims)
+    if places is None:
+        return False
+    by_id = _by_id(completed) if completed.results is None else None
+    parameters = places | _tasks(completed) | (by_id or _in_order(completed)) | {"now": now}
+    cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
+    (are_deleted,) = cursor.fetchone()
+    return bool(are_deleted)
+
+
+def _by_id(completed: CompletedJobs) -> dict[str, str | None] | None:
+    """Return durations and payloads by the ids of the jobs; None if the ids lie too far apart."""
+    first_ids, spans, durations = [], [], []
+    payloads: list[str | None] | None = None if completed.history_payloads is None else []
+    end = 0
+    for ids in group_by_token(completed.claims).values():
+        start, end = end, end + len(ids)
+        first_id, span = min(ids), max(ids) - min(ids) + 1
+        if span > LARGEST_SPREAD * len(ids):
+            return None
+        first_ids.append(first_id)
+        spans.append(span)
+        durations += _spread(ids, completed.durations[start:end], first_id, [0] * span)
+        if payloads is not None and completed.history_payloads is not None:
+            payloads += _spread(ids, completed.history_payloads[start:end], first_id, [None] * span)
+    return {
+        **dict.fromkeys(("ids", *KeptResults._fields)),
+        "first_ids": int_array(first_ids),
+        "spans": int_array(spans),
+        "durations": int_array(durations),
+        "history_payloads": _texts(payloads),
+    }
+
+
+def _spread(ids: Sequence[int], values: Sequence[AnyValue], first_id: int, places: list[AnyValue]) -> list[AnyValue]:
+    """Put each value at the place of its id, counted from the first id."""
+    for job_id, value in zip(ids, values, strict=True):
+        places[job_id - first_id] = value
+    return places
+
+
+def _in_order(completed: CompletedJobs) -> dict[str, str | None]:
+    number = len(completed.claims)
+    nothing = KeptResults([0] * number, [None] * number, [None] * number, [False] * number)
+    return {
+        **_results(completed.results or nothing),
+        "ids": int_array(ids_of(completed.claims)),
+        "first_ids": None,
+        "spans": None,
+        "durations": int_array(completed.durations),
+        "history_payloads": _texts(completed.history_payloads),
+    }
+
+
+def _tasks(completed: CompletedJobs) -> dict[str, Any]:
+    return {
+        "task_ids": int_array(completed.identifiers),
+        "identifiers": text_array(completed.identifiers.values()),
+        "has_history": completed.has_history,
+    }
 
 
 def _results(results: KeptResults | None) -> dict[str, str | None]:

@@ -79,9 +79,7 @@ from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamp
 
 # Sent over a connection of Django, in the task's own transaction: every name is qualified.
 COMPLETE_IN_TRANSACTION = """/* gw:complete-atomic */
-delete from only :SCHEMA._private_jobs
-where id operator(pg_catalog.=) %(id)s::pg_catalog.int8
-    and locked_by operator(pg_catalog.=) %(token)s::pg_catalog.text"""
+select :SCHEMA._private_complete_claim_v1(%(id)s::pg_catalog.int8, %(token)s::pg_catalog.text)"""
 
 
 class Failure(Frozen):
@@ -129,20 +127,27 @@ def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[i
 
 def _complete_in_place(cursor: Any, claims: Sequence[Claim], *, schema: str) -> bool:
     """Delete the jobs where their claims wrote them; return False, and delete none, if one of them is not there."""
+    parameters = places_of(claims)
+    if parameters is None:
+        return False
+    cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
+    (are_deleted,) = cursor.fetchone()
+    return bool(are_deleted)
+
+
+def places_of(claims: Sequence[Claim]) -> dict[str, str] | None:
+    """Return where the claims wrote their rows, in groups of one token each; None if that is unknown of one claim."""
     groups = claims_by_token(claims)
     # All claims of a token were made by one statement.
     xids = [group[0].xid for group in groups.values() if group[0].xid is not None]
     if len(xids) < len(groups):
-        return False
-    parameters = {
+        return None
+    return {
         "tids": '{"' + '","'.join(tids_of(chain.from_iterable(groups.values()))) + '"}',
         "xids": "{" + ",".join(xids) + "}",
         "tokens": text_array(groups),
         "counts": int_array(map(len, groups.values())),
     }
-    cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
-    (are_deleted,) = cursor.fetchone()
-    return bool(are_deleted)
 
 
 def fail_jobs(
@@ -240,7 +245,8 @@ def claims_of(cursor: Any, *, schema: str, worker_id: str) -> list[HeldJob]:
 def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str) -> bool:
     """Delete a job inside the task's own transaction; return False when the claim was lost."""
     cursor.execute(statement(COMPLETE_IN_TRANSACTION, schema), {"id": claim.id, "token": claim.token})
-    return bool(cursor.rowcount == 1)
+    (is_completed,) = cursor.fetchone()
+    return bool(is_completed)
 
 
 def _ended(claims: Sequence[Claim | HeldJob]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "",
     ),
     "queues are not exclusive": (
-        "_private_claim_jobs_v3",
+        "_private_claim_jobs_v4",
         "where q.is_available",
         "where true",
     ),

@@ -1,0 +1,4 @@
+/* gw:uninstall */
+drop function if exists :SCHEMA._private_complete_recorded_in_place_v1(
+    tid[], xid[], text[], int[], int[], text[], boolean, bigint[], text[], bigint[], int[], bigint[], bigint[], float8[],
+    text[], boolean[], timestamptz);
