@@ -106,11 +106,10 @@ class RunRecordsWriter:
             number = self._free.pop()
         except IndexError:
             return -1
-        values = (0.0, claim.id, threading.get_ident(), worker, claim.token.encode())
+        # The supervisor may read the record before it is complete, and looks at it again after the deadline.
         offset = _RUNS_BEGIN + number * _RECORD.size
-        _RECORD.pack_into(self._memory, offset, *values)
-        # Written last: with a deadline, the record is complete.
-        _DEADLINE.pack_into(self._memory, offset, deadline)
+        token = claim.token.encode()
+        _RECORD.pack_into(self._memory, offset, deadline, claim.id, threading.get_ident(), worker, token)
         return number
 
     def end(self, number: int) -> None:
