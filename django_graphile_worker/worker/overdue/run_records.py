@@ -55,8 +55,12 @@ class RunRecordsFile:
 
     def past(self, moment: float) -> list[RunRecord]:
         """Return the runs whose deadline was before this moment."""
-        records = (self._read(offset) for offset in range(_RUNS_BEGIN, _LENGTH, _RECORD.size))
-        return [record for record in records if 0.0 < record.deadline < moment]
+        offsets = range(_RUNS_BEGIN, _LENGTH, _RECORD.size)
+        return [self._read(offset) for offset in offsets if 0.0 < self._deadline(offset) < moment]
+
+    def _deadline(self, offset: int) -> float:
+        (deadline,) = _DEADLINE.unpack_from(self._memory, offset)
+        return float(deadline)
 
     def _read(self, offset: int) -> RunRecord:
         deadline, job_id, thread_id, worker, token = _RECORD.unpack_from(self._memory, offset)
