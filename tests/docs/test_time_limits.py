@@ -45,7 +45,7 @@ def test_export__ends_by_itself_before_its_deadline(shop: Any) -> None:
     shop.globals["timedelta"] = lambda seconds: timedelta(days=1)
     job = shop.export_orders.add_job({"pages": [1, 2, 3]})
     assert run_once() == 0
-    assert "the rest of the pages" in Job.objects.get(pk=job.id).last_error
+    assert "the rest of the pages" in str(Job.objects.get(pk=job.id).last_error)
 
 
 def test_clean_up__runs_at_the_deadline(shop: Any) -> None:

@@ -166,7 +166,8 @@ def test_a_coroutine__is_cancelled_at_its_await(slot: Slot) -> None:
 
 
 def test_a_coroutine_that_ignores_its_cancellation__is_cancelled_again(slot: Slot) -> None:
-    has_begun, tries = threading.Event(), []
+    has_begun = threading.Event()
+    tries: list[bool] = []
 
     async def stubborn(payload: Any) -> None:
         has_begun.set()
