@@ -56,6 +56,7 @@ def test_using__accepts_what_the_framework_promises(framework: Any, changes: dic
         ({"keep_result": "long"}, "expected a timedelta, a number of seconds, True or False"),
         ({"limit": "100/m"}, "expected a Limit, or a list of them, got '100/m'"),
         ({"fair": "tenant"}, "expected a template with a payload field"),
+        ({"timeout": "long"}, "expected a timedelta, a number of seconds, or False for no time limit"),
         ({"atomic": 1}, "atomic: expected True or False, got 1"),
         ({"queue_name": "l" * 100}, "is not valid for backend"),
     ],
