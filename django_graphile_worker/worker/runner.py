@@ -58,6 +58,8 @@ class Runner:
         self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         # Set by begin(): this worker is one of several, which start side by side, or its database did not answer.
         self.delayed_start: DelayedStart | None = None
+        # Whether another process takes the place of this process.
+        self.is_retiring = False
         self._started_at = time.monotonic()
         self.parts = build_parts(
             place,
@@ -168,7 +170,7 @@ class Runner:
 
     def retire(self, is_forced: Question = never) -> None:
         """Stop claiming, and return the jobs that have not begun. The jobs that run may end in their own time."""
-        self.parts.is_stopping = True
+        self.is_retiring = self.parts.is_stopping = True
         if self.delayed_start is None or self.delayed_start.has_begun:
             Shutdown(self.parts, is_forced).stop_claiming()
 

@@ -28,7 +28,6 @@ CAPABILITIES = {
     "integration/backend/test_moving.py": "a project that moves between this backend and django-tasks-db",
     "integration/backend/test_waiting.py": "results of Django tasks in results/, which knows jobs",
     "integration/management/operator/test_reading_cost.py": "what all lists of the operator command read",
-    "integration/sql/test_cancellations.py": "removing and replacing claimed jobs: several SQL functions",
     "integration/sql/test_claim_cost.py": "what the claim reads, on each version of PostgreSQL",
     "integration/sql/test_claims_at_once.py": "claims and fast claims beside other transactions",
     "integration/sql/test_complete_in_place.py": "completions of jobs whose rows have moved",

@@ -21,6 +21,8 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "job_failed",
         "job_permanently_failed",
         "job_interrupted",
+        "job_cancelled",
+        "cancellation_missed",
         "job_released",
         "jobs_recovered",
         "stale_locks_released",

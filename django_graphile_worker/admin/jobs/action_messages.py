@@ -18,11 +18,17 @@ def success_message(action: Action, progress: BulkProgress) -> str:
 
 def notes(action: Action, progress: BulkProgress) -> list[str]:
     """Return what is to be said about the jobs that the action did not change, or has not ended yet."""
-    found = (_stopping_message(progress), _unstoppable_message(progress), _skipped_message(action, progress))
+    found = (stopping_message(progress), *_warnings(action, progress))
     return [message for message in found if message]
 
 
-def _stopping_message(progress: BulkProgress) -> str:
+def _warnings(action: Action, progress: BulkProgress) -> list[str]:
+    found = (_unstoppable_message(progress), _skipped_message(action, progress))
+    return [message for message in found if message]
+
+
+def stopping_message(progress: BulkProgress) -> str:
+    """Return how many jobs are being stopped; "" when none is."""
     if not progress.stopping:
         return ""
     message = ngettext(
@@ -69,8 +75,10 @@ def add_messages(request: HttpRequest, action: Action, progress: BulkProgress, *
     """Add the messages about a finished action; `selected` is the number of selected jobs, None for all that match."""
     if progress.changed:
         messages.success(request, success_message(action, progress))
-    for note in notes(action, progress):
-        messages.warning(request, note)
+    if progress.stopping:
+        messages.info(request, stopping_message(progress))
+    for warning in _warnings(action, progress):
+        messages.warning(request, warning)
     missing = 0 if selected is None else selected - progress.found
     if missing > 0:
         message = ngettext("%(number)s job no longer exists.", "%(number)s jobs no longer exist.", missing)

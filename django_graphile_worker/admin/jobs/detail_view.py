@@ -111,7 +111,7 @@ class JobDetailAdmin(JobListAdmin):
         kept = read_result(alias, int(object_id)) if sees_all else None
         context = {
             "title": _("Job %(id)s does not exist") % {"id": object_id},
-            "explanation": _("It was completed or removed. Jobs are deleted when they succeed."),
+            "explanation": _("It was completed, removed or cancelled. Jobs are deleted when they succeed."),
             "entries": _log_entries(object_id) if sees_all else [],
             "history_url": self._history_url(request, object_id) if sees_all else "",
             **outcome_context(kept, sees_payloads=self.has_view_payload_permission(request)),

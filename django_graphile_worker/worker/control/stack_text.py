@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import traceback
 from asyncio import Task as AsyncioTask
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ def stack_text(position: Position) -> str:
     """Return the stack of the task, in the order of a traceback; an empty string if it cannot be read."""
     try:
         run = position.coroutine_run
-        frames = list(_frames_of(run.current_task)) if run is not None and run.current_task is not None else []
+        frames = _frames_of(run.current_task) if run is not None and run.current_task is not None else []
         # A coroutine that waits for a synchronous call waits for the code on the thread.
         frames += reversed(list(_own_frames(position.frame)))
         shown = [frame for frame in frames if not frame.f_code.co_filename.startswith(OWN_FOLDERS)][-MOST_FRAMES:]
@@ -39,9 +40,21 @@ def _own_frames(innermost: FrameType | None) -> Iterator[FrameType]:
         innermost = innermost.f_back
 
 
-def _frames_of(task: AsyncioTask[Any]) -> Iterator[FrameType]:
-    """Yield the frames of a coroutine, from the outermost to the await at which it waits."""
-    waiting: Any = task
+def _frames_of(task: AsyncioTask[Any]) -> list[FrameType]:
+    """Return the frames of a coroutine, from the outermost to the place where it is."""
+    frames = list(_awaiting_frames(task))
+    if not frames:
+        return []
+    for innermost in sys._current_frames().values():
+        # The event loop runs the coroutine at this moment: it blocks the loop.
+        running = list(_out_to(frames[0], innermost))
+        if running and running[-1] is frames[0]:
+            return running[::-1]
+    return frames
+
+
+def _awaiting_frames(waiting: Any) -> Iterator[FrameType]:
+    """Yield the frames of a coroutine that waits, from the outermost to its await."""
     seen: set[int] = set()
     while waiting is not None and id(waiting) not in seen:
         seen.add(id(waiting))
@@ -53,3 +66,12 @@ def _frames_of(task: AsyncioTask[Any]) -> Iterator[FrameType]:
             waiting = waiting.cr_await
         else:
             return
+
+
+def _out_to(outermost: FrameType, innermost: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames of a thread, from the innermost out to a frame, or to the first if that is not among them."""
+    while innermost is not None:
+        yield innermost
+        if innermost is outermost:
+            return
+        innermost = innermost.f_back

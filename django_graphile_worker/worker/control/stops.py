@@ -58,7 +58,8 @@ class Stops:
         # Seconds that a task gets to end after the request.
         self._grace = grace
         self.deadlines = Deadlines(self._time_out, records=records)
-        self._is_looking = False
+        # How often the thread that looks for runs looks again; 0 if there is no such thread.
+        self._looks_left = 0
         self._lock = threading.Lock()
         # By job id and token: the requests for claims that have not begun, and until when they are kept.
         self._unbegun: dict[tuple[int, str], tuple[Stop, float]] = {}
@@ -70,10 +71,8 @@ class Stops:
             self._unbegun[job_id, token] = stop, monotonic() + KEPT_FOR
             # Before the look at the runs: a claim that begins after the look is refused.
             self._events.check_begin(self._may_begin)
-            must_look_again = not self._stop_begun() and not self._is_looking
-            self._is_looking = self._is_looking or must_look_again
-        if must_look_again:
-            threading.Thread(target=self._look_again, name="graphile-worker-stops", daemon=True).start()
+            if not self._stop_begun():
+                self._look_again()
 
     def close(self) -> None:
         """End the thread of the deadlines: the worker has stopped."""
@@ -100,16 +99,22 @@ class Stops:
             requested = self._unbegun.pop((run.claim.id, run.claim.token), None)
             if requested is not None:
                 self._stop_run(run, requested[0])
+        self._end_check()
         return not self._unbegun
 
     def _look_again(self) -> None:
-        for _ in range(LOOKS):
+        """Look for the runs of the requests that are left, on another thread. Called under the lock."""
+        is_looking, self._looks_left = self._looks_left > 0, LOOKS
+        if not is_looking:
+            threading.Thread(target=self._look, name="graphile-worker-stops", daemon=True).start()
+
+    def _look(self) -> None:
+        while True:
             threading.Event().wait(LOOK_INTERVAL)
             with self._lock:
-                if self._stop_begun():
-                    break
-        with self._lock:
-            self._is_looking = False
+                self._looks_left = 0 if self._stop_begun() else self._looks_left - 1
+                if self._looks_left == 0:
+                    return
 
     def refuse(self, claim: Claim) -> Outcome | None:
         """Return the outcome of a claim that a request keeps from beginning; None if no request concerns it."""
@@ -122,11 +127,15 @@ class Stops:
         return (claim.id, claim.token) not in self._unbegun and self._events.may_begin(claim)
 
     def _forget_old(self) -> None:
-        """Forget requests that are too old; check no job any more if no request is left. Called under the lock."""
+        """Forget requests that are too old. Called under the lock."""
         now = monotonic()
         for key, (_, until) in list(self._unbegun.items()):
             if until < now:
                 del self._unbegun[key]
+        self._end_check()
+
+    def _end_check(self) -> None:
+        """Check jobs no more if no request is left for a claim that has not begun. Called under the lock."""
         if not self._unbegun:
             self._events.check_begin(self._events.may_begin)
 

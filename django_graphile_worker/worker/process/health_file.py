@@ -36,7 +36,8 @@ class HealthFile(Service):
         self._has_logged = False
 
     def step(self) -> float:
-        if any(runner.parts.dead() for runner in self._runners):
+        # Another process takes the place of a process that retires, and writes the file.
+        if any(runner.parts.dead() or runner.is_retiring for runner in self._runners):
             return INTERVAL
         self.write()
         return INTERVAL if self._is_ready else INTERVAL_UNTIL_READY
@@ -59,8 +60,9 @@ class HealthFile(Service):
         draft.replace(self._path)
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._path.unlink()
+        with suppress(OSError, ValueError):
+            if json.loads(self._path.read_text(encoding="utf-8"))["pid"] == os.getpid():
+                self._path.unlink()
 
     def _log_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
         if not self._has_logged:

@@ -67,8 +67,10 @@ def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
     _record_runs(runners, arguments.get("records"))
     if arguments.get("overdue") is not None:
         _end_overdue_runs(runners, request, arguments["overdue"])
-    # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
-    path = f"{plan.health_file}.{arguments.get('place', 0)}" if plan.health_file else ""
+    path = plan.health_file
+    if path and plan.processes > 1:
+        # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
+        path = f"{path}.{arguments.get('place', 0)}"
     with _written_log(), _database_errors_in_a_sentence(), _health_file(path, runners):
         if plan.once:
             return run_until_drained(runners, request)

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 from psycopg import errors
 
-from django_graphile_worker.sql.cancelled_claims import CancelledClaim
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import Failure, HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome, Recorded, Succeeded
-from django_graphile_worker.worker.release.claim_ends import as_cancelled, failure_of, has_begun
+from django_graphile_worker.worker.release.cancelled import CancelledReleases, has_begun
 from django_graphile_worker.worker.release.pending import (
     PendingReleases,
     RejectedReleases,
@@ -128,9 +127,8 @@ class ReleaseBatcher:
         self._statements = statements
         self._limiter = limiter
         self._events = events
-        # The claims that the last statement ended as cancelled, by the ids of the jobs.
-        self._cancelled: dict[int, CancelledClaim] = {}
-        statements.on_cancelled = self._note_cancelled
+        self._cancelled = CancelledReleases(events)
+        statements.on_cancelled = self._cancelled.note
 
     def release_jobs(self, pending: PendingReleases) -> None:
         """End the claims of all pending outcomes. The outcomes that stay in ``pending`` must be tried again."""
@@ -159,9 +157,6 @@ class ReleaseBatcher:
             if runnable:
                 self._events.queues_freed(runnable)
 
-    def _note_cancelled(self, claim: CancelledClaim) -> None:
-        self._cancelled[claim.id] = claim
-
     def _complete(self, outcomes: Sequence[Outcome]) -> Collection[int]:
         return self._statements.complete([outcome.claim for outcome in outcomes])
 
@@ -174,7 +169,7 @@ class ReleaseBatcher:
     def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
         # First: the release of the queue follows the release of its job, and must find the lock of the pause.
         self._pause_queues([outcome for outcome in outcomes if outcome.queue_pause is not None])
-        failures = [failure_of(outcome) for outcome in outcomes]
+        failures = [_failure(outcome) for outcome in outcomes]
         try:
             stored = self._store_failures(failures, outcomes)
         except psycopg.DataError as error:
@@ -262,7 +257,7 @@ class ReleaseBatcher:
         missing = [] if is_whole else [outcome for outcome in batch if outcome.claim.id not in released]
         if not missing:
             self._events.settled(batch)
-            self._report_released(batch)
+            self._cancelled.report_released(batch)
             return []
         still = self._statements.still_claimed([outcome.claim for outcome in missing])
         if not pending.is_in_doubt:
@@ -270,24 +265,18 @@ class ReleaseBatcher:
                 if outcome.claim.id not in still and has_begun(outcome):
                     self._events.claim_lost(outcome)
         else:
-            self._report_ended_before([outcome for outcome in missing if outcome.claim.id not in still])
+            self._cancelled.report_ended_before([outcome for outcome in missing if outcome.claim.id not in still])
         self._events.settled([outcome for outcome in batch if outcome.claim.id not in still])
-        self._report_released([outcome for outcome in batch if outcome.claim.id in released])
+        self._cancelled.report_released([outcome for outcome in batch if outcome.claim.id in released])
         return [outcome for outcome in missing if outcome.claim.id in still]
 
-    def _report_released(self, outcomes: Sequence[Outcome]) -> None:
-        if not self._cancelled:
-            self._events.released(outcomes)
-            return
-        found, self._cancelled = self._cancelled, {}
-        ended = [as_cancelled(outcome, found.get(outcome.claim.id)) for outcome in outcomes]
-        self._events.released(ended)
-        for outcome in ended:
-            if isinstance(outcome, Cancelled):
-                self._events.cancelled(outcome)
 
-    def _report_ended_before(self, outcomes: Iterable[Outcome]) -> None:
-        """Report the cancelled jobs among these: a try whose answer was lost has ended them."""
-        for outcome in outcomes:
-            if isinstance(outcome, Cancelled):
-                self._events.cancelled(outcome)
+def _failure(outcome: Failed) -> Failure:
+    return Failure(
+        claim=outcome.claim,
+        error=outcome.error,
+        delay=outcome.delay,
+        permanent=outcome.permanent,
+        payload_text=outcome.payload_text,
+        duration=max(int(outcome.duration * 1e6), 0),
+    )

@@ -1,0 +1,383 @@
+"""The steps that stop a run, on real threads and without a database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_graphile_worker import signals
+from django_graphile_worker.exceptions import PermanentFailure, RetryLater, TaskTimeout
+from django_graphile_worker.worker.control import stopper
+from django_graphile_worker.worker.control.position import Position, position_of
+from django_graphile_worker.worker.control.stopper import Stopper
+from django_graphile_worker.worker.execution.job_run import JobRun
+from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+from django_graphile_worker.worker.job_stop import Stop
+from django_graphile_worker.worker.outcomes import (
+    Cancelled,
+    EndedWithoutThread,
+    Failed,
+    Interrupted,
+    Outcome,
+    Succeeded,
+)
+from tests.conftest import WAIT_TIMEOUT
+from tests.support.slot import Slot, open_slot
+
+TIMEOUT = Stop(kind="timeout", reason="the task ran longer than its time limit of 1 s")
+
+Wait = Callable[..., None]
+
+
+@pytest.fixture
+def slot() -> Iterator[Slot]:
+    with open_slot() as slot:
+        yield slot
+
+
+class Stopping:
+    """The worker of a stopper: an executor with one thread."""
+
+    def __init__(self, slot: Slot) -> None:
+        executor = slot.executor
+        self._executor = executor
+        self.is_running = executor.is_running
+        self.set_abort = executor.aborts.set_for
+        self.stop_coroutine = executor.event_loop.stop
+        self.leave_coroutine = executor.event_loop.leave
+        self.left: list[Outcome] = []
+
+    def ended_without_thread(self, run: JobRun, thread_id: int) -> None:
+        self.left.append(self._executor.end_without_thread(run))
+
+    def stop(self, run: JobRun, stop: Stop = TIMEOUT, *, grace: float = WAIT_TIMEOUT) -> None:
+        """Stop a run on this thread."""
+        run.stopping = StopOfRun(stop)
+        run.is_marked = True
+        Stopper(run, run.stopping, grace=grace, events=self).stop()
+
+
+class Endless:
+    """A task that runs until it is stopped, and that tells when it has begun."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+
+    def __call__(self, payload: Any) -> None:
+        self.has_begun.set()
+        while True:
+            try:
+                time.sleep(0.001)
+                raise ValueError("tried again for ever")
+            except Exception:
+                continue
+
+
+def begun(slot: Slot, has_begun: threading.Event) -> JobRun:
+    assert has_begun.wait(WAIT_TIMEOUT)
+    (run,) = slot.executor.runs()
+    return run
+
+
+def test_a_task_that_catches_every_exception__is_stopped(slot: Slot) -> None:
+    task = Endless()
+    future = slot.start(task)
+    worker = Stopping(slot)
+    worker.stop(begun(slot, task.has_begun))
+    outcome = future.result(WAIT_TIMEOUT)
+    assert isinstance(outcome, Failed)
+    assert outcome.exception_class == "django_graphile_worker.exceptions.TaskTimeout"
+    first, *rest = outcome.error.splitlines()
+    assert first == f"django_graphile_worker.exceptions.TaskTimeout: {TIMEOUT.reason}"
+    assert "At the deadline the task was here:" in rest
+    assert "in __call__" in outcome.error
+    assert (outcome.permanent, outcome.delay, worker.left) == (False, None, [])
+
+
+def test_a_cancelled_run__has_its_own_outcome(slot: Slot) -> None:
+    task = Endless()
+    future = slot.start(task)
+    stop = Stop(kind="cancelled", reason="no longer wanted", by="an operator")
+    Stopping(slot).stop(begun(slot, task.has_begun), stop)
+    outcome = future.result(WAIT_TIMEOUT)
+    assert isinstance(outcome, Cancelled)
+    assert (outcome.stop, outcome.has_begun) == (stop, True)
+
+
+@pytest.mark.parametrize(
+    ("reaction", "expected"),
+    [
+        (None, Succeeded),
+        (RetryLater(0), Failed),
+        (PermanentFailure("it makes no sense any more"), Failed),
+        (ValueError("interrupted work"), Failed),
+    ],
+)
+def test_a_task_that_reacts_to_the_request__decides_how_it_ends(
+    slot: Slot, reaction: Exception | None, expected: type[Outcome]
+) -> None:
+    has_begun = threading.Event()
+
+    def obedient(payload: Any, helpers: Any) -> None:
+        has_begun.set()
+        helpers.abort.wait(WAIT_TIMEOUT)
+        if reaction is not None:
+            raise reaction
+
+    future = slot.start(obedient)
+    run = begun(slot, has_begun)
+    run.stopping = StopOfRun(TIMEOUT)
+    run.is_marked = True
+    # Only the request, so that no exception follows.
+    slot.executor.aborts.set_for(run)
+    outcome = future.result(WAIT_TIMEOUT)
+    assert isinstance(outcome, expected)
+    assert not isinstance(outcome, Interrupted), "a timeout counts as an attempt"
+    if isinstance(outcome, Failed):
+        is_own = isinstance(reaction, RetryLater | PermanentFailure)
+        assert outcome.error.startswith("django_graphile_worker.exceptions.TaskTimeout") is not is_own
+        assert outcome.permanent is isinstance(reaction, PermanentFailure)
+        assert str(reaction) in outcome.error
+
+
+def test_a_coroutine__is_cancelled_at_its_await(slot: Slot) -> None:
+    has_begun = threading.Event()
+
+    async def waits(payload: Any) -> None:
+        has_begun.set()
+        await asyncio.Event().wait()
+
+    future = slot.start(waits)
+    Stopping(slot).stop(begun(slot, has_begun))
+    outcome = future.result(WAIT_TIMEOUT)
+    assert isinstance(outcome, Failed)
+    assert outcome.error.startswith("django_graphile_worker.exceptions.TaskTimeout")
+    where = outcome.error.partition("At the deadline the task was here:")[2]
+    assert "in waits" in where.partition("Traceback")[0]
+
+
+def test_a_coroutine_that_ignores_its_cancellation__is_cancelled_again(slot: Slot) -> None:
+    has_begun, tries = threading.Event(), []
+
+    async def stubborn(payload: Any) -> None:
+        has_begun.set()
+        while len(tries) < 3:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                tries.append(True)
+        await asyncio.Event().wait()
+
+    future = slot.start(stubborn)
+    Stopping(slot).stop(begun(slot, has_begun))
+    assert isinstance(future.result(WAIT_TIMEOUT), Failed)
+    assert len(tries) == 3
+
+
+def test_a_thread_that_does_not_stop__is_left_behind(slot: Slot) -> None:
+    has_begun, lock = threading.Event(), threading.Lock()
+    lock.acquire()
+
+    def blocked(payload: Any) -> str:
+        has_begun.set()
+        with lock:
+            return "too late"
+
+    future = slot.start(blocked)
+    worker = Stopping(slot)
+    run = begun(slot, has_begun)
+    worker.stop(run, grace=0.01)
+    (outcome,) = worker.left
+    assert isinstance(outcome, Failed)
+    assert "It did not stop: the run ended without its thread." in outcome.error
+    assert "with lock" in outcome.error
+    assert slot.executor.runs() == []
+    lock.release()
+    # The thread ends with the task: its late outcome is passed on to no other part.
+    with pytest.raises(EndedWithoutThread):
+        future.result(WAIT_TIMEOUT)
+
+
+def test_a_coroutine_that_blocks_the_event_loop__is_left_behind_and_cancelled_later(slot: Slot) -> None:
+    has_begun, may_go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def blocks(payload: Any) -> None:
+        has_begun.set()
+        may_go_on.wait(WAIT_TIMEOUT)
+        try:
+            await asyncio.sleep(WAIT_TIMEOUT)
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+
+    future = slot.start(blocks)
+    worker = Stopping(slot)
+    worker.stop(begun(slot, has_begun), grace=0.1)
+    assert isinstance(worker.left[0], Failed)
+    assert "may_go_on.wait" in worker.left[0].error
+    assert slot.executor.event_loop.is_blocked
+    with pytest.raises(EndedWithoutThread):
+        future.result(WAIT_TIMEOUT)
+    may_go_on.set()
+    assert ended.wait(WAIT_TIMEOUT)
+
+
+def test_exception__is_not_raised_where_a_lock_of_the_process_may_be_held(
+    slot: Slot, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun, may_go_on, looks = threading.Event(), threading.Event(), []
+
+    def is_safe(position: Position) -> bool:
+        looks.append(position)
+        return False
+
+    def spins(payload: Any) -> None:
+        has_begun.set()
+        while not may_go_on.is_set():
+            pass
+
+    monkeypatch.setattr(stopper, "is_safe", is_safe)
+    future = slot.start(spins)
+    thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, has_begun),))
+    thread.start()
+    wait_until(lambda: len(looks) > 2)
+    may_go_on.set()
+    assert isinstance(future.result(WAIT_TIMEOUT), Succeeded), "the task ended before the stop reached it"
+    thread.join(WAIT_TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("module", "is_safe"),
+    [(logging.__file__, False), ("<frozen importlib._bootstrap>", False), (stopper.__file__, False), (__file__, True)],
+)
+def test_places__where_an_exception_could_leave_a_lock_locked(module: str, is_safe: bool) -> None:
+    frame: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=module))
+    assert stopper.is_safe(Position(1, frame)) is is_safe
+
+
+def test_position__is_known_only_inside_the_task(slot: Slot) -> None:
+    found: list[object] = []
+
+    def looks(payload: Any) -> None:
+        (run,) = slot.executor.runs()
+        found.append(position_of(run))
+
+    future = slot.start(looks)
+    assert isinstance(future.result(WAIT_TIMEOUT), Succeeded)
+    assert found[0] is not None
+    assert slot.executor.runs() == []
+
+
+def test_code_that_runs_after_the_task__is_not_interrupted(slot: Slot, wait_until: Wait) -> None:
+    has_begun, may_go_on, errors = threading.Event(), threading.Event(), []
+
+    def receiver(**arguments: Any) -> None:
+        has_begun.set()
+        try:
+            while not may_go_on.is_set():
+                time.sleep(0.001)
+        except BaseException as error:
+            errors.append(error)
+
+    signals.job_succeeded.connect(receiver)
+    try:
+        future = slot.start(lambda payload: None)
+        run = begun(slot, has_begun)
+        assert position_of(run) is None
+        thread = threading.Thread(target=Stopping(slot).stop, args=(run,), kwargs={"grace": 0.01})
+        thread.start()
+        wait_until(lambda: run.abort is not None)
+        thread.join(5 * stopper.INTERVAL)
+        may_go_on.set()
+        assert isinstance(future.result(WAIT_TIMEOUT), Succeeded)
+    finally:
+        signals.job_succeeded.disconnect(receiver)
+    assert errors == []
+    thread.join(WAIT_TIMEOUT)
+    assert not thread.is_alive()
+
+
+def test_an_exception_that_comes_after_the_task__does_not_change_how_it_ended(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[bool] = []
+    end_marked = slot.executor._end_marked
+
+    def interrupted_once(run: JobRun) -> Any:
+        ends.append(run.is_ending)
+        if len(ends) == 1:
+            raise TaskTimeout
+        return end_marked(run)
+
+    monkeypatch.setattr(slot.executor, "_end_marked", interrupted_once)
+
+    def marks_itself(payload: Any) -> None:
+        (run,) = slot.executor.runs()
+        run.stopping = StopOfRun(TIMEOUT)
+        run.is_marked = True
+
+    assert isinstance(slot.start(marks_itself).result(WAIT_TIMEOUT), Succeeded)
+    assert ends == [True, True], "no step may begin once the task has ended"
+
+
+def test_a_step_under_way__keeps_the_run_from_ending(slot: Slot) -> None:
+    stopping = StopOfRun(TIMEOUT)
+    is_closed = threading.Event()
+
+    def close() -> None:
+        stopping.close()
+        is_closed.set()
+
+    with stopping.step() as is_possible:
+        assert is_possible
+        thread = threading.Thread(target=close)
+        thread.start()
+        assert not is_closed.wait(0.05)
+    assert is_closed.wait(WAIT_TIMEOUT)
+    with stopping.step() as is_possible:
+        assert not is_possible, "the thread of the run has taken the lock for good"
+    thread.join()
+
+
+def test_exceptions__never_reach_the_next_job_of_the_thread(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop runs at random moments around their end, with steps as close to each other as they get."""
+    monkeypatch.setattr(stopper, "INTERVAL", 0.0)
+    worker, chance = Stopping(slot), random.Random(14)
+    outcomes: dict[type[Outcome], int] = {}
+
+    def spins(payload: Any) -> int:
+        end = time.perf_counter() + payload["seconds"]
+        while time.perf_counter() < end:
+            pass
+        return 1
+
+    def victim(payload: Any) -> int:
+        return sum(range(2000))
+
+    with ThreadPoolExecutor(1) as stoppers:
+        for _ in range(300):
+            # Some runs end only if they are stopped, most at about the same time as they are stopped.
+            seconds = chance.choice([WAIT_TIMEOUT, *[chance.uniform(0.0, 0.002)] * 9])
+            future = slot.start(spins, f'{{"seconds": {seconds}}}')
+            time.sleep(chance.uniform(0.0, 0.002))
+            while seconds > 1.0 and not slot.executor.runs():
+                pass
+            stops = [stoppers.submit(worker.stop, run) for run in slot.executor.runs()]
+            outcome = future.result(WAIT_TIMEOUT)
+            outcomes[type(outcome)] = outcomes.get(type(outcome), 0) + 1
+            assert isinstance(outcome, Succeeded | Failed)
+            assert not isinstance(outcome, Failed) or "TaskTimeout" in outcome.error
+            after = slot.start(victim).result(WAIT_TIMEOUT)
+            assert isinstance(after, Succeeded), after
+            for stop in stops:
+                stop.result(WAIT_TIMEOUT)
+    assert set(outcomes) == {Succeeded, Failed}, "the stops should hit some runs, and miss others"
