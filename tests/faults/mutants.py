@@ -52,6 +52,11 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "on marker.job_id = job.id and marker.locked_by = job.locked_by",
         "on false",
     ),
+    "recovery revives cancelled jobs": (
+        "_private_end_cancelled_of_v1",
+        "where request.worker_id = any (dead_workers) or request.token = any (dead_workers)",
+        "where false",
+    ),
     "recovery releases a queue before its last job": (
         "_private_recover_queues_v2",
         "and not exists (select from unfinished where unfinished.id = each.id)",
@@ -316,6 +321,13 @@ def _start_without_lease() -> None:
     from django_graphile_worker.worker.parts import Parts
 
     Parts.may_begin = lambda self, claim: True  # type: ignore[method-assign]
+
+
+@mistake("a cancellation between claim and start is lost")
+def _begin_cancelled_jobs() -> None:
+    from django_graphile_worker.worker.control.stops import Stops
+
+    Stops._may_begin = lambda self, claim: self._events.may_begin(claim)  # type: ignore[method-assign]
 
 
 @mistake("leases do not age while the machine is suspended")

@@ -47,6 +47,8 @@ CAUGHT_BY = {
     "a claim that stopped early reports that there are no more jobs": "test_queues.py::test_free_queue_behind_a_thousand_locked_queues__is_found_without_a_poll",
     "jobs start after the lease has expired": "test_suspension.py::test_prefetched_jobs__do_not_start_after_the_lease_has_expired",
     "leases do not age while the machine is suspended": "test_suspension.py::test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock",
+    "a cancellation between claim and start is lost": "test_cancelling.py::test_job_that_is_cancelled_between_claim_and_start__never_begins",
+    "recovery revives cancelled jobs": "test_cancelling.py::test_job_whose_worker_is_killed_before_it_is_stopped__is_not_revived",
     "recovered jobs go to the end of the queue": "test_death.py::test_kill__keeps_the_place_in_the_queue",
 }
 # fmt: on

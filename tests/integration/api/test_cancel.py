@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,8 +33,10 @@ from django_graphile_worker import (
     result,
     signals,
 )
+from django_graphile_worker.sql import cancellations, claims
+from django_graphile_worker.sql.cancellations import Cancellation
 from django_graphile_worker.sql.control import CONTROL_CHANNEL
-from tests.conftest import RawConnection
+from tests.conftest import WAIT_TIMEOUT, RawConnection
 from tests.support import records
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.rows import in_quotes, query
@@ -320,3 +324,63 @@ def test_a_cancelled_job_with_a_huge_payload_is_recorded_without_it(worker_schem
     (row,) = records.results(worker_schema).values()
     assert (row.payload, json.loads(row.value)) == (None, {"by": "", "reason": ""})
     assert connection.in_atomic_block
+
+
+@pytest.mark.django_db(transaction=True)
+class TestTwoSessions:
+    """Of two sessions that want the same job, the second waits for the first, or leaves the job to it."""
+
+    BY = Cancellation(reason="", by="paul")
+
+    def test_two_operators_at_once_wait_for_each_other(
+        self, raw_connection: Callable[..., RawConnection], worker_schema: str
+    ) -> None:
+        waiting, running = add_job("send_email").id, make_job(locked_by=OURS, attempts=1)
+        second = raw_connection()
+        told: list[Any] = []
+
+        def cancel() -> None:
+            told.extend(cancellations.cancel_jobs(second.cursor(), [running, waiting], self.BY, schema=worker_schema))
+
+        thread = threading.Thread(target=cancel)
+        with transaction.atomic():
+            cancel_jobs([waiting, running], by="maria")
+            thread.start()
+            wait_for_lock(second.info.backend_pid)
+        thread.join(WAIT_TIMEOUT)
+        assert [(fate.job_id, fate.fate) for fate in told] == [(running, "stopping"), (waiting, "unknown")]
+        assert [row[4] for row in requests(worker_schema)] == ["maria"]
+
+    def test_a_claim_and_a_cancellation_never_both_win(
+        self, raw_connection: Callable[..., RawConnection], worker_schema: str
+    ) -> None:
+        job = add_job("send_email")
+        (task_id,) = query(f"select task_id from {in_quotes(worker_schema)}._private_jobs")[0]
+        worker = raw_connection()
+
+        def claim() -> list[int]:
+            found = claims.claim_jobs(
+                worker.cursor(),
+                schema=worker_schema,
+                token=OURS,
+                task_ids=[task_id],
+                max_jobs=1,
+                max_queues=1,
+                max_per_queue=1,
+            )
+            return [each.id for each in found.claims]
+
+        with transaction.atomic():
+            cancel_jobs([job.id])
+            assert claim() == []
+            transaction.set_rollback(True)
+        assert claim() == [job.id]
+        assert cancel_jobs([job.id]).stopping == (job.id,)
+
+
+def wait_for_lock(backend_pid: int) -> None:
+    """Wait until this session waits for a lock."""
+    waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
+    deadline = time.monotonic() + WAIT_TIMEOUT
+    while query("select pg_stat_clear_snapshot()") and query(waits, backend_pid) != [(True,)]:
+        assert time.monotonic() < deadline
