@@ -48,6 +48,8 @@ from :SCHEMA._private_recover_recorded_v1(
 RECOVER_QUEUES = """/* gw:recover-queues */
 select queue_id from :SCHEMA._private_recover_queues_v2(%(worker_ids)s::pg_catalog.text[]) as queue_id"""
 
+HAS_STOP_REQUESTS = "/* gw:has-stop-requests */ select exists (select from only :SCHEMA._private_stop_requests)"
+
 RELEASE_STALE_JOBS = f"""/* gw:stale-jobs */
 select job_id, is_exhausted, worker_id, held_since, held_seconds
 from :SCHEMA._private_release_stale_recorded_v1(
@@ -184,7 +186,10 @@ def recover_claims(
 
 
 def _end_cancelled(cursor: Any, worker_ids: Sequence[str] | None, **options: Any) -> tuple[CancelledJob, ...]:
-    # Late import: only needed where a worker died, and not before the first job.
+    cursor.execute(statement(HAS_STOP_REQUESTS, options["schema"]))
+    if cursor.fetchone() == (False,):
+        return ()
+    # Late import: jobs are rarely cancelled, and the first look of a recovery is made at the start of its worker.
     from django_graphile_worker.sql import cancellations
 
     return cancellations.end_claims_of(cursor, worker_ids, **options)

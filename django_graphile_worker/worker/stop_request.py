@@ -93,7 +93,8 @@ class StopState:
 
     @property
     def is_urgent(self) -> bool:
-        return len(self.reasons) > 1
+        # A process that retires ends by itself: the first signal that comes then lets its jobs end as well.
+        return len(self.reasons) - self.reasons.count(RETIRED) > 1
 
     @property
     def leaves_jobs_behind(self) -> bool:

@@ -52,7 +52,7 @@ def test_exceptions_page__has_every_exception_once() -> None:
     raised = {
         name
         for name, found in vars(exceptions).items()
-        if inspect.isclass(found) and issubclass(found, exceptions.GraphileWorkerError)
+        if inspect.isclass(found) and issubclass(found, exceptions.GraphileWorkerError | exceptions.TaskStopped)
     }
     assert sorted(headings(page("reference/exceptions.md"))) == sorted(raised)
 

@@ -28,7 +28,7 @@ def cancel(world: World, job_ids: Sequence[int]) -> None:
 
 
 def exists(world: World, job_id: int) -> bool:
-    return bool(world.query("select from {schema}._private_jobs where id = %s", job_id))
+    return bool(world.query("select 1 from {schema}._private_jobs where id = %s", job_id))
 
 
 def test_job_that_is_cancelled_between_claim_and_start__never_begins(world: World, fleet: Fleet) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import task
-from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.registry import Registry, Task, tasks
 
@@ -367,6 +367,40 @@ def test_a_task_type_can_be_written_with_two_arguments_or_three() -> None:
 def test_backoff_may_be_a_number_of_seconds() -> None:
     assert task(backoff=5)(a_function).backoff == timedelta(seconds=5)
     assert task(backoff=0.5)(a_function).backoff == timedelta(seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "default", "expected"),
+    [
+        (None, None, None),
+        (None, 30.0, 30.0),
+        (5, 30.0, 5.0),
+        (timedelta(minutes=2), None, 120.0),
+        (False, 30.0, None),
+    ],
+)
+def test_timeout__wins_over_the_setting(given: Any, default: float | None, expected: float | None) -> None:
+    with tasks.isolated() as registry:
+        registry.has_time_limits = False
+        assert task(timeout=given)(a_function).time_limit(default) == expected
+        assert registry.has_time_limits is bool(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (True, "expected a timedelta, a number of seconds, or False for no time limit, got True."),
+        ("30", "expected a timedelta, a number of seconds, or False for no time limit, got '30'."),
+        (0, "expected 0.1 seconds to ten years, got 0. For no time limit: False."),
+        (-1, "expected a delay of zero or more, got -1."),
+        (float("nan"), "expected a delay in seconds, got nan."),
+        (timedelta(days=9999), "expected 0.1 seconds to ten years, got "),
+    ],
+)
+def test_timeout_of_another_kind__is_refused(given: Any, message: str) -> None:
+    with pytest.raises(GraphileWorkerError) as refused:
+        task(timeout=given)
+    assert str(refused.value).startswith(f"@task(timeout=...): {message}")
 
 
 @pytest.mark.parametrize(

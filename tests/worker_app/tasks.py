@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -61,6 +62,21 @@ def until(payload: Any, helpers: Helpers) -> None:
         words = (payload["word"], f"{payload['word']} {os.getpid()}")
         while not any(history.is_recorded("go", word) for word in words):
             _never.wait(POLL)
+
+
+@task(timeout=False)
+def unlimited_until(payload: Any, helpers: Helpers) -> None:
+    """Run until the test lets jobs with this word continue, whatever the setting TIMEOUT says."""
+    with history.recording(helpers.job):
+        while not history.is_recorded("go", payload["word"]):
+            _never.wait(POLL)
+
+
+@task
+def keeps_the_lock_of_the_interpreter(payload: Any, helpers: Helpers) -> None:
+    """Block in C, without releasing the lock, so that no other thread of the process runs."""
+    with history.recording(helpers.job):
+        ctypes.PyDLL(None).sleep(60)
 
 
 @task

@@ -55,8 +55,12 @@ class RunRecordsFile:
 
     def past(self, moment: float) -> list[RunRecord]:
         """Return the runs whose deadline was before this moment."""
-        records = (self._read(offset) for offset in range(_RUNS_BEGIN, _LENGTH, _RECORD.size))
-        return [record for record in records if 0.0 < record.deadline < moment]
+        offsets = range(_RUNS_BEGIN, _LENGTH, _RECORD.size)
+        return [self._read(offset) for offset in offsets if 0.0 < self._deadline(offset) < moment]
+
+    def _deadline(self, offset: int) -> float:
+        (deadline,) = _DEADLINE.unpack_from(self._memory, offset)
+        return float(deadline)
 
     def _read(self, offset: int) -> RunRecord:
         deadline, job_id, thread_id, worker, token = _RECORD.unpack_from(self._memory, offset)
@@ -106,11 +110,10 @@ class RunRecordsWriter:
             number = self._free.pop()
         except IndexError:
             return -1
-        values = (0.0, claim.id, threading.get_ident(), worker, claim.token.encode())
+        # The supervisor may read the record before it is complete, and looks at it again after the deadline.
         offset = _RUNS_BEGIN + number * _RECORD.size
-        _RECORD.pack_into(self._memory, offset, *values)
-        # Written last: with a deadline, the record is complete.
-        _DEADLINE.pack_into(self._memory, offset, deadline)
+        token = claim.token.encode()
+        _RECORD.pack_into(self._memory, offset, deadline, claim.id, threading.get_ident(), worker, token)
         return number
 
     def end(self, number: int) -> None:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.worker.process.child import Child, ChildMain, send_signal
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL
 from django_graphile_worker.worker.process.worker_process import exit_code
 from django_graphile_worker.worker.stop_request import StopState
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.overdue.watch import OverdueWatch
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -188,12 +191,21 @@ class Supervisor:
 
     def _start(self, child: Child) -> None:
         if self._watch_grace is not None:
-            # Late import: most projects have no time limits.
-            from django_graphile_worker.worker.overdue.watch import OverdueWatch
-
-            child.watch = OverdueWatch(self._watch_grace)
+            child.watch = self._new_watch(self._watch_grace)
         child.start(self._context, self._main, self._arguments)
         child.started_at = self._clock()
+
+    def _new_watch(self, grace: float) -> OverdueWatch | None:
+        # Late import: most projects have no time limits.
+        from django_graphile_worker.worker.overdue.watch import OverdueWatch
+
+        try:
+            return OverdueWatch(grace)
+        except OSError as error:
+            logger.warning(
+                "Jobs that keep the lock of the interpreter cannot be stopped: no temporary file (%s).", error
+            )
+            return None
 
     def _stop(self, request: StopState) -> int:
         number = request.signal_number or signal.SIGTERM

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from django_graphile_worker import add_job
+from django_graphile_worker.backend.runnable import RunnableTask
 from django_graphile_worker.models import Job
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -146,3 +149,9 @@ def test_payload_without_arguments__calls_without_arguments(framework: Any, run:
     add_job(f"{PATH}.unkept")
     run()
     assert framework.calls == ["unkept"]
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(30, 30.0), (timedelta(minutes=1), 60.0), (False, None), (None, 5.0)])
+def test_time_limit__is_that_of_the_task_or_of_the_setting(framework: Any, timeout: Any, seconds: float | None) -> None:
+    limited = replace(framework.about, timeout=timeout)
+    assert RunnableTask(limited, "about").time_limit(5.0) == seconds

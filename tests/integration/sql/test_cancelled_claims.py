@@ -50,7 +50,7 @@ class Queue:
 
     def check_cancelled(self, claim: Claim, *, has_begun: bool = True, told: bool = True) -> None:
         """Check that the job has ended as cancelled, with who and why, and forget it."""
-        assert self.query("select from {schema}._private_jobs where id = %s", claim.id) == []
+        assert self.query("select 1 from {schema}._private_jobs where id = %s", claim.id) == []
         rows = self.query(
             "select outcome, attempt, job_key, worker_id, started_at is not null, split_part(error, E'\\n', 1)"
             " from {schema}._private_history where job_id = %s",
@@ -63,8 +63,8 @@ class Queue:
         assert (status, value) == (4, {"by": "maria", "reason": "sent twice"})
         assert attempts[-1]["exception_class"] == cancelled_claims.CANCELLED
         assert [each.id for each in self.told] == [claim.id] * told
-        assert self.query("select from {schema}._private_stop_requests") == []
-        assert self.query("select from {schema}._private_cancellations") == []
+        assert self.query("select 1 from {schema}._private_stop_requests") == []
+        assert self.query("select 1 from {schema}._private_cancellations") == []
         self.query("delete from {schema}._private_jobs")
         self.told.clear()
 

@@ -78,7 +78,9 @@ class TestAWorkerThatRuns:
                 task(keep_result=3600)(function)
             yield has_begun
 
-    def test_is_told_by_a_notification(self, begun: threading.Semaphore, told: Told, wait_until: Wait) -> None:
+    def test_is_told_by_a_notification(
+        self, begun: threading.Semaphore, told: Told, wait_until: Wait, worker_schema: str
+    ) -> None:
         """Long before a heartbeat could tell it; and the next job of the queue runs."""
         with Worker(concurrency=3, heartbeat_interval=600, worker_timeout=3600):
             jobs = [add_job(name, queue_name=name) for name in ("awaiting", "querying", "swallowing")]
@@ -97,7 +99,7 @@ class TestAWorkerThatRuns:
         assert {each and (each.status, each.cancelled_by, len(each.attempts)) for each in found} == {
             (ResultStatus.CANCELLED, "maria", 1)
         }
-        assert query(f"select from {in_quotes('graphile_worker')}._private_stop_requests") == []
+        assert query(f"select 1 from {in_quotes(worker_schema)}._private_stop_requests") == []
 
     def test_is_told_by_a_heartbeat_where_notifications_do_not_arrive(
         self, begun: threading.Semaphore, told: Told, wait_until: Wait

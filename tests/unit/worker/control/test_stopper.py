@@ -76,7 +76,7 @@ class Endless:
         self.has_begun.set()
         while True:
             try:
-                time.sleep(0.001)
+                threading.Event().wait(0.001)
                 raise ValueError("tried again for ever")
             except Exception:
                 continue
@@ -166,7 +166,8 @@ def test_a_coroutine__is_cancelled_at_its_await(slot: Slot) -> None:
 
 
 def test_a_coroutine_that_ignores_its_cancellation__is_cancelled_again(slot: Slot) -> None:
-    has_begun, tries = threading.Event(), []
+    has_begun = threading.Event()
+    tries: list[bool] = []
 
     async def stubborn(payload: Any) -> None:
         has_begun.set()
@@ -284,7 +285,7 @@ def test_code_that_runs_after_the_task__is_not_interrupted(slot: Slot, wait_unti
         has_begun.set()
         try:
             while not may_go_on.is_set():
-                time.sleep(0.001)
+                threading.Event().wait(0.001)
         except BaseException as error:
             errors.append(error)
 
@@ -368,7 +369,7 @@ def test_exceptions__never_reach_the_next_job_of_the_thread(slot: Slot, monkeypa
             # Some runs end only if they are stopped, most at about the same time as they are stopped.
             seconds = chance.choice([WAIT_TIMEOUT, *[chance.uniform(0.0, 0.002)] * 9])
             future = slot.start(spins, f'{{"seconds": {seconds}}}')
-            time.sleep(chance.uniform(0.0, 0.002))
+            threading.Event().wait(chance.uniform(0.0, 0.002))
             while seconds > 1.0 and not slot.executor.runs():
                 pass
             stops = [stoppers.submit(worker.stop, run) for run in slot.executor.runs()]

@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.outcomes import EndedWithoutThread, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import WorkUnit
 from tests.conftest import WAIT_TIMEOUT
@@ -401,3 +401,39 @@ def test_wait_for_change__ends_with_a_job(
     here.may_end.set()
     # Not after the timeout.
     assert has_changed.wait(WAIT_TIMEOUT / 2)
+
+
+def test_replaced_thread__leaves_its_slot_and_the_rest_of_its_queue(wait_until: Wait) -> None:
+    may_end, has_begun, ran, threads_ended = threading.Event(), threading.Event(), [], []
+
+    class Stuck(Calls):
+        def run(self, claim: Claim) -> Outcome:
+            if claim.id == 1:
+                has_begun.set()
+                assert may_end.wait(WAIT_TIMEOUT)
+                raise EndedWithoutThread
+            ran.append(claim.id)
+            return Succeeded(claim, 0.0)
+
+        def on_thread_end(self) -> None:
+            threads_ended.append(threading.get_ident())
+
+    pool = SlotPool(1, Stuck())
+    queue = HeldQueue(5, "w/1")
+    pool.submit([WorkUnit([claim(3), claim(2), claim(1)], queue, time.monotonic())], callers=1)
+    assert has_begun.wait(WAIT_TIMEOUT)
+    (stuck,) = pool._threads._threads
+    assert stuck.ident is not None
+    with pool.removal_lock:
+        rest = pool.replace_thread(stuck.ident)
+        assert pool.replace_thread(-1) is None, "another thread is not of this pool"
+    assert rest is not None
+    assert ([each.id for each in rest.claims], rest.queue) == ([3, 2], queue)
+    assert pool.is_idle
+    pool.submit([claim(4)], callers=1)
+    wait_until(lambda: ran == [4] and pool.is_idle)
+    may_end.set()
+    stuck.join(WAIT_TIMEOUT)
+    assert threads_ended == [stuck.ident], "the thread ends, and closes its connections"
+    pool.stop()
+    assert pool.join(WAIT_TIMEOUT)

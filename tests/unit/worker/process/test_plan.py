@@ -9,6 +9,7 @@ import pytest
 from django.test import override_settings
 
 from django_graphile_worker.exceptions import ConfigurationError
+from django_graphile_worker.registry import task, tasks
 from django_graphile_worker.worker.process import plan as plans
 from django_graphile_worker.worker.process.plan import Plan
 
@@ -49,3 +50,27 @@ def test_worker_under_reload__is_known_by_its_environment(monkeypatch: pytest.Mo
     assert not plans.is_watched()
     monkeypatch.setenv(plans.RELOADER_PIPE, "3")
     assert plans.is_watched()
+
+
+@pytest.mark.parametrize(
+    ("settings", "plan", "grace"),
+    [
+        ({}, Plan(), None),
+        ({"TIMEOUT": 30}, Plan(), 0.5),
+        ({"TIMEOUT": 30, "STOP_GRACE": 2}, Plan(), 2.0),
+        ({"TIMEOUT": 30}, Plan(once=True), None),
+        ({"TIMEOUT": 30}, Plan(reload=True), None),
+    ],
+)
+def test_supervisor__is_needed_if_runs_have_a_time_limit(
+    settings: dict[str, int], plan: Plan, grace: float | None
+) -> None:
+    with override_settings(GRAPHILE_WORKER=settings), tasks.isolated() as registry:
+        registry.has_time_limits = False
+        assert plan.watch_grace(plan.places()) == grace
+
+
+def test_time_limit_of_a_single_task__needs_a_supervisor() -> None:
+    with tasks.isolated():
+        task("limited", timeout=5)(lambda payload: None)
+        assert Plan().watch_grace(Plan().places()) == 0.5
