@@ -33,7 +33,7 @@ class FakeTask:
 
 def test_a_spec_needs_only_an_identifier() -> None:
     spec = JobSpec("send_email")
-    assert dataclasses.astuple(spec) == ("send_email", None, None, None, None, None, None, None, None)
+    assert dataclasses.astuple(spec) == ("send_email", *[None] * 9)
 
 
 def test_a_spec_keeps_what_it_is_given() -> None:
