@@ -6,7 +6,7 @@ them at all. This decorator takes them with every version, and makes the same ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, overload
 
 from django_graphile_worker.backend.compat import (
@@ -20,6 +20,8 @@ from django_graphile_worker.job_options import JobKeyMode
 
 if TYPE_CHECKING:
     from typing import Unpack
+
+    from django_graphile_worker.limits.limit import Limit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +40,8 @@ class TaskOptions(TypedDict, total=False):
     flags: Iterable[str] | None
     atomic: bool
     keep_result: KeepResult | None
+    limit: Limit | Sequence[Limit] | None
+    fair: str | Callable[..., Any] | None
 
 
 @overload

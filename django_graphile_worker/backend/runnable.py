@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -12,7 +13,13 @@ from django_graphile_worker.backend.call import Call
 from django_graphile_worker.backend.compat import Task, task_backends
 from django_graphile_worker.backend.discovery import import_django_task
 from django_graphile_worker.backend.run_events import RunEvents
-from django_graphile_worker.backend.task_class import GraphileTask, as_graphile_task, backoff_of, keep_result_of
+from django_graphile_worker.backend.task_class import (
+    GraphileTask,
+    as_graphile_task,
+    backoff_of,
+    keep_result_of,
+    limits_of,
+)
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.signatures import is_async_function, source_of
@@ -37,6 +44,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             backoff=backoff_of(django_task),
             keep_result=keep_result_of(django_task),
             keeps_payload=True,
+            limits=limits_of(django_task),
         )
 
     def result_seconds(self, default: float | None) -> float | None:
@@ -46,6 +54,22 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             seconds: float = backend.checked_options.result_ttl
             return seconds or None
         return self.keep_result or None
+
+    def key_fields(self, payload: Any) -> Any:
+        """Return the arguments of a call by the names of the function's parameters, with their defaults."""
+        call = Call.from_payload(payload)
+        context = [None] if self.django_task.takes_context else []
+        try:
+            bound = inspect.signature(self.django_task.func).bind_partial(*context, *call.args, **call.kwargs)
+        except TypeError as error:
+            raise PayloadError(f"expected arguments of {self.django_task.module_path}, got others ({error})") from None
+        bound.apply_defaults()
+        return dict(list(bound.arguments.items())[len(context) :])
+
+    def key_from(self, function: Callable[..., Any], payload: Any) -> Any:
+        """Call the key function of a limit with the arguments of a call."""
+        call = Call.from_payload(payload)
+        return function(*call.args, **call.kwargs)
 
     @property
     def default_labels(self) -> tuple[str, ...]:  # type: ignore[override]

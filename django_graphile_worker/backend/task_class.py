@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -13,7 +13,7 @@ from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.registry import valid_keep_result
+from django_graphile_worker.registry import task_limits, valid_keep_result
 from django_graphile_worker.suggestions import did_you_mean
 
 P = ParamSpec("P")
@@ -24,6 +24,8 @@ Backoff = timedelta | float | Callable[..., Any]
 KeepResult = timedelta | float | bool
 
 if TYPE_CHECKING:
+    from django_graphile_worker.limits.limit import Limit, TaskLimit
+
     _Task = Task
 else:
 
@@ -37,7 +39,7 @@ else:
 
 
 # The options that @task takes in addition to those of Django.
-OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result")
+OPTIONS = ("max_attempts", "backoff", "job_key", "job_key_mode", "flags", "atomic", "keep_result", "limit", "fair")
 
 
 def refuse_unknown_options(options: Iterable[str]) -> None:
@@ -71,6 +73,10 @@ class GraphileTask(_Task[P, R]):
     atomic: bool = field(default=False, compare=False)
     # How long a result is kept. Without it the option RESULT_TTL of the backend counts.
     keep_result: KeepResult | None = field(default=None, compare=False)
+    # How many jobs run at once or start in a time. A template names arguments of the function; a function gets them.
+    limit: Limit | Sequence[Limit] | None = field(default=None, compare=False)
+    # Whose jobs take turns.
+    fair: str | Callable[..., Any] | None = field(default=None, compare=False)
 
     def __new__(cls, **options: Any) -> GraphileTask[P, R]:
         # Django's own @task passes on whatever it gets.
@@ -113,8 +119,8 @@ class GraphileTask(_Task[P, R]):
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path and what is data; functions, which cannot be pickled, come from the task at that path."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        """Pickle the path and what is data; functions and limits, which may have functions, come from that path."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("limit", "fair")}
         return _unpickled, (self.module_path, {name: value for name, value in values.items() if not callable(value)})
 
     def job_key_for(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> str | None:
@@ -155,6 +161,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         )
         backoff_of(task)
         keep_result_of(task)
+        limits_of(task)
         if not isinstance(task.atomic, bool):
             raise InvalidTypeError(f"atomic: expected True or False, got {task.atomic!r}.")
     except (InvalidTypeError, InvalidJobError) as error:
@@ -170,3 +177,8 @@ def backoff_of(task: GraphileTask[Any, Any]) -> timedelta | Callable[..., Any] |
 
 def keep_result_of(task: GraphileTask[Any, Any]) -> float | bool | None:
     return valid_keep_result(task.keep_result, name="keep_result")
+
+
+def limits_of(task: GraphileTask[Any, Any]) -> tuple[TaskLimit, ...]:
+    """Return the limits of a task; without a key, all labels of the function share the numbers."""
+    return task_limits(task.limit, task.fair, task.module_path)

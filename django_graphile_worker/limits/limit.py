@@ -103,7 +103,7 @@ def valid_name(name: object, where: str = "Limit") -> str:
 def _listed(limit: object) -> tuple[Limit, ...]:
     if limit is None:
         return ()
-    found = (limit,) if isinstance(limit, Limit) or not isinstance(limit, Iterable) else tuple(limit)
+    found = tuple(limit) if isinstance(limit, Iterable) and not isinstance(limit, str) else (limit,)
     for each in found:
         if not isinstance(each, Limit):
             raise InvalidTypeError(

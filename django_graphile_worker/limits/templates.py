@@ -83,7 +83,7 @@ def _value_at(payload: Any, path: tuple[str, ...]) -> str:
 def _text_of(value: Any, path: tuple[str, ...]) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, dict | list):
+    if value is not None and not isinstance(value, int | float):
         raise PayloadError(
             f"expected a text, a number, true, false or null in {_shown(path)}, got {_kind(value)}",
             path=_json_path(path),
@@ -103,7 +103,7 @@ def _kind(value: Any) -> str:
         return "an object" if value else "an object without fields"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return "null" if value is None else "a text" if isinstance(value, str) else f"the value {json.dumps(value)}"
+    return "null" if value is None else "a text" if isinstance(value, str) else f"the value {value!r}"
 
 
 def _shown(path: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client, override_settings
 from pytest_django.live_server_helper import LiveServer
 
+from django_graphile_worker.registry import tasks
 from tests.browser import showcase
 from tests.support import prerequisites
 
@@ -79,12 +80,14 @@ def strict_server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def site(strict_server: Any, transactional_db: None, settings: Any, worker_schema: str) -> Any:
+def site(strict_server: Any, transactional_db: None, settings: Any, worker_schema: str) -> Iterator[Any]:
     """The demo site with jobs, served with the policy."""
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": showcase.CRONTAB}
     showcase.make_user()
     showcase.fill(worker_schema)
-    return strict_server
+    with tasks.isolated():
+        showcase.register_limited_tasks()
+        yield strict_server
 
 
 def _session() -> str:

@@ -12,8 +12,10 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import connection
 
+from django_graphile_worker import Limit, task
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
+from tests.support.limits import make_key, park_job, run_job
 from tests.support.recorded_statistics import append_and_fold
 
 PASSWORD = "demo"
@@ -49,9 +51,17 @@ def make_user(name: str = "demo", **options: Any) -> Any:
     return get_user_model().objects.create_user(name, "", PASSWORD, is_staff=True, is_superuser=True, **options)
 
 
+def register_limited_tasks() -> None:
+    """Register the tasks of the shop that have limits."""
+    of_account = Limit("account:{account}", concurrency=3, rate="100/m", burst=20, fair=True)
+    task("sync_catalogue", limit=of_account)(lambda payload: None)
+    task("export_orders", limit=[of_account, Limit("warehouse", concurrency=5)])(lambda payload: None)
+
+
 def fill(schema: str) -> None:
     """Create jobs in every state, two workers, and a day of statistics."""
     _jobs()
+    _limited_jobs()
     _workers(schema)
     _statistics(schema)
 
@@ -94,6 +104,18 @@ def _jobs() -> None:
         updated_at=minutes_ago(17),
         run_at=minutes_ago(-340),
     )
+
+
+def _limited_jobs() -> None:
+    for account, waiting, running in ((4711, 14, 3), (1815, 5, 3), (1024, 2, 0)):
+        closed_until = minutes_ago(-3) if not running else None
+        key = make_key("account:{account}", f"account:{account}", closed_until=closed_until)
+        for number in range(running):
+            run_job(key, "sync_catalogue", token=f"django-worker-a3f9c1d20e87b/{number}")
+        for number in range(waiting):
+            task_name = "export_orders" if number % 4 == 3 else "sync_catalogue"
+            since = minutes_ago(12 - number / 2)
+            park_job(key, task_name, payload={"account": account}, run_at=since, blocked_at=since)
 
 
 def _workers(schema: str) -> None:

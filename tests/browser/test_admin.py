@@ -21,6 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 OpenPage = Callable[..., Any]
 # SCREENSHOTS=docs/_static stores the screenshots for the documentation.
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
+LIMIT_NUMBERS = "limitkey/numbers/?limit=account:%7Baccount%7D"
 DESKTOP = {"width": 1360, "height": 880}
 
 
@@ -207,6 +208,9 @@ def test_texts__have_enough_contrast_in_both_themes(open_page: OpenPage, scheme:
         "recurringtask/",
         "worker/",
         "errorgroup/",
+        "limitkey/",
+        LIMIT_NUMBERS,
+        "job/?state=limited",
     ):
         page.goto(path)
         poor = page.evaluate(CONTRAST)
@@ -251,6 +255,8 @@ def test_narrow_screen__needs_no_horizontal_scrolling(open_page: OpenPage) -> No
         "recurringtask/",
         "worker/",
         "errorgroup/",
+        "limitkey/",
+        LIMIT_NUMBERS,
         "job/add/",
     ]
     for path in paths:
@@ -338,6 +344,7 @@ def test_screenshots__are_taken_for_the_documentation(open_page: OpenPage) -> No
         "recurring": "recurringtask/",
         "workers": "worker/",
         "queues": "jobqueue/",
+        "limits": "limitkey/",
     }
     heights = {
         "overview": 1180,
@@ -347,6 +354,7 @@ def test_screenshots__are_taken_for_the_documentation(open_page: OpenPage) -> No
         "recurring": 520,
         "workers": 600,
         "queues": 480,
+        "limits": 900,
     }
     for name, path in pictures.items():
         page.set_viewport_size({"width": 1360, "height": heights[name]})
@@ -354,3 +362,22 @@ def test_screenshots__are_taken_for_the_documentation(open_page: OpenPage) -> No
         take_screenshot(page, name)
     dark = open_page("overview/", viewport={"width": 1360, "height": 1180}, color_scheme="dark")
     take_screenshot(dark, "overview-dark")
+
+
+def test_numbers_of_a_limit__are_changed_and_reset(open_page: OpenPage) -> None:
+    page = open_page("limitkey/", viewport=DESKTOP)
+    assert "account:4711" in page.inner_text("#gw-keys")
+    page.click("#gw-limits tr:has-text('account:{account}') a:has-text('Change…')")
+    assert page.input_value("#id_rate") == "100/m"
+    page.fill("#id_concurrency", "5")
+    page.fill("#id_rate", "often")
+    page.click("button:has-text('Save')")
+    assert "expected a rate like" in page.inner_text(".field-rate .errorlist")
+    page.fill("#id_rate", "")
+    page.fill("#id_burst", "")
+    page.click("button:has-text('Save')")
+    assert "5" in page.inner_text("#gw-limits tr:has-text('account:{account}')")
+    assert "demo" in page.inner_text("#gw-limits tr:has-text('account:{account}')")
+    page.click("#gw-limits tr:has-text('account:{account}') a:has-text('Change…')")
+    page.click("button:has-text('Use the numbers of the code')")
+    assert "code and settings" in page.inner_text("#gw-limits tr:has-text('account:{account}')")

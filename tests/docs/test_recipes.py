@@ -14,6 +14,7 @@ from django.test.utils import isolate_apps
 
 from django_graphile_worker import models, reschedule_jobs, run_once, signals
 from django_graphile_worker.registry import tasks
+from django_graphile_worker.testing import run_jobs
 from tests.docs.pages import page
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,21 +28,6 @@ class Partner:
         self.called.append(order)
         if order < 0:
             raise ValueError("no such order")
-
-
-class Clock:
-    """A clock that advances by 50 ms with each reading, and records the sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept: list[float] = []
-
-    def monotonic(self) -> float:
-        self.now += 0.05
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
 
 
 @pytest.fixture
@@ -94,15 +80,12 @@ def test_fan_in__adds_the_last_job_once_when_all_parts_are_done(shop: Any) -> No
     assert shop.Import.objects.filter(is_finished=True, parts_left=0).count() == 2
 
 
-def test_rate_limit__takes_its_time_whatever_becomes_of_the_jobs(shop: Any) -> None:
-    """Each job sleeps for the rest of its time. Other tests check that the jobs of a queue do not overlap."""
-    clock = Clock()
-    shop.globals["time"] = clock
+def test_rate_limit__is_a_limit_of_the_task(shop: Any) -> None:
     for order in (1, -1, 2, 3):
         shop.tell_partner.add_job({"order": order}, max_attempts=1)
-    assert run_once(concurrency=4) == 0
-    assert shop.partner.called == [1, -1, 2, 3]
-    assert clock.slept == pytest.approx([0.15] * 4)
+    run_jobs(on_error="record")
+    assert sorted(shop.partner.called) == [-1, 1, 2, 3]
+    assert [str(limit.numbers) for limit in shop.tell_partner.limits] == ["5/s"]
 
 
 def test_progress_and_result__are_in_the_row(shop: Any) -> None:

@@ -19,9 +19,9 @@ from tests.support.recorded_statistics import append_and_fold
 BASE = "/admin/graphile_worker/"
 OVERVIEW, JOBS, QUEUES = BASE + "overview/", BASE + "job/", BASE + "jobqueue/"
 RECURRING, WORKERS, ERRORS = BASE + "recurringtask/", BASE + "worker/", BASE + "errorgroup/"
-HISTORY = BASE + "pastattempt/"
+HISTORY, LIMITS = BASE + "pastattempt/", BASE + "limitkey/"
 ADD, ACT = JOBS + "add/", JOBS + "act/"
-ALL_PAGES = (OVERVIEW, JOBS, QUEUES, RECURRING, WORKERS, ERRORS, HISTORY, ADD)
+ALL_PAGES = (OVERVIEW, JOBS, QUEUES, RECURRING, WORKERS, ERRORS, HISTORY, LIMITS, ADD)
 
 
 def job_url(job_id: int) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+from django_graphile_worker import Limit
 from django_graphile_worker.backend import task
 from django_graphile_worker.exceptions import PermanentFailure
 
@@ -82,6 +83,15 @@ def atomic() -> str:
 def unkept() -> str:
     calls.append("unkept")
     return "nobody reads it"
+
+
+@task(
+    takes_context=True,
+    limit=[Limit("account:{account}", concurrency=1), Limit(lambda account, **_: account, rate="9/m", name="function")],
+    fair="{tenant}",
+)
+def limited(context: Any, account: int, *, tenant: str = "none") -> None:
+    calls.append((account, tenant))
 
 
 def _undeclared() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -151,11 +152,11 @@ class LimitKeyAdmin(PageAdmin):
 def _reason(key: LimitedKey) -> str:
     """Return what the jobs of the key wait for."""
     if key.closed_until is not None:
-        return _("a task closed it; it opens %(time)s") % {"time": formatting.relative_time(key.closed_until)}
+        return format_html(_("a task closed it; it opens {time}"), time=formatting.relative_time(key.closed_until))
     if not key.waiting:
         return _("no job waits")
     if key.opens_at is not None:
-        return _("its rate; the next start is %(time)s") % {"time": formatting.relative_time(key.opens_at)}
+        return format_html(_("its rate; the next start is {time}"), time=formatting.relative_time(key.opens_at))
     return _("a place")
 
 

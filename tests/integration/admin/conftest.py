@@ -17,6 +17,7 @@ VIEWS = (
     "view_worker",
     "view_errorgroup",
     "view_pastattempt",
+    "view_limitkey",
 )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import add_job
+from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.limits.keys import keys_of
 from django_graphile_worker.models import Job
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -146,3 +148,22 @@ def test_payload_without_arguments__calls_without_arguments(framework: Any, run:
     add_job(f"{PATH}.unkept")
     run()
     assert framework.calls == ["unkept"]
+
+
+def test_limits__name_arguments_of_the_function(framework: Any) -> None:
+    from django_graphile_worker.backend.runnable import find_runnable
+
+    task = find_runnable(f"{PATH}.limited")
+    assert task is not None
+    expected = (("account:{account}", "account:7"), ("fair:{tenant}", "none"), ("function", "7"))
+    for payload in ('{"args": [7], "kwargs": {}}', '{"args": [], "kwargs": {"account": 7, "tenant": "none"}}'):
+        assert keys_of(task, payload) == expected
+    assert {key.text for key in keys_of(task, "[]")} == {"<unreadable>"}
+
+
+def test_call_without_an_argument_that_a_limit_needs__is_refused(framework: Any) -> None:
+    with pytest.raises(PayloadError, match="expected the field 'account', got the fields 'tenant'"):
+        framework.limited.enqueue(tenant="a")
+    with pytest.raises(PayloadError, match="limited, got others"):
+        framework.limited.enqueue(1, 2, 3)
+    assert not Job.objects.exists()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.parametrize("name", ["add", "report", "mail"])
+@pytest.mark.parametrize("name", ["add", "report", "mail", "limited"])
 def test_task__is_pickled_by_the_path_of_its_function(framework: Any, name: str) -> None:
     task = getattr(framework, name)
     changed = task.using(priority=5, run_after=timedelta(hours=1), max_attempts=2, flags=["slow"])

@@ -54,6 +54,8 @@ def test_using__accepts_what_the_framework_promises(framework: Any, changes: dic
         ({"max_attempts": 0}, "max_attempts: expected"),
         ({"backoff": "soon"}, "backoff: expected a timedelta, a number of seconds or a callable"),
         ({"keep_result": "long"}, "expected a timedelta, a number of seconds, True or False"),
+        ({"limit": "100/m"}, "expected a Limit, or a list of them, got '100/m'"),
+        ({"fair": "tenant"}, "expected a template with a payload field"),
         ({"atomic": 1}, "atomic: expected True or False, got 1"),
         ({"queue_name": "l" * 100}, "is not valid for backend"),
     ],

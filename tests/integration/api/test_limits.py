@@ -1,0 +1,89 @@
+"""Limits when jobs are added, and their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_graphile_worker import JobSpec, Limit, PayloadError, add_job, add_jobs, conf, task
+from django_graphile_worker.api.limits import limit_statuses, override_limit, reset_limit
+from django_graphile_worker.exceptions import InvalidJobError
+from django_graphile_worker.limits.numbers import LimitNumbers
+from django_graphile_worker.models import Job
+from django_graphile_worker.registry import Task, tasks
+from django_graphile_worker.routing import place_of
+from tests.support.limits import make_key, park_job
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass
+class Receipt:
+    account: int
+    order: int = 0
+
+
+@pytest.fixture(autouse=True)
+def send() -> Iterator[Task[Any, Any]]:
+    with tasks.isolated():
+        tasks._tasks.clear()
+        yield task("send", limit=Limit("account:{account}", concurrency=3))(lambda payload: None)
+
+
+@pytest.mark.parametrize("payload", [{"account": 1}, Receipt(account=1), {"account": None}])
+def test_payload_with_the_field__is_added(send: Task[Any, Any], payload: Any) -> None:
+    assert add_job("send", payload).id
+    assert send.add_job(payload).id
+    assert add_jobs([JobSpec(send, payload)], returning=False) == 1
+
+
+def test_payload_without_the_field__is_refused_before_any_statement(
+    send: Task[Any, Any], django_assert_num_queries: Any
+) -> None:
+    specs = [JobSpec(send, {"account": 1}), JobSpec(send, {"order": 1})]
+    with django_assert_num_queries(0):
+        for add in (lambda: add_job(send, {"order": 1}), lambda: add_job("send"), lambda: add_jobs(specs)):
+            with pytest.raises(PayloadError, match="expected the field 'account'") as refused:
+                add()
+    assert str(refused.value) == (
+        "specs[1]: payload: expected the field 'account', got the fields 'order': the limit 'account:{account}' of the "
+        "task 'send' needs it."
+    )
+    with pytest.raises(PayloadError, match=r"specs\[1\]: payload: expected the field 'account'"):
+        add_jobs(specs, returning=False)
+    assert not Job.objects.exists()
+
+
+def test_stored_numbers__replace_those_of_code_and_settings(settings: Any) -> None:
+    settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "LIMITS": {"account:{account}": {"rate": "5/s"}}}
+
+    def told() -> list[tuple[str, str, bool]]:
+        with connection.cursor() as cursor:
+            found = limit_statuses(cursor, place_of())
+        return [(each.name, str(each.numbers), each.is_overridden) for each in found]
+
+    assert told() == [("account:{account}", "3 at once, 5/s", False)]
+    override_limit("account:{account}", LimitNumbers(concurrency=9), changed_by="root")
+    assert told() == [("account:{account}", "9 at once", True)]
+    override_limit("account:{account}", LimitNumbers(), changed_by="root")
+    assert told() == [("account:{account}", "no limit", True)]
+    with tasks.isolated():
+        tasks._tasks.clear()
+        assert told() == [("account:{account}", "no limit", True)], "an operator finds it after the code is gone"
+    assert reset_limit("account:{account}") is True
+    assert reset_limit("account:{account}") is False
+    assert told() == [("account:{account}", "3 at once, 5/s", False)]
+    with pytest.raises(InvalidJobError, match="Did you mean 'account"):
+        override_limit("account{account}", LimitNumbers(), changed_by="root")
+
+
+def test_changed_numbers__let_a_claim_look_at_full_keys_again() -> None:
+    park_job(make_key("account:{account}", "account:1"), "send")
+    override_limit("account:{account}", LimitNumbers(concurrency=9), changed_by="root")
+    with connection.cursor() as cursor:
+        cursor.execute(f'select opens_at is not null from "{conf.current().schema}"._private_limit_keys')
+        assert cursor.fetchone() == (True,)
