@@ -67,10 +67,10 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "key.concurrency - key.taken",
         "key.concurrency - key.taken + 1",
     ),
-    "a rate forgets a start": (
-        "_private_limit_rooms_v1",
-        "start.number > key.starts - key.burst",
-        "start.number > key.starts - key.burst + 1",
+    "a rate forgets its starts": (
+        "_private_claim_limited_v1",
+        "select counted.id, number, moment",
+        "select counted.id, number, moment - interval '1 hour'",
     ),
     "a worker applies its own timeout to other workers": (
         "_private_late_workers_v2",

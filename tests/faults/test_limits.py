@@ -20,13 +20,14 @@ def start(fleet: Fleet, slots: int) -> WorkerProcess:
     return fleet.start("-j", str(slots), environment=LIMITED, settings={"WORKER_TIMEOUT": 4.0}, is_ready=False)
 
 
-def add(world: World, task: str, accounts: int, each: int) -> None:
+def add(world: World, task: str, accounts: int, each: int, seconds: float = 0.03) -> None:
     world.job_ids += [
         row.id
         for row in world.query(
-            "select ({schema}.add_job(%s, json_build_object('account', account))).id"
+            "select ({schema}.add_job(%s, json_build_object('account', account, 'seconds', %s::float8))).id"
             " from generate_series(1, %s) as account, generate_series(1, %s) order by random()",
             task,
+            seconds,
             accounts,
             each,
         )
@@ -47,7 +48,7 @@ def check(world: World) -> None:
 
 
 def test_limits__hold_over_several_processes(world: World, fleet: Fleet) -> None:
-    add(world, "limited", accounts=3, each=8)
+    add(world, "limited", accounts=2, each=10, seconds=0.3)
     add(world, "rated", accounts=2, each=6)
     workers = [start(fleet, slots=8) for _ in range(2)]
     world.wait_until(lambda: world.value("select count(*) from fault_history.effect") >= 6)
