@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql.limits import parking, sweeping
+from django_graphile_worker.sql.limits import parking, sorting, sweeping
+from django_graphile_worker.sql.schema import ddl
 from tests.support.limited_jobs import SHAPE, LimitedJobs, field_of
 
 
@@ -52,14 +53,27 @@ def test_the_last_jobs__are_sorted_with_the_first(jobs: LimitedJobs) -> None:
     assert set(field_of(jobs.claim_all(), "account")) == {"large", "small"}
 
 
-def test_two_sorters__sort_different_jobs(jobs: LimitedJobs, make: Callable[..., LimitedJobs]) -> None:
+def test_two_sorters__pick_different_jobs(jobs: LimitedJobs, make: Callable[..., LimitedJobs]) -> None:
     jobs.add(20, account=1)
     other = make(account={"concurrency": 2})
-    with other.connection.transaction():
-        assert other.sort(most=10) == 10
-        assert jobs.sort(most=10) == 0 or jobs.count("_private_limited_jobs") == 10
-    jobs.sort_all()
-    assert jobs.count("_private_limited_jobs") == 20
+    with other.connection.cursor() as cursor, other.connection.transaction():
+        shapes = {other.task_id: SHAPE}
+        picked = sorting.pick_unsorted(cursor, schema=other.schema, shapes=shapes, most=10, idle_seconds=60)
+        assert len(picked.jobs) == 10
+        jobs.sort_all()
+    assert jobs.count("_private_limited_jobs") == 10
+
+
+def test_a_sorter_that_stands_still__does_not_keep_jobs_locked(
+    jobs: LimitedJobs, make: Callable[..., LimitedJobs], wait_until: Callable[..., None]
+) -> None:
+    jobs.add(3, account=1)
+    other = make(account={"concurrency": 2})
+    other.execute("begin")
+    with other.connection.cursor() as cursor:
+        shapes = {other.task_id: SHAPE}
+        sorting.pick_unsorted(cursor, schema=other.schema, shapes=shapes, most=10, idle_seconds=0.1)
+    wait_until(lambda: jobs.sort() == 3)
 
 
 def test_every_kind_of_job__is_sorted(jobs: LimitedJobs) -> None:
@@ -121,8 +135,6 @@ def test_unused_lanes_and_keys__are_deleted(jobs: LimitedJobs) -> None:
 
 
 def test_the_drop_file__ends_all_parking(jobs: LimitedJobs, worker_schema: str) -> None:
-    from django_graphile_worker.sql.schema import ddl
-
     jobs.add(2, account=1)
     jobs.sort_all()
     with jobs.connection.transaction(force_rollback=True):
