@@ -55,7 +55,8 @@ def test_keys_at_their_limit__are_shown_with_who_waits_and_since_when(admin_page
     ],
 )
 def test_reason__says_what_jobs_wait_for(admin_page: Client, column: str, minutes: int, reason: str) -> None:
-    park_job(make_key(ACCOUNT, "account:1", **{column: minutes_ago(minutes)}), "send")
+    columns: dict[str, Any] = {column: minutes_ago(minutes)}
+    park_job(make_key(ACCOUNT, "account:1", **columns), "send")
     assert reason in text(admin_page.get(pages.LIMITS))
 
 
@@ -140,3 +141,11 @@ def test_project_without_limits__has_an_empty_page(admin_page: Client) -> None:
         shown = text(admin_page.get(pages.LIMITS))
     assert "No key is at its limit." in shown
     assert "No limits. Add one with @task(limit=Limit(…))." in shown
+
+
+def test_user_that_may_see_only_some_jobs__sees_no_keys(client_with: Any, settings: Any) -> None:
+    settings.ROOT_URLCONF = "tests.integration.admin.restricted_site"
+    park_job(make_key(ACCOUNT, "account:42"), "send")
+    shown = text(client_with().get(pages.LIMITS))
+    assert "The keys of this page cover all jobs, so they are not shown." in shown
+    assert "account:" not in shown
