@@ -18,6 +18,7 @@ NAMES = (
     "drain",
     "queues",
     "backlog",
+    "limits",
     "held_snapshot",
     "recording",
     "latency",

@@ -38,7 +38,8 @@ class Database:
         return int(self.scalar(f"select id from {SCHEMA}._private_tasks where identifier = %s", [identifier]))
 
     def empty(self) -> None:
-        self.execute(f"truncate {SCHEMA}._private_jobs, {SCHEMA}._private_job_queues")
+        tables = ("jobs", "job_queues", "limited_jobs", "limit_lanes", "limit_keys", "limit_places", "limit_starts")
+        self.execute("truncate " + ", ".join(f"{SCHEMA}._private_{table}" for table in tables))
 
     def settle(self) -> None:
         """Update the statistics of the planner and write all changes, so that neither happens during a measurement."""

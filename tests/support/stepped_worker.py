@@ -36,7 +36,7 @@ class SteppedRunner(Runner):
         parts.slots.stop()
         parts.slots.join(60)
         inner = (parts.fetcher, parts.releaser, parts.heartbeat, parts.recovery, parts.retention, parts.statistics)
-        for service in inner:
+        for service in (*inner, *filter(None, [parts.keeper])):
             service.close()
         parts.claimer.close()
         parts.executor.close(1.0)

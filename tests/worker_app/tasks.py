@@ -304,3 +304,7 @@ def uses_processes(payload: Any, helpers: Helpers) -> None:
         helpers.query("select 1")
         with connection.cursor() as cursor:
             cursor.execute("select 1")
+
+
+if "FAULT_LIMITED" in os.environ:
+    from tests.worker_app import limited  # noqa: F401 - it registers tasks

@@ -54,6 +54,7 @@ declare
     locked_ids bigint[]; failed bigint[]; unparked bigint[]; busy_lanes int[] := '{}';
     claimed_lanes int[]; claimed_ids bigint[];
     blocked bigint[] := '{}'; waits timestamptz[] := '{}';
+    started_keys bigint[]; started_kept int[]; started_counts int[];
     start_within float8; has_more boolean; next_at timestamptz;
 begin
     -- Keys whose time has come, and lanes that are to be looked at again.
@@ -128,16 +129,18 @@ begin
         from (
             select lane.number, key.id as key_id, array_position(held_keys, key.id) as place
             from unnest(lane_ids) with ordinality as lane(id, number)
-            join only :SCHEMA._private_limit_lanes as l on l.id = lane.id
-            cross join lateral unnest(l.key_ids) as key(id)
+            cross join lateral (
+                select unnest(l.key_ids) as id from only :SCHEMA._private_limit_lanes as l
+                where l.id = lane.id offset 0) as key
         ) as spot;
         select array_agg(sized.behind - sized.keys order by sized.number), array_agg(sized.keys order by sized.number)
         into flat_from, flat_count
         from (
-            select lane.number, cardinality(l.key_ids) as keys,
-                sum(cardinality(l.key_ids)) over (order by lane.number) as behind
+            select lane.number, l.keys, sum(l.keys) over (order by lane.number) as behind
             from unnest(lane_ids) with ordinality as lane(id, number)
-            join only :SCHEMA._private_limit_lanes as l on l.id = lane.id
+            cross join lateral (
+                select cardinality(l.key_ids) as keys from only :SCHEMA._private_limit_lanes as l
+                where l.id = lane.id offset 0) as l
         ) as sized;
         if array_position(flat, null) is not null then
             -- A key is gone, which only a change by hand can do: the jobs are sorted again.
@@ -240,36 +243,42 @@ begin
                 flat_from[claimed.lane] + 1, flat_from[claimed.lane] + flat_count[claimed.lane]) as spot(number)
             where counts_places[flat[spot.number]]
             on conflict on constraint limit_places_pkey do update set token = excluded.token, taken_at = excluded.taken_at;
-            with started as (
+            select array_agg(started.key_id), array_agg(started.kept), array_agg(started.starts), min(started.margin)
+            into started_keys, started_kept, started_counts, start_within
+            from (
                 select held_keys[flat[spot.number]] as key_id, max(keep_starts[flat[spot.number]]) as kept,
-                    min(margins[flat[spot.number]]) as margin, count(*) as starts
+                    min(margins[flat[spot.number]]) as margin, count(*)::int as starts
                 from unnest(claimed_lanes) as claimed(lane)
                 cross join lateral generate_series(
                     flat_from[claimed.lane] + 1, flat_from[claimed.lane] + flat_count[claimed.lane]) as spot(number)
                 where keep_starts[flat[spot.number]] is not null
                 group by 1
-            ), counted as (
-                update only :SCHEMA._private_limit_keys as k
-                set starts = k.starts + started.starts
-                from started where k.id = started.key_id
-                returning k.id, k.starts, started.starts as added, started.kept
-            ), noted as (
+            ) as started;
+            if started_keys is not null then
+                with counted as (
+                    update only :SCHEMA._private_limit_keys as k
+                    set starts = k.starts + started_counts[array_position(started_keys, k.id)]
+                    where k.id = any (started_keys)
+                    returning k.id, k.starts, started_counts[array_position(started_keys, k.id)] as added
+                )
                 insert into :SCHEMA._private_limit_starts (key_id, number, started_at)
                 select counted.id, number, moment
                 from counted
-                cross join lateral generate_series(counted.starts - counted.added + 1, counted.starts) as number
-            ), passed as (
+                cross join lateral generate_series(counted.starts - counted.added + 1, counted.starts) as number;
                 -- What no window needs any more. A few more than were added, if the rate has become lower.
                 delete from only :SCHEMA._private_limit_starts as old
-                using counted
-                cross join lateral (
-                    select start.number from only :SCHEMA._private_limit_starts as start
-                    where start.key_id = counted.id and start.number <= counted.starts - counted.kept
-                    order by start.number limit counted.added + 100
-                ) as over
-                where old.key_id = counted.id and old.number = over.number
-            )
-            select min(started.margin) into start_within from started;
+                where old.ctid = any (array(
+                    select over.tid
+                    from unnest(started_keys, started_kept, started_counts) as started(key_id, kept, starts)
+                    cross join lateral (
+                        select k.starts from only :SCHEMA._private_limit_keys as k
+                        where k.id = started.key_id offset 0) as key
+                    cross join lateral (
+                        select start.ctid as tid from only :SCHEMA._private_limit_starts as start
+                        where start.key_id = started.key_id and start.number <= key.starts - started.kept
+                        order by start.number limit started.starts + 100
+                    ) as over));
+            end if;
             update only :SCHEMA._private_job_queues as q
             set locked_by = holder, locked_at = this_moment
             where q.id = any (used_queues);
@@ -277,7 +286,7 @@ begin
             update only :SCHEMA._private_jobs as job
             set attempts = job.attempts + 1, locked_by = holder, locked_at = this_moment, run_at = limited.run_at
             from only :SCHEMA._private_limited_jobs as limited
-            where job.id = any (claimed_ids) and limited.job_id = job.id
+            where job.id = any (claimed_ids) and limited.job_id = any (claimed_ids) and limited.job_id = job.id
             returning job.id, job.task_id, job.attempts, job.payload::text, job.job_queue_id,
                 job.priority, date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision,
                 job.flags::text, job.last_error, date_part('epoch', job.created_at),
@@ -320,13 +329,15 @@ begin
                 case when head.priority is not null and settled.blocked_by is null then settled.ready_at end as ready_at,
                 settled.number = any (claimed_lanes) as is_served
             from unnest(lane_ids, blocked, waits) with ordinality as settled(id, blocked_by, ready_at, number)
-            join only :SCHEMA._private_limit_lanes as l on l.id = settled.id
+            cross join lateral (
+                select l.id, l.priority, l.head_run_at from only :SCHEMA._private_limit_lanes as l
+                where l.id = settled.id offset 0) as l
             left join lateral (
                 select w.priority, w.run_at from only :SCHEMA._private_limited_jobs as w
                 where w.lane_id = l.id order by w.priority, w.run_at, w.job_id limit 1
             ) as head on true
         ) as coming
-        where lane.id = coming.id and (
+        where lane.id = any (lane_ids) and lane.id = coming.id and (
             coming.state <> 1 or coming.is_served
             or (lane.priority, lane.head_run_at) is distinct from (coming.priority, coming.run_at));
 
@@ -335,7 +346,8 @@ begin
         set opens_at = coming.opens_at
         from (
             select known.id, case when key.room < 1 and exists (
-                select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = known.id
+                select from only :SCHEMA._private_limit_lanes as l
+                where l.state = 2 and l.blocked_by = known.id offset 0
             ) then greatest(
                 case when known.closed_until > moment then known.closed_until end,
                 (select start.started_at from only :SCHEMA._private_limit_starts as start
@@ -347,16 +359,18 @@ begin
             ) end as opens_at
             from unnest(held_keys, rooms, keep_starts, windows, burst_counts, burst_windows)
                 as key(id, room, rate_count, seconds, burst, burst_seconds)
-            join only :SCHEMA._private_limit_keys as known on known.id = key.id
+            cross join lateral (
+                select k.id, k.starts, k.closed_until from only :SCHEMA._private_limit_keys as k
+                where k.id = key.id offset 0) as known
             where key.room < 1 or key.id = any (opened)
         ) as coming
-        where k.id = coming.id and k.opens_at is distinct from coming.opens_at;
+        where k.id = any (held_keys) and k.id = coming.id and k.opens_at is distinct from coming.opens_at;
         -- A key with room makes lanes ready that wait for it.
         perform :SCHEMA._private_attend_to_keys_v1(
             array_agg(key.id), array_agg(key.room), moment)
         from unnest(held_keys, rooms) as key(id, room)
         where key.room > 0 and exists (
-            select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = key.id);
+            select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = key.id offset 0);
     end if;
 
     has_more := exists (

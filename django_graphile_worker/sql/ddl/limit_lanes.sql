@@ -5,6 +5,9 @@
 -- (skipping locked ones), then all keys that it needs, once, in the order of their ids. What frees places or closes keys
 -- locks keys once, in the same order, and lanes only if they are not locked. So no two of them can wait for each other
 -- in a ring. Keys are locked "for no key update": a sorter that holds a key against its deletion does not wait for them.
+--
+-- Planner settings are pinned, as in claim_jobs_v3.sql. Tables are joined with arrays by lateral subqueries that end
+-- with "offset 0", or by "= any": each row is looked up by an index, whatever the planner believes about the tables.
 
 -- Picks due jobs of limited tasks that are not sorted, and locks them: some of the first and some of the last of each
 -- task and priority, so that a small tenant does not wait until all earlier jobs of a large one are sorted. The last
@@ -338,8 +341,13 @@ begin
                     else stored.rate_seconds::float8 end as seconds,
                 case when stored.limit_name is null then bursts[named.place] else stored.burst end as burst
             from unnest(of_keys) as asked(id)
-            join only :SCHEMA._private_limit_keys as k on k.id = asked.id
-            left join only :SCHEMA._private_limit_overrides as stored on stored.limit_name = k.limit_name
+            cross join lateral (
+                select known.id, known.limit_name, known.starts, known.closed_until
+                from only :SCHEMA._private_limit_keys as known where known.id = asked.id offset 0) as k
+            left join lateral (
+                select o.limit_name, o.concurrency, o.rate_count, o.rate_seconds, o.burst
+                from only :SCHEMA._private_limit_overrides as o where o.limit_name = k.limit_name offset 0
+            ) as stored on true
             cross join lateral (select array_position(limit_names, k.limit_name) as place) as named
         ) as known
     ) as number;
@@ -347,7 +355,7 @@ begin
         delete from only :SCHEMA._private_limit_places as place
         where place.key_id = any (full_keys) and not exists (
             select from only :SCHEMA._private_jobs as job
-            where job.id = place.job_id and job.locked_by = place.token);
+            where job.id = place.job_id and job.locked_by = place.token offset 0);
         select array_agg((
             select count(*) from only :SCHEMA._private_limit_places as place where place.key_id = key.id
         ) order by key.id) into places
@@ -393,18 +401,25 @@ begin
     keys := array(
         select distinct place.key_id
         from unnest(job_ids, tokens) as ended(job_id, token)
-        join only :SCHEMA._private_limit_places as place on place.job_id = ended.job_id and place.token = ended.token);
+        cross join lateral (
+            select p.key_id from only :SCHEMA._private_limit_places as p
+            where p.job_id = ended.job_id and p.token = ended.token offset 0) as place);
     if keys <> '{}' then
         perform from (
             select k.id from only :SCHEMA._private_limit_keys as k
             where k.id = any (keys) order by k.id for no key update) as locked;
         with gone as (
+            -- By their place in the table, which nothing changes while the keys are locked.
             delete from only :SCHEMA._private_limit_places as place
-            using unnest(job_ids, tokens) as ended(job_id, token)
-            where place.job_id = ended.job_id and place.token = ended.token
-                and not exists (
+            where place.ctid = any (array(
+                select found.tid
+                from unnest(job_ids, tokens) as ended(job_id, token)
+                cross join lateral (
+                    select p.ctid as tid, p.key_id from only :SCHEMA._private_limit_places as p
+                    where p.job_id = ended.job_id and p.token = ended.token offset 0) as found
+                where found.key_id = any (keys) and not exists (
                     select from only :SCHEMA._private_jobs as job
-                    where job.id = place.job_id and job.locked_by = place.token)
+                    where job.id = ended.job_id and job.locked_by = ended.token offset 0)))
             returning place.key_id
         )
         select array_agg(counted.key_id), array_agg(counted.places) into freed, counts
@@ -450,7 +465,7 @@ begin
             from unnest(of_keys) as key(id)
             where exists (
                 select from only :SCHEMA._private_limit_lanes as l
-                where l.state = 2 and l.blocked_by = key.id));
+                where l.state = 2 and l.blocked_by = key.id offset 0));
         update only :SCHEMA._private_limit_keys as k set opens_at = moment
         where k.id = any (unattended) and k.opens_at is distinct from moment;
     end if;
@@ -480,16 +495,17 @@ begin
     from (
         select k.id, max(entry.seconds) as seconds
         from unnest(key_names, key_texts, seconds) as entry(name, key, seconds)
-        join only :SCHEMA._private_limit_keys as k on k.limit_name = entry.name and k.key_text = entry.key
+        cross join lateral (
+            select known.id from only :SCHEMA._private_limit_keys as known
+            where known.limit_name = entry.name and known.key_text = entry.key offset 0) as k
         group by k.id
     ) as found;
     perform from (
         select k.id from only :SCHEMA._private_limit_keys as k
         where k.id = any (keys) order by k.id for no key update) as locked;
     update only :SCHEMA._private_limit_keys as k
-    set closed_until = greatest(k.closed_until, closing.until)
-    from unnest(keys, untils) as closing(id, until)
-    where k.id = closing.id;
+    set closed_until = greatest(k.closed_until, untils[array_position(keys, k.id)])
+    where k.id = any (keys);
 end
 $$;
 
@@ -509,11 +525,12 @@ begin
     update only :SCHEMA._private_jobs as job
     set run_at = limited.run_at
     from only :SCHEMA._private_limited_jobs as limited
-    where job.id = any (locked) and limited.job_id = job.id and job.run_at = 'infinity';
+    where job.id = any (locked) and limited.job_id = any (locked) and limited.job_id = job.id
+        and job.run_at = 'infinity';
     -- A row of a job that is gone, too. The row of a job that another session has locked stays.
     delete from only :SCHEMA._private_limited_jobs as limited
     where limited.job_id = any (job_ids) and (limited.job_id = any (locked) or not exists (
-        select from only :SCHEMA._private_jobs as job where job.id = limited.job_id));
+        select from only :SCHEMA._private_jobs as job where job.id = limited.job_id offset 0));
     return cardinality(locked);
 end
 $$;
@@ -539,7 +556,7 @@ begin
         select place.key_id from only :SCHEMA._private_limit_places as place
         where not exists (
             select from only :SCHEMA._private_jobs as job
-            where job.id = place.job_id and job.locked_by = place.token)
+            where job.id = place.job_id and job.locked_by = place.token offset 0)
         limit 10000);
     with recursive walk (key_id, step) as (
         select coalesce(after_key, 0), 0
@@ -561,13 +578,13 @@ begin
     delete from only :SCHEMA._private_limit_places as place
     where place.key_id = any (held) and place.key_id = any (stale) and not exists (
         select from only :SCHEMA._private_jobs as job
-        where job.id = place.job_id and job.locked_by = place.token);
+        where job.id = place.job_id and job.locked_by = place.token offset 0);
     select array_agg(key.id), array_agg(key.room) into ready, counts
     from :SCHEMA._private_limit_rooms_v1(held, 100, coalesce(clock, clock_timestamp()),
         limit_names, concurrencies, rate_counts, rate_windows, bursts) as rooms
     cross join lateral unnest(rooms.key_ids, rooms.rooms) as key(id, room)
     where key.room > 0 and exists (
-        select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = key.id);
+        select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = key.id offset 0);
     woken := :SCHEMA._private_attend_to_keys_v1(ready, counts, coalesce(clock, clock_timestamp()));
 end
 $$;

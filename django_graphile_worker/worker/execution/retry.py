@@ -151,7 +151,7 @@ def _closings(run: JobRun, error: BaseException) -> tuple[Sequence[KeyClosing], 
     if closings:
         return closings, ""
     known = ", ".join(repr(key.limit_name) for key in keys) or "none"
-    return (), f"LimitedUntil closed no key: the limits of the task are {known}, got limit={asking[0].limit!r}."
+    return (), f"LimitedUntil had no effect on other jobs. The limits of the task are {known}."
 
 
 def _delay(run: JobRun, error: BaseException) -> tuple[float | None, str]:

@@ -106,8 +106,9 @@ class SharedClaimer:
         self._clock = clock
         # When the next claim of limited jobs may find one: set by other threads, too.
         self._look_at = -math.inf
-        self._is_limited_waiting = False
-        self._is_ordinary_waiting = False
+        # Whether the last claim has left jobs that could run. Other threads read it.
+        self.is_limited_waiting = False
+        self.is_ordinary_waiting = False
         # Who gets the odd slot.
         self._is_turn_of_limited = True
 
@@ -118,7 +119,7 @@ class SharedClaimer:
     def claim(self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int) -> Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``. Limited jobs are claimed for free slots only."""
         has_unsorted = self.sort()
-        are_both_waiting = self._is_limited_waiting and self._is_ordinary_waiting
+        are_both_waiting = self.is_limited_waiting and self.is_ordinary_waiting
         if are_both_waiting and free_slots < 1:
             # No jobs ahead: they would take the slots of limited jobs. A slot that takes a waiting job calls again.
             return Claimed(claims=[], seconds_until_next=None, has_more=True, is_heavy=True)
@@ -126,7 +127,7 @@ class SharedClaimer:
         limited = self._claim_limited(share)
         room = (free_slots if are_both_waiting else max_jobs) - len(limited.claims)
         if room < 1:
-            self._is_ordinary_waiting = True
+            self.is_ordinary_waiting = True
             return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
         ordinary = self._ordinary.claim(
             max_jobs=room,
@@ -135,7 +136,7 @@ class SharedClaimer:
             free_slots=max(free_slots - len(limited.claims), 0),
             max_bytes=max_bytes,
         )
-        self._is_ordinary_waiting = ordinary.has_more
+        self.is_ordinary_waiting = ordinary.has_more
         together = self._together(limited, ordinary)
         return replace(together, has_more=True) if has_unsorted else together
 
@@ -146,12 +147,12 @@ class SharedClaimer:
         return half + (odd if self._is_turn_of_limited else 0)
 
     def _claim_limited(self, share: int) -> LimitedClaimed:
-        if share < 1 or (not self._is_limited_waiting and self._clock() < self._look_at):
-            return replace(NOTHING, has_more=self._is_limited_waiting)
+        if share < 1 or (not self.is_limited_waiting and self._clock() < self._look_at):
+            return replace(NOTHING, has_more=self.is_limited_waiting)
         # Before the statement: what becomes ready meanwhile is for the next claim.
         self._look_at = math.inf
         limited = self._limited.claim(share)
-        self._is_limited_waiting = limited.has_more
+        self.is_limited_waiting = limited.has_more
         if limited.seconds_until_next is not None:
             self._look_at = min(self._look_at, self._clock() + limited.seconds_until_next)
         return limited

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql.limits import parking, sweeping
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
-from django_graphile_worker.worker.limited.sorter import Sorter
+from django_graphile_worker.worker.limited.sorter import BATCH, Sorter
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 if TYPE_CHECKING:
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     class KeeperEvents(Protocol):
         """What the keeper calls in other parts of the worker."""
 
-        def free_slots(self) -> int:
-            """Return the number of slots with nothing to do."""
+        def ordinary_jobs_wait(self) -> bool:
+            """Return True if there are ordinary jobs that the slots have not begun."""
+
+        def limited_jobs_wait(self) -> bool:
+            """Return True if there are limited jobs in lanes that the slots could begin."""
 
         def lanes_ready(self, lanes: int, database: Database, /) -> None:
             """Claim limited jobs: this many lanes have become ready, or others are ready that were so before."""
@@ -33,9 +36,13 @@ OLD_CODE = 30.0
 # Seconds between two deletions of lanes and keys that nothing needs, and for how long nothing needed them.
 FORGET_INTERVAL = 600.0
 UNUSED_FOR = 3600.0
-# The keeper rests for this many times the duration of a sorting that has found nothing, or during which all slots were
-# busy: ordinary jobs must not wait for the sorting of a backlog.
+# The keeper rests for this many times the duration of a sorting that has found nothing, or while ordinary jobs wait:
+# they must not wait for the sorting of a backlog.
 REST = 20
+# The same while limited jobs wait in lanes: there is enough to run, but the job of another key may come first.
+SHORT_REST = 4
+# While jobs wait, so few are sorted at once: the rest is short, then, and a new job is sorted soon.
+SMALL_BATCH = 50
 # Seconds. A sorting that has found nothing is short, whatever the clock says: other processes may have kept it waiting.
 LONGEST_REST_AFTER_NOTHING = 0.02
 
@@ -111,13 +118,13 @@ class Keeper(Service):
     def _sort(self) -> float:
         """Sort a batch; return the seconds until there may be more to do."""
         began = self._clock()
-        found = self._sorter.sort()
+        factor = self._rest_factor()
+        found = self._sorter.sort(SMALL_BATCH if factor else BATCH)
         ended = self._clock()
-        rest = REST * (ended - began)
-        if not found.parked:
-            self._rests_until = ended + min(rest, LONGEST_REST_AFTER_NOTHING)
-        elif self._events.free_slots() < 1:
-            self._rests_until = ended + rest
+        if found.parked:
+            self._rests_until = ended + factor * (ended - began)
+        else:
+            self._rests_until = ended + min(REST * (ended - began), LONGEST_REST_AFTER_NOTHING)
         if found.has_ready:
             self._events.lanes_ready(found.ready_lanes, self._database)
         if found.has_more:
@@ -141,6 +148,11 @@ class Keeper(Service):
             self._forget_at = now + jittered(FORGET_INTERVAL)
             with self._database.cursor() as cursor:
                 sweeping.forget_lanes(cursor, schema=schema, numbers=numbers, seconds=UNUSED_FOR)
+
+    def _rest_factor(self) -> int:
+        if self._events.ordinary_jobs_wait():
+            return REST
+        return SHORT_REST if self._events.limited_jobs_wait() else 0
 
     def _unpark(self) -> None:
         """End the parking of jobs whose task has other limits by now."""

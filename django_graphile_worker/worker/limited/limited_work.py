@@ -93,8 +93,11 @@ class LimitedWork:
         """Sort on the thread that claims: a draining worker has no keeper, and must not end before all is sorted."""
         self.claimer.sort = self.keeper.sort_now
 
-    def free_slots(self) -> int:
-        return self._parts.slots.free
+    def ordinary_jobs_wait(self) -> bool:
+        return self.claimer.is_ordinary_waiting
+
+    def limited_jobs_wait(self) -> bool:
+        return self.claimer.is_limited_waiting
 
     def lanes_ready(self, lanes: int, database: Database) -> None:
         """Claim limited jobs; notify other workers if more lanes have become ready than slots are free here."""

@@ -43,6 +43,9 @@ def stamp(payload: Any) -> None:
     sys.stdout.flush()
 
 
+if "LIMITED" in os.environ:
+    import limited  # noqa: F401 - it registers tasks
+
 if "COUNTING" in os.environ:
     import counting
 

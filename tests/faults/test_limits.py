@@ -1,0 +1,76 @@
+"""Limits under kill -9: an outside observer never sees more jobs at once, or more starts in a window, than allowed."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.faults.processes import Fleet, WorkerProcess, pause
+from tests.faults.world import World
+
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+LIMITED = {"FAULT_LIMITED": "1"}
+# A rate of 8 in a second, with a burst of 3: at most 3 in 3/8 of a second.
+WINDOWS = ((8, 1.0), (3, 3 / 8))
+
+
+def start(fleet: Fleet, slots: int) -> WorkerProcess:
+    return fleet.start("-j", str(slots), environment=LIMITED, settings={"WORKER_TIMEOUT": 4.0}, is_ready=False)
+
+
+def add(world: World, task: str, accounts: int, each: int) -> None:
+    world.job_ids += [
+        row.id
+        for row in world.query(
+            "select ({schema}.add_job(%s, json_build_object('account', account))).id"
+            " from generate_series(1, %s) as account, generate_series(1, %s) order by random()",
+            task,
+            accounts,
+            each,
+        )
+    ]
+
+
+def check(world: World) -> None:
+    assert world.count_events("violation") == 0
+    starts: dict[str, list[float]] = {}
+    for event in world.events("rated"):
+        account, started = event.note.split()
+        starts.setdefault(account, []).append(float(started))
+    for times in map(sorted, starts.values()):
+        for most, window in WINDOWS:
+            assert all(later - earlier >= window for earlier, later in zip(times, times[most:], strict=False))
+    for table in ("limited_jobs", "limit_places"):
+        assert world.value(f"select count(*) from {{schema}}._private_{table}") == 0
+
+
+def test_limits__hold_over_several_processes(world: World, fleet: Fleet) -> None:
+    add(world, "limited", accounts=3, each=8)
+    add(world, "rated", accounts=2, each=6)
+    workers = [start(fleet, slots=8) for _ in range(2)]
+    world.wait_until(lambda: world.count_events("end") >= 6)
+    world.kill(workers[0])
+    world.wait_until(lambda: world.count() == 0)
+    assert world.count_events("rated") >= 12
+    check(world)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+def test_limits__hold_while_a_worker_is_killed_every_second(world: World, fleet: Fleet) -> None:
+    """500 keys with a limit of 3, 20 processes' worth of slots, kill -9 every second."""
+    chance = random.Random(SEED)
+    add(world, "limited", accounts=500, each=12)
+    add(world, "rated", accounts=5, each=60)
+    workers = [start(fleet, slots=40) for _ in range(5)]
+    for _ in range(40):
+        pause(1.0)
+        if world.count() == 0:
+            break
+        place = chance.randrange(len(workers))
+        world.kill(workers[place])
+        workers[place] = start(fleet, slots=40)
+    world.wait_until(lambda: world.count() == 0, timeout=400)
+    check(world)

@@ -1,0 +1,142 @@
+"""Sorting: which jobs get into which lanes, and what repairs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker.sql.limits import parking, sorting, sweeping
+from django_graphile_worker.sql.schema import ddl
+from tests.support.limited_jobs import SHAPE, LimitedJobs, field_of
+
+
+@pytest.fixture
+def make(raw_connection: Callable[..., psycopg.Connection[Any]], worker_schema: str) -> Callable[..., LimitedJobs]:
+    return lambda **limits: LimitedJobs(raw_connection(), worker_schema, **limits)
+
+
+@pytest.fixture
+def jobs(make: Callable[..., LimitedJobs]) -> LimitedJobs:
+    return make(account={"concurrency": 2})
+
+
+def test_sorted_jobs__are_parked_and_keep_their_run_at(jobs: LimitedJobs) -> None:
+    jobs.add(2, account=1)
+    jobs.add(1, account=2)
+    due = jobs.value("select array_agg(run_at order by id) from {schema}._private_jobs")
+
+    assert jobs.sort() == 3
+    assert jobs.count("_private_jobs", "run_at = 'infinity'") == 3
+    assert jobs.count("_private_limit_lanes", "state = 1") == 2
+    assert jobs.value("select array_agg(run_at order by job_id) from {schema}._private_limited_jobs") == due
+    claims = jobs.claim_all()
+    assert jobs.value("select array_agg(run_at order by id) from {schema}._private_jobs") == due
+    assert len(claims) == 3
+
+
+def test_future_failed_and_running_jobs__are_not_sorted(jobs: LimitedJobs) -> None:
+    jobs.add(1, account=1, options="run_at => now() + interval '1 hour'")
+    jobs.add(1, account=1, options="max_attempts => 1, job_key => 'failed'")
+    jobs.add(1, account=1, options="job_key => 'running'")
+    jobs.execute("update {schema}._private_jobs set attempts = 1 where key = 'failed'")
+    jobs.execute("update {schema}._private_jobs set locked_at = now(), locked_by = 'other' where key = 'running'")
+    assert jobs.sort() == 0
+
+
+def test_the_last_jobs__are_sorted_with_the_first(jobs: LimitedJobs) -> None:
+    jobs.add(100, account="large")
+    jobs.add(1, account="small")
+    jobs.sort(most=10)
+    assert set(field_of(jobs.claim_all(), "account")) == {"large", "small"}
+
+
+def test_two_sorters__pick_different_jobs(jobs: LimitedJobs, make: Callable[..., LimitedJobs]) -> None:
+    jobs.add(20, account=1)
+    other = make(account={"concurrency": 2})
+    with other.connection.cursor() as cursor, other.connection.transaction():
+        shapes = {other.task_id: SHAPE}
+        picked = sorting.pick_unsorted(cursor, schema=other.schema, shapes=shapes, most=10, idle_seconds=60)
+        assert len(picked.jobs) == 10
+        jobs.sort_all()
+    assert jobs.count("_private_limited_jobs") == 10
+
+
+def test_a_sorter_that_stands_still__does_not_keep_jobs_locked(
+    jobs: LimitedJobs, make: Callable[..., LimitedJobs], wait_until: Callable[..., None]
+) -> None:
+    jobs.add(3, account=1)
+    other = make(account={"concurrency": 2})
+    other.execute("begin")
+    with other.connection.cursor() as cursor:
+        shapes = {other.task_id: SHAPE}
+        sorting.pick_unsorted(cursor, schema=other.schema, shapes=shapes, most=10, idle_seconds=0.1)
+    wait_until(lambda: jobs.sort() == 3)
+
+
+def test_every_kind_of_job__is_sorted(jobs: LimitedJobs) -> None:
+    for options in ("", "queue_name => 'q'", "flags => array['f']", "priority => 5", "priority => -5"):
+        jobs.add(2, account=1, options=options)
+    jobs.sort_all()
+    assert jobs.count("_private_limited_jobs") == 10
+    assert jobs.count("_private_limit_lanes") == 3
+
+
+def test_a_more_urgent_job__changes_the_head_of_its_lane(jobs: LimitedJobs) -> None:
+    jobs.add(1, account=1, options="priority => 5")
+    jobs.sort_all()
+    jobs.add(1, account=1, options="priority => 1")
+    jobs.sort_all()
+    assert jobs.value("select priority from {schema}._private_limit_lanes") == 1
+    jobs.claim(1)
+    assert jobs.value("select priority from {schema}._private_limit_lanes") == 5
+
+
+def test_other_limits__end_the_parking_of_old_lanes(jobs: LimitedJobs) -> None:
+    jobs.add(3, account=1)
+    jobs.sort_all()
+    with jobs.connection.cursor() as cursor:
+        assert parking.unpark_tasks(cursor, {jobs.task_id: SHAPE}, schema=jobs.schema) == 0
+        assert parking.unpark_tasks(cursor, {jobs.task_id: SHAPE + 1}, schema=jobs.schema, seconds=60) == 0
+        assert parking.unpark_tasks(cursor, {jobs.task_id: SHAPE + 1}, schema=jobs.schema) == 3
+    assert jobs.count("_private_jobs", "run_at = 'infinity'") == 0
+    jobs.sort_all()
+    with jobs.connection.cursor() as cursor:
+        assert parking.unpark_tasks(cursor, {jobs.task_id: None}, schema=jobs.schema) == 3
+    assert jobs.count("_private_jobs", "run_at <= now()") == 3
+
+
+def test_a_sweep__frees_the_places_of_dead_workers(jobs: LimitedJobs) -> None:
+    jobs.add(4, account=1)
+    jobs.sort_all()
+    jobs.claim_all()
+    jobs.execute("update {schema}._private_jobs set locked_by = null, locked_at = null where locked_by is not null")
+    assert jobs.sweep() == 1
+    assert jobs.count("_private_limit_places") == 0
+    jobs.sort_all()
+    assert len(jobs.claim_all()) == 2
+
+
+def test_unused_lanes_and_keys__are_deleted(jobs: LimitedJobs) -> None:
+    jobs.add(1, account=1)
+    jobs.add(1, account=2)
+    jobs.sort_all()
+    (first, *_) = jobs.claim_all()
+    jobs.end([first])
+    numbers = {"limit_names": "{account}", "rate_windows": "{NULL}"}
+    with jobs.connection.cursor() as cursor:
+        assert sweeping.forget_lanes(cursor, schema=jobs.schema, numbers=numbers, seconds=3600) == 0
+        assert sweeping.forget_lanes(cursor, schema=jobs.schema, numbers=numbers, seconds=-60) == 3
+    # The key of the job that runs has a place.
+    assert jobs.count("_private_limit_keys") == 1
+    assert jobs.count("_private_limit_lanes") == 0
+
+
+def test_the_drop_file__ends_all_parking(jobs: LimitedJobs, worker_schema: str) -> None:
+    jobs.add(2, account=1)
+    jobs.sort_all()
+    with jobs.connection.transaction(force_rollback=True):
+        jobs.connection.execute(ddl("limits_drop.sql", worker_schema).encode())
+        assert jobs.count("_private_jobs", "run_at = 'infinity'") == 0

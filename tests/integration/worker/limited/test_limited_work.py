@@ -1,0 +1,198 @@
+"""A worker with limited tasks: sorts, claims, runs and releases limited jobs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_graphile_worker import Limit, LimitedUntil, add_jobs, conf, run_once, task
+from django_graphile_worker.jobs import JobSpec
+from tests.support.stepped_worker import Build, own_tasks, run_all
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Watched:
+    """A task that notes how many of its jobs run at once, by key."""
+
+    def __init__(self, seconds: float = 0.002) -> None:
+        self.most: dict[Any, int] = {}
+        self.ran: list[Any] = []
+        self._seconds = seconds
+        self._running: dict[Any, int] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, payload: Any) -> None:
+        key = payload["account"]
+        with self._lock:
+            self._running[key] = self._running.get(key, 0) + 1
+            self.most[key] = max(self.most.get(key, 0), self._running[key])
+        time.sleep(self._seconds)
+        with self._lock:
+            self._running[key] -= 1
+            self.ran.append(key)
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def limited_task(watched: Watched) -> Iterator[Build]:
+    """A factory of workers whose only tasks are a limited and an ordinary one."""
+
+    def limited(payload: Any) -> None:
+        watched(payload)
+
+    with own_tasks(limited, limit=Limit("account:{account}", concurrency=2)) as registry:
+        make = Build(registry)
+        yield make
+        for runner in make.made:
+            runner.close()
+
+
+def value(statement: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(statement.replace("{schema}", '"' + _schema() + '"'))
+        return cursor.fetchone()[0]
+
+
+def _schema() -> str:
+    return conf.current().schema
+
+
+def add(count: int, account: Any = 1) -> None:
+    add_jobs([JobSpec("limited", {"account": account}) for _ in range(count)])
+
+
+def test_run_once__runs_all_limited_jobs_within_their_limit(limited_task: Build, watched: Watched) -> None:
+    add(8, account=1)
+    add(3, account=2)
+    run_once(concurrency=6, log_success=False)
+    assert sorted(watched.ran) == [1] * 8 + [2] * 3
+    assert watched.most[1] <= 2
+    assert value("select count(*) from {schema}._private_jobs") == 0
+    assert value("select count(*) from {schema}._private_limited_jobs") == 0
+    assert value("select count(*) from {schema}._private_limit_places") == 0
+
+
+def test_ordinary_claims__do_not_ask_for_limited_tasks(limited_task: Build) -> None:
+    worker = limited_task()
+    add(1)
+    assert worker.directory.ids == []
+    assert worker.claimer.claim(max_jobs=5, max_queues=5, max_per_queue=1, free_slots=5, max_bytes=10**6).claims == []
+    assert worker.fast_path.start_due_jobs() is None
+
+
+def test_a_limited_job__is_sorted_by_the_keeper_and_starts(
+    limited_task: Build, watched: Watched, wait_until: Callable[..., None]
+) -> None:
+    worker = limited_task(concurrency=5)
+    assert worker.keeper is not None
+    add(5)
+    worker.keeper.step()
+    run_all(worker, wait_until)
+    assert watched.ran == [1] * 5
+    assert watched.most == {1: 2}
+
+
+def test_a_late_start_under_a_rate__is_returned(wait_until: Callable[..., None]) -> None:
+    ran: list[int] = []
+
+    def limited(payload: Any) -> None:
+        ran.append(payload["account"])
+
+    with own_tasks(limited, limit=Limit("account:{account}", rate="100/s")) as registry:
+        runner = Build(registry).runner()
+        worker = runner.parts
+        add(1)
+        assert worker.limited is not None
+        worker.limited.keeper.step()
+        claimed = worker.limited.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1, free_slots=1, max_bytes=10**6)
+        (claim,) = claimed.claims
+        worker.limited.deadlines.add([claim], time.monotonic() - 1)
+        worker.slots.submit([claim], callers=1)
+        wait_until(lambda: worker.slots.is_idle)
+        worker.releaser.step()
+        runner.close()
+    assert ran == []
+    assert value("select array_agg((attempts, locked_by is null)::text) from {schema}._private_jobs") == ["(0,t)"]
+
+
+def test_limited_until__closes_the_key_and_retries_the_job(wait_until: Callable[..., None]) -> None:
+    def limited(payload: Any) -> None:
+        raise LimitedUntil(60)
+
+    with own_tasks(limited, limit=Limit("account:{account}", concurrency=1)):
+        add(2, account=1)
+        add(1, account=2)
+        run_once(concurrency=1, log_success=False)
+    closed = "select array_agg(key_text order by key_text) from {schema}._private_limit_keys where closed_until > now()"
+    assert value(closed) == ["account:1", "account:2"]
+    # One job of each key has run; the other one of the first waits, without an attempt.
+    assert value("select array_agg(attempts order by attempts) from {schema}._private_jobs") == [0, 1, 1]
+
+
+def test_limited_until_without_a_limit__says_so() -> None:
+    def limited(payload: Any) -> None:
+        raise LimitedUntil(60, limit="other")
+
+    with own_tasks(limited, limit=Limit("account:{account}", concurrency=1)):
+        add(1)
+        run_once(concurrency=1, log_success=False)
+    assert "LimitedUntil had no effect on other jobs. The limits of the task are 'account:{account}'" in value(
+        "select last_error from {schema}._private_jobs"
+    )
+
+
+def test_a_task_without_limits_any_more__runs_its_parked_jobs(limited_task: Build, watched: Watched) -> None:
+    worker = limited_task()
+    add(3)
+    assert worker.keeper is not None
+    worker.keeper.step()
+    assert value("select count(*) from {schema}._private_jobs where run_at = 'infinity'") == 3
+
+    def limited(payload: Any) -> None:
+        watched(payload)
+
+    with own_tasks(limited):
+        run_once(concurrency=2, log_success=False)
+    assert len(watched.ran) == 3
+
+
+def test_a_paused_task__claims_no_limited_jobs(limited_task: Build) -> None:
+    worker = limited_task()
+    add(1)
+    worker.directory.pause(frozenset({"limited"}))
+    assert worker.limited is not None
+    assert dict(worker.limited.tasks.shapes) == {}
+    worker.directory.pause(frozenset())
+    assert len(worker.limited.tasks.shapes) == 1
+
+
+def test_ordinary_and_limited_jobs__share_the_slots(watched: Watched) -> None:
+    ran: list[str] = []
+
+    def limited(payload: Any) -> None:
+        ran.append("limited")
+
+    def ordinary(payload: Any) -> None:
+        ran.append("ordinary")
+
+    with own_tasks(limited, limit=Limit("account:{account}", concurrency=5)) as registry:
+        task(ordinary)
+        add(20)
+        add_jobs([JobSpec("ordinary", {}) for _ in range(20)])
+        runner = Build(registry).runner(concurrency=1)
+        assert runner.parts.keeper is not None
+        runner.parts.keeper.step()
+        runner.close()
+        run_once(concurrency=1, local_queue_size=0, log_success=False)
+    assert len(ran) == 40
+    assert {"limited", "ordinary"} == set(ran[:12])
