@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker import JobSpec, Limit, PayloadError, add_job, add_jobs, conf, task
+from django_graphile_worker import JobSpec, Limit, PayloadError, Worker, add_job, add_jobs, conf, task
 from django_graphile_worker.api.limits import limit_statuses, override_limit, reset_limit
 from django_graphile_worker.exceptions import InvalidJobError
 from django_graphile_worker.limits.numbers import LimitNumbers
 from django_graphile_worker.models import Job
 from django_graphile_worker.registry import Task, tasks
 from django_graphile_worker.routing import place_of
+from django_graphile_worker.sql.inspection import limited_keys
 from tests.support.limits import make_key, park_job
 
 pytestmark = pytest.mark.django_db
@@ -87,3 +89,32 @@ def test_changed_numbers__let_a_claim_look_at_full_keys_again() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f'select opens_at is not null from "{conf.current().schema}"._private_limit_keys')
         assert cursor.fetchone() == (True,)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_changed_numbers__count_for_running_workers(wait_until: Any) -> None:
+    """Of two jobs of a key one runs; when an operator allows two, the other starts, without a restart."""
+    began: list[int] = []
+    end = threading.Event()
+
+    def hold(payload: Any) -> None:
+        began.append(payload["number"])
+        end.wait(60)
+
+    held = task("hold", limit=Limit("held:{account}", concurrency=1))(hold)
+    add_jobs([JobSpec(held, {"account": 1, "number": number}) for number in range(3)])
+    worker = Worker(concurrency=5)
+    worker.start()
+    try:
+        wait_until(lambda: began and _keys() == [("held:1", 2, 1)])
+        override_limit("held:{account}", LimitNumbers(concurrency=2), changed_by="root")
+        wait_until(lambda: len(began) == 2 and _keys() == [("held:1", 1, 2)])
+    finally:
+        end.set()
+        worker.stop()
+
+
+def _keys() -> list[tuple[str, int, int]]:
+    with connection.cursor() as cursor:
+        found = limited_keys.waiting_keys(cursor, schema=conf.current().schema, limit=5)
+    return [(key.key_text, key.waiting, key.running) for key in found]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
+from django.urls import reverse
 
 from django_graphile_worker import Limit, task
 from django_graphile_worker.admin import formatting
@@ -40,8 +42,9 @@ def test_keys_at_their_limit__are_shown_with_who_waits_and_since_when(admin_page
         park_job(key, "send", run_at=minutes_ago(minutes), blocked_at=minutes_ago(minutes - 10))
     make_key(ACCOUNT, "account:idle")
     shown = text(admin_page.get(pages.LIMITS))
-    assert "account:42 account:{account} 3 at once, 100/m 2 20 min ago 30 min ago a place send 1 send" in shown
-    assert f"send #{running} 1 min ago" in shown
+    ago = r"min( \d+ s)? ago"
+    assert re.search(rf"account:42 account:{{account}} 3 at once, 100/m 2 20 {ago} 30 {ago} a place send 1 send", shown)
+    assert re.search(rf"send #{running} 1 {ago}", shown)
     assert "account:idle" not in shown
     assert f"account:{{account}} fair 3 100/m {NONE} send code and settings Change…" in shown
 
@@ -55,7 +58,8 @@ def test_keys_at_their_limit__are_shown_with_who_waits_and_since_when(admin_page
     ],
 )
 def test_reason__says_what_jobs_wait_for(admin_page: Client, column: str, minutes: int, reason: str) -> None:
-    park_job(make_key(ACCOUNT, "account:1", **{column: minutes_ago(minutes)}), "send")
+    columns: dict[str, Any] = {column: minutes_ago(minutes)}
+    park_job(make_key(ACCOUNT, "account:1", **columns), "send")
     assert reason in text(admin_page.get(pages.LIMITS))
 
 
@@ -99,9 +103,7 @@ def test_numbers__are_changed_for_all_workers_with_a_permission(admin_page: Clie
     assert form.context["form"].initial["concurrency"] == 3
     changed = admin_page.post(NUMBERS, {"limit": ACCOUNT, "concurrency": "5", "rate": "", "burst": ""}, follow=True)
     assert pages.messages(changed) == ["The numbers of account:{account} count for all workers now."]
-    assert f"account:{{account}} fair 5 {NONE} {NONE} send root now , instead of 3 at once, 100/m Change…" in text(
-        changed
-    )
+    assert re.search(rf"fair 5 {NONE} {NONE} send root .* , instead of 3 at once, 100/m Change", text(changed))
     stored = execute("select concurrency, rate_count, changed_by from {schema}._private_limit_overrides")
     assert stored == [(5, None, "root")]
     assert execute("select opens_at <= clock_timestamp() from {schema}._private_limit_keys") == [(True,)]
@@ -140,3 +142,11 @@ def test_project_without_limits__has_an_empty_page(admin_page: Client) -> None:
         shown = text(admin_page.get(pages.LIMITS))
     assert "No key is at its limit." in shown
     assert "No limits. Add one with @task(limit=Limit(…))." in shown
+
+
+def test_user_that_may_see_only_some_jobs__sees_no_keys(client_with: Any, settings: Any) -> None:
+    settings.ROOT_URLCONF = "tests.integration.admin.restricted_site"
+    park_job(make_key(ACCOUNT, "account:42"), "send")
+    shown = text(client_with().get(reverse("restricted:graphile_worker_limitkey_changelist")))
+    assert "The keys of this page cover all jobs, so they are not shown." in shown
+    assert "account:" not in shown
