@@ -42,11 +42,11 @@ select :SCHEMA._private_complete_recorded_v1(
 
 COMPLETE_IN_PLACE = """/* gw:complete-recorded-in-place */
 select :SCHEMA._private_complete_recorded_in_place_v1(
-    %(tids)s::tid[], %(xids)s::xid[], %(tokens)s::text[], %(counts)s::int[], %(task_ids)s::int[],
-    %(identifiers)s::text[], %(has_history)s::boolean, %(durations)s::bigint[], %(history_payloads)s::text[],
-    %(first_ids)s::bigint[], %(spans)s::int[], %(ids)s::bigint[], %(agos)s::bigint[], %(keeps)s::float8[],
-    %(values)s::text[], %(are_payloads_kept)s::boolean[], %(now)s::timestamptz)"""
-# The ids of a group may lie so far apart that there are this many times more ids between the first and the last.
+    %(tids)s::tid[], %(xids)s::xid[], %(tokens)s::text[], %(counts)s::int[], %(first_ids)s::bigint[], %(spans)s::int[],
+    %(task_ids)s::int[], %(identifiers)s::text[], %(has_history)s::boolean, %(durations)s::bigint[],
+    %(history_payloads)s::text[], %(ids)s::bigint[], %(agos)s::bigint[], %(keeps)s::float8[], %(values)s::text[],
+    %(are_payloads_kept)s::boolean[], %(now)s::timestamptz)"""
+# Jobs are deleted in place if there are at most this many times more ids between the first and the last of a claim.
 LARGEST_SPREAD = 8
 
 FAIL_JOBS = ending_statement(
@@ -118,6 +118,17 @@ class ReturnedJob(NamedTuple):
     history_payload: str | None
 
 
+class Span(NamedTuple):
+    """The ids of the jobs of one token, in the order of the claims."""
+
+    first_id: int
+    # How many ids there are from the first to the last, those of other jobs included.
+    length: int
+    ids: list[int]
+    # Whether the ids follow each other.
+    is_whole: bool
+
+
 def complete_jobs(
     cursor: Any, completed: CompletedJobs, *, schema: str, now: datetime | None = None, is_patient: bool = False
 ) -> set[int]:
@@ -151,58 +162,61 @@ def complete_jobs(
 
 def _complete_in_place(cursor: Any, completed: CompletedJobs, *, schema: str, now: datetime | None) -> bool:
     """Delete the jobs where their claims wrote them; return False, and delete none, if one of them is not there."""
-    places = places_of(completed.claims)
-    if places is None:
+    places, spans = places_of(completed.claims), _spans(completed.claims)
+    if places is None or spans is None or _has_earlier_results(completed):
         return False
-    by_id = _by_id(completed) if completed.results is None else None
-    parameters = places | _tasks(completed) | (by_id or _in_order(completed)) | {"now": now}
+    results = completed.results and KeptResults(
+        _by_id(spans, completed.results.agos, 0),
+        _by_id(spans, completed.results.keeps, None),
+        _by_id(spans, completed.results.values, None),
+        _by_id(spans, completed.results.are_payloads_kept, False),
+    )
+    payloads = completed.history_payloads
+    parameters = places | {
+        "first_ids": int_array(span.first_id for span in spans),
+        "spans": int_array(span.length for span in spans),
+        "durations": int_array(_by_id(spans, completed.durations, 0)),
+        "history_payloads": None if payloads is None else _texts(_by_id(spans, payloads, None)),
+        "ids": None if results is None else int_array(ids_of(completed.claims)),
+        "now": now,
+        **_tasks(completed),
+        **_results(results),
+    }
     cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
     (are_deleted,) = cursor.fetchone()
     return bool(are_deleted)
 
 
-def _by_id(completed: CompletedJobs) -> dict[str, str | None] | None:
-    """Return durations and payloads by the ids of the jobs; None if the ids lie too far apart."""
-    first_ids, spans, durations = [], [], []
-    payloads: list[str | None] | None = None if completed.history_payloads is None else []
-    end = 0
-    for ids in group_by_token(completed.claims).values():
-        start, end = end, end + len(ids)
-        first_id, span = min(ids), max(ids) - min(ids) + 1
-        if span > LARGEST_SPREAD * len(ids):
+def _spans(claims: Sequence[Claim]) -> list[Span] | None:
+    """Return the ids of each token; None if they lie too far apart."""
+    spans = []
+    for ids in group_by_token(claims).values():
+        first_id, behind = min(ids), max(ids) + 1
+        if behind - first_id > LARGEST_SPREAD * len(ids):
             return None
-        first_ids.append(first_id)
-        spans.append(span)
-        durations += _spread(ids, completed.durations[start:end], first_id, [0] * span)
-        if payloads is not None and completed.history_payloads is not None:
-            payloads += _spread(ids, completed.history_payloads[start:end], first_id, [None] * span)
-    return {
-        **dict.fromkeys(("ids", *KeptResults._fields)),
-        "first_ids": int_array(first_ids),
-        "spans": int_array(spans),
-        "durations": int_array(durations),
-        "history_payloads": _texts(payloads),
-    }
+        spans.append(Span(first_id, behind - first_id, ids, ids == list(range(first_id, behind))))
+    return spans
 
 
-def _spread(ids: Sequence[int], values: Sequence[AnyValue], first_id: int, places: list[AnyValue]) -> list[AnyValue]:
-    """Put each value at the place of its id, counted from the first id."""
-    for job_id, value in zip(ids, values, strict=True):
-        places[job_id - first_id] = value
-    return places
+def _by_id(spans: Sequence[Span], values: Sequence[AnyValue], missing: AnyValue) -> list[AnyValue]:
+    """Return the values, which are in the order of the claims, at the places of their ids."""
+    placed: list[AnyValue] = []
+    end = 0
+    for first_id, length, ids, is_whole in spans:
+        start, end = end, end + len(ids)
+        if is_whole:
+            placed += values[start:end]
+            continue
+        before = len(placed) - first_id
+        placed += [missing] * length
+        for job_id, value in zip(ids, values[start:end], strict=True):
+            placed[before + job_id] = value
+    return placed
 
 
-def _in_order(completed: CompletedJobs) -> dict[str, str | None]:
-    number = len(completed.claims)
-    nothing = KeptResults([0] * number, [None] * number, [None] * number, [False] * number)
-    return {
-        **_results(completed.results or nothing),
-        "ids": int_array(ids_of(completed.claims)),
-        "first_ids": None,
-        "spans": None,
-        "durations": int_array(completed.durations),
-        "history_payloads": _texts(completed.history_payloads),
-    }
+def _has_earlier_results(completed: CompletedJobs) -> bool:
+    """Return whether an earlier attempt may have stored a result, which the new result must be merged with."""
+    return completed.results is not None and any(claim.attempts > 1 for claim in completed.claims)
 
 
 def _tasks(completed: CompletedJobs) -> dict[str, Any]:

@@ -1,0 +1,17 @@
+"""The text of the function that claims jobs."""
+
+from __future__ import annotations
+
+import re
+
+from django_graphile_worker.sql.claims import CLAIM_JOBS
+from django_graphile_worker.sql.schema import ddl
+
+
+def test_claims__name_the_key_in_each_update_of_jobs() -> None:
+    """Otherwise PostgreSQL searches full pages of the index of keys in vain, for a sixth of the time of a claim."""
+    (version,) = re.findall(r"_private_claim_jobs_(v\d+)\(", CLAIM_JOBS)
+    text = ddl(f"claim_jobs_{version}.sql", "graphile_worker")
+    updates = re.findall(r"update only \S+_private_jobs as job\s+set ([^\n]+)", text)
+    assert len(updates) == 2
+    assert all(changes.endswith(", key = job.key") for changes in updates)
