@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from django.db import migrations, models
 
-from django_graphile_worker.models import PayloadField, TimestampField, table
+from django_graphile_worker.model_fields import PayloadField, TimestampField
+from django_graphile_worker.models import table
 from django_graphile_worker.operations import InstallWorkerSchema
 
 

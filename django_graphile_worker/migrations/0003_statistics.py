@@ -4,7 +4,8 @@ from typing import Any
 
 from django.db import migrations, models
 
-from django_graphile_worker.models import TimestampField, table
+from django_graphile_worker.model_fields import TimestampField
+from django_graphile_worker.models import table
 from django_graphile_worker.operations import RunSchemaFile
 
 
