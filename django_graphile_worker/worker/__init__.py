@@ -6,8 +6,11 @@ The modules, from the outside in. A module may import the modules below it, neve
 ``process/``        one process with its workers: system signals, exit code, several processes, health file
 ``runner``          the life of one worker: start, drain; ``shutdown``: the order in which its parts stop
 ``wiring``          builds the parts and connects them; ``part_callbacks``: what each part calls; ``parts``: the parts
+``late_parts``      builds the parts that few workers need, when they are first needed
+``overdue/``        ends runs past their deadline that their own process cannot stop
 ``fetching/``       claims jobs after a notification, at a due time, or when a slot is free
 ``pool/``           the threads that run jobs; ``work_units``: the jobs that one thread takes at once
+``control/``        stops one run of a job: at its deadline, or because the job was cancelled
 ``delayed_start``   the start of a worker whose database does not answer yet
 ``execution/``      runs one job: its payload, middleware, task, result and errors
 ``release/``        ends claims: stores the outcome of each job
@@ -18,7 +21,8 @@ The modules, from the outside in. A module may import the modules below it, neve
                     ``job_clock``: the clock by which jobs fall due
 ``database/``       the worker's own connections; ``django_connections/``: Django's connections, which tasks use
 ``typed_payloads/`` payloads as dataclasses and models
-``stop_request``    the request to stop a worker; ``fork_guard``: ends processes that a task forked
+``stop_request``    the request to stop a worker; ``job_stop``: the request to stop one run of a job;
+                    ``fork_guard``: ends processes that a task forked
 
 How a job passes through these modules:
 

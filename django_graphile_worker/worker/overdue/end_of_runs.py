@@ -47,6 +47,10 @@ class EndOfRuns(Service):
 
     def step(self) -> float:
         """Read the claims of the dead worker, and pass on how each of them ends."""
+        if self._parts.is_stopping:
+            # The releaser may take nothing more. Another worker recovers the jobs.
+            self.stop()
+            return math.inf
         with self._database.cursor() as cursor:
             claims = dead_claims(cursor, self._worker_ids, schema=self._database.schema)
         releaser = self._parts.releaser
