@@ -82,8 +82,8 @@ def test_restart_after_the_commit__loses_no_cancellation(
     cluster_world.wait_for("start")
     worker.signal(signal.SIGSTOP)
     cancel(cluster_world, [job_id])
-    cluster.stop("immediate")
-    cluster.ensure_running()
+    cluster_world.close()
+    cluster.restart("immediate")
     worker.signal(signal.SIGCONT)
     cluster_world.wait_until_empty()
     assert cluster_world.count_events("start") == 1
