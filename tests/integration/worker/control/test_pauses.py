@@ -138,7 +138,8 @@ def test_job_that_was_claimed_before_the_pause__is_returned_and_does_not_begin(
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert models.Job.objects.get(pk=waiting).locked_at is not None
-    pause(**{what: {"task": "quick", "flag": "bulk", "queue": "mail"}[what]})
+    target: dict[str, Any] = {what: {"task": "quick", "flag": "bulk", "queue": "mail"}[what]}
+    pause(**target)
     read(worker)
     gate.may_end.set()
     wait_until(lambda: worker.slots.is_idle)

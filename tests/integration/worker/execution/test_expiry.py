@@ -71,6 +71,7 @@ def test_job__expires_by_its_own_time(runner: Build, wait_until: Wait, ran: list
     assert get_job(late.id) is None
     assert [(each["job"].id, each["expires_at"]) for each in heard] == [(late.id, late.expires_at)]
     kept = result(late.id)
+    assert kept is not None
     assert kept.status is ResultStatus.EXPIRED
     assert "it was not started by" in (kept.last_error or "")
     with pytest.raises(JobExpiredError, match="expired before it started"):
