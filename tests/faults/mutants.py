@@ -57,6 +57,21 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "and not exists (select from unfinished where unfinished.id = each.id)",
         "",
     ),
+    "the claim of a limited job is not counted": (
+        "_private_claim_limited_v1",
+        "where counts_places[flat[spot.number]]",
+        "where false",
+    ),
+    "a place of a limit is freed twice": (
+        "_private_limit_rooms_v1",
+        "key.concurrency - key.taken",
+        "key.concurrency - key.taken + 1",
+    ),
+    "a rate forgets its starts": (
+        "_private_claim_limited_v1",
+        "select counted.id, number, moment",
+        "select counted.id, number, moment - interval '1 hour'",
+    ),
     "a worker applies its own timeout to other workers": (
         "_private_late_workers_v2",
         "coalesce(each.timeout_seconds, own_timeout)",

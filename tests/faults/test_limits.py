@@ -20,13 +20,14 @@ def start(fleet: Fleet, slots: int) -> WorkerProcess:
     return fleet.start("-j", str(slots), environment=LIMITED, settings={"WORKER_TIMEOUT": 4.0}, is_ready=False)
 
 
-def add(world: World, task: str, accounts: int, each: int) -> None:
+def add(world: World, task: str, accounts: int, each: int, seconds: float = 0.03) -> None:
     world.job_ids += [
         row.id
         for row in world.query(
-            "select ({schema}.add_job(%s, json_build_object('account', account))).id"
+            "select ({schema}.add_job(%s, json_build_object('account', account, 'seconds', %s::float8))).id"
             " from generate_series(1, %s) as account, generate_series(1, %s) order by random()",
             task,
+            seconds,
             accounts,
             each,
         )
@@ -47,10 +48,10 @@ def check(world: World) -> None:
 
 
 def test_limits__hold_over_several_processes(world: World, fleet: Fleet) -> None:
-    add(world, "limited", accounts=3, each=8)
+    add(world, "limited", accounts=2, each=10, seconds=0.3)
     add(world, "rated", accounts=2, each=6)
     workers = [start(fleet, slots=8) for _ in range(2)]
-    world.wait_until(lambda: world.count_events("end") >= 6)
+    world.wait_until(lambda: world.value("select count(*) from fault_history.effect") >= 6)
     world.kill(workers[0])
     world.wait_until(lambda: world.count() == 0)
     assert world.count_events("rated") >= 12
@@ -60,17 +61,17 @@ def test_limits__hold_over_several_processes(world: World, fleet: Fleet) -> None
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_limits__hold_while_a_worker_is_killed_every_second(world: World, fleet: Fleet) -> None:
-    """500 keys with a limit of 3, 20 processes' worth of slots, kill -9 every second."""
+    """500 keys with a limit of 3, a hundred slots, kill -9 every second."""
     chance = random.Random(SEED)
     add(world, "limited", accounts=500, each=12)
     add(world, "rated", accounts=5, each=60)
-    workers = [start(fleet, slots=40) for _ in range(5)]
+    workers = [start(fleet, slots=20) for _ in range(5)]
     for _ in range(40):
         pause(1.0)
         if world.count() == 0:
             break
         place = chance.randrange(len(workers))
         world.kill(workers[place])
-        workers[place] = start(fleet, slots=40)
+        workers[place] = start(fleet, slots=20)
     world.wait_until(lambda: world.count() == 0, timeout=400)
     check(world)

@@ -47,6 +47,9 @@ CAUGHT_BY = {
     "a claim that stopped early reports that there are no more jobs": "test_queues.py::test_free_queue_behind_a_thousand_locked_queues__is_found_without_a_poll",
     "jobs start after the lease has expired": "test_suspension.py::test_prefetched_jobs__do_not_start_after_the_lease_has_expired",
     "leases do not age while the machine is suspended": "test_suspension.py::test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock",
+    "the claim of a limited job is not counted": "test_limits.py::test_limits__hold_over_several_processes",
+    "a place of a limit is freed twice": "test_limits.py::test_limits__hold_over_several_processes",
+    "a rate forgets its starts": "test_limits.py::test_limits__hold_over_several_processes",
     "recovered jobs go to the end of the queue": "test_death.py::test_kill__keeps_the_place_in_the_queue",
 }
 # fmt: on
