@@ -153,9 +153,9 @@ def park(database: Database, count: int, *, keys: int, state: int) -> None:
     )
     database.execute(
         f"insert into {SCHEMA}._private_limited_jobs (job_id, lane_id, task_id, priority, run_at, revision)"
-        f" select job.id, lane.id, {task_id}, 0, {OLD}, 0 from {JOBS} as job"
-        f" join (select id, row_number() over (order by id) - 1 as place from {SCHEMA}._private_limit_lanes) as lane"
-        f" on lane.place = job.id % {keys} where job.task_id = {task_id}"
+        f" select job.id, lanes.ids[1 + job.id % {keys}], {task_id}, 0, {OLD}, 0 from {JOBS} as job"
+        f" cross join (select array_agg(id) as ids from {SCHEMA}._private_limit_lanes) as lanes"
+        f" where job.task_id = {task_id}"
     )
     for table in ("limited_jobs", "limit_lanes", "limit_keys"):
         database.execute(f"vacuum analyze {SCHEMA}._private_{table}")

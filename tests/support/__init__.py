@@ -6,7 +6,8 @@ of each version are), ``prerequisites`` and ``install_prerequisites`` (what this
 ``make prerequisites``).
 
 Rows: ``factories`` (jobs in any state), ``rows`` (reading them back), ``recorded_statistics`` (counts for the
-dashboard), ``records`` (results and history), ``worker_sql`` (the SQL functions, called directly).
+dashboard), ``records`` (results and history), ``limits`` (keys, parked jobs and places), ``worker_sql`` (the SQL
+functions, called directly).
 
 The worker: ``slot`` (one job run by an executor, without a worker), ``stepped_worker`` (a worker whose parts the test
 steps), ``backends`` (the server process behind a connection), ``log_lines`` (signals as a worker sends them),

@@ -26,7 +26,16 @@ from tests.support.operating import execute
 PAGE_OF = dict(
     zip(
         VIEWS,
-        (pages.OVERVIEW, pages.JOBS, pages.QUEUES, pages.RECURRING, pages.WORKERS, pages.ERRORS, pages.HISTORY),
+        (
+            pages.OVERVIEW,
+            pages.JOBS,
+            pages.QUEUES,
+            pages.RECURRING,
+            pages.WORKERS,
+            pages.ERRORS,
+            pages.HISTORY,
+            pages.LIMITS,
+        ),
         strict=True,
     )
 )

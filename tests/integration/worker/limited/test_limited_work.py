@@ -32,7 +32,7 @@ class Watched:
         with self._lock:
             self._running[key] = self._running.get(key, 0) + 1
             self.most[key] = max(self.most.get(key, 0), self._running[key])
-        time.sleep(self._seconds)
+        threading.Event().wait(self._seconds)
         with self._lock:
             self._running[key] -= 1
             self.ran.append(key)
