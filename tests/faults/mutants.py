@@ -345,6 +345,24 @@ def _begin_cancelled_jobs() -> None:
     Stops._may_begin = lambda self, claim: self._events.may_begin(claim)  # type: ignore[method-assign]
 
 
+@mistake("a pause is forgotten by the fast path")
+def _claim_paused_jobs() -> None:
+    from django_graphile_worker.sql.codecs import int_array
+    from django_graphile_worker.sql.fast_claim import FastClaimed
+    from django_graphile_worker.worker.fetching.fast_path import FastPath
+
+    def claim(self: FastPath, vacant: int) -> FastClaimed:
+        return self._fast_claim(
+            vacant,
+            token=self._held.next_token(),
+            task_ids=int_array(self._directory.by_id).encode(),
+            forbidden_flags=(),
+            now=self._now(),
+        )
+
+    FastPath._claim = claim  # type: ignore[method-assign]
+
+
 @mistake("leases do not age while the machine is suspended")
 def _clock_that_stops() -> None:
     from django_graphile_worker.worker.maintenance import lease_clock
