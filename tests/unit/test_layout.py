@@ -31,6 +31,7 @@ CAPABILITIES = {
     "integration/sql/test_claim_cost.py": "what the claim reads, on each version of PostgreSQL",
     "integration/sql/test_claims_at_once.py": "claims and fast claims beside other transactions",
     "integration/sql/test_complete_in_place.py": "completions of jobs whose rows have moved",
+    "integration/sql/test_complete_recorded_in_place.py": "completions of jobs whose rows have moved",
     "integration/sql/test_cron_beside_node.py": "ticks that Node.js workers fire at the same moment",
     "integration/sql/test_deadlocks.py": "calls of several SQL functions at the same time",
     "integration/sql/test_hostile_sessions.py": "all SQL functions in sessions with other settings",
