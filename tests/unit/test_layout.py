@@ -48,6 +48,7 @@ CAPABILITIES = {
     "integration/test_planted_objects.py": "objects of other roles in the search path, in all parts",
     "integration/test_transactions.py": "the API and the routing in transactions",
     "integration/testing/test_django_tasks.py": "tasks of Django Tasks, with all tools for tests",
+    "integration/testing/test_limits.py": "jobs of limited tasks, with all tools for tests",
     "integration/testing/test_projects.py": "the tests of projects, under both test runners",
     "integration/testproject/test_demo.py": "the demo: its command, its site and its worker",
     "integration/worker/maintenance/test_cron_simulation.py": "cron and its backlogs with any failures",
