@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import claims, recorded_releases, releases, waiters
+from django_graphile_worker.sql import claims, id_spans, recorded_releases, releases, waiters
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.recorded_releases import CompletedJobs, KeptResults
 
