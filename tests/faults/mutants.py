@@ -62,6 +62,11 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "and not exists (select from unfinished where unfinished.id = each.id)",
         "",
     ),
+    "a pause leaves the lock of the job that runs": (
+        "_private_lock_paused_queue_v1",
+        "set locked_by = token, locked_at = 'infinity'",
+        "set locked_by = coalesce(queue.locked_by, token), locked_at = coalesce(queue.locked_at, 'infinity')",
+    ),
     "the claim of a limited job is not counted": (
         "_private_claim_limited_v1",
         "where counts_places[flat[spot.number]]",

@@ -45,13 +45,15 @@ def test_kill_of_the_worker_of_a_paused_queue__leaves_it_paused_and_loses_no_job
     world.wait_for("start")
     behind = world.add("quick", queue_name="mail")
     pause(world, PauseKind.QUEUE, "mail")
+    version = "select xmin::text from {schema}._private_job_queues where queue_name = 'mail'"
+    locked = world.value(version)
     world.kill(victim)
     successor = fleet.start()
     successor.wait_for(f"recovered the jobs {first} of dead workers")
-    before = versions(world, first, behind)
     other = world.add("quick")
     world.wait_until(lambda: world.job(other) is None)
-    assert versions(world, first, behind) == before
+    assert world.value(version) == locked, "the queue was unlocked in between"
+    assert [world.job(first).locked_by, world.job(behind).locked_by] == [None, None]
     resume(world, PauseKind.QUEUE, "mail")
     world.continue_jobs("go")
     world.wait_until_empty()
