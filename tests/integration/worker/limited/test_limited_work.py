@@ -12,6 +12,7 @@ from django.db import connection
 
 from django_graphile_worker import Limit, LimitedUntil, add_jobs, conf, run_once, task
 from django_graphile_worker.jobs import JobSpec
+from django_graphile_worker.worker import part_callbacks
 from tests.support.stepped_worker import Build, own_tasks, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -164,6 +165,28 @@ def test_a_task_without_limits_any_more__runs_its_parked_jobs(limited_task: Buil
     with own_tasks(limited):
         run_once(concurrency=2, log_success=False)
     assert len(watched.ran) == 3
+
+
+def test_a_worker_of_old_code_that_stops_last__leaves_no_job_parked(
+    limited_task: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker with the limits may park jobs after the start of a worker whose code has none any more."""
+    old = limited_task()
+    monkeypatch.setattr(part_callbacks, "UNPARK_INTERVAL", 0.0)
+
+    def limited(payload: Any) -> None: ...
+
+    with own_tasks(limited) as registry:
+        new = Build(registry)
+        recovery = new().recovery
+        recovery.step()
+        add(3)
+        assert old.keeper is not None
+        old.keeper.step()
+        assert value("select count(*) from {schema}._private_jobs where run_at = 'infinity'") == 3
+        recovery.step()
+        new.made[0].close()
+    assert value("select count(*) from {schema}._private_jobs where run_at = 'infinity'") == 0
 
 
 def test_a_paused_task__claims_no_limited_jobs(limited_task: Build) -> None:
