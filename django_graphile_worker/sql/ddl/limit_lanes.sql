@@ -542,7 +542,8 @@ $$;
 
 -- Frees places whose claims have ended although nothing told of it, because their worker died. Then looks at some keys
 -- for which lanes wait, in the order of their ids, and makes lanes ready if such a key has room: its numbers may have
--- changed. Only keys of limits whose numbers are given are looked at. Returns how many lanes became ready, and the key
+-- changed. Only keys of limits whose numbers are given are looked at. Lanes that wait for a queue which is free become
+-- ready, too: a pause that ends, or an operator, may have freed it. Returns how many lanes became ready, and the key
 -- after which the next call goes on; null after the last.
 create function :SCHEMA._private_sweep_limits_v1(
     after_key bigint, most int, clock timestamptz,
@@ -555,7 +556,7 @@ set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
-    walked bigint[]; stale bigint[]; held bigint[]; ready bigint[]; counts int[];
+    walked bigint[]; stale bigint[]; held bigint[]; ready bigint[]; counts int[]; queues int[];
 begin
     stale := array(
         select place.key_id from only :SCHEMA._private_limit_places as place
@@ -591,6 +592,22 @@ begin
     where key.room > 0 and exists (
         select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = key.id offset 0);
     woken := :SCHEMA._private_attend_to_keys_v1(ready, counts, coalesce(clock, clock_timestamp()));
+    with recursive waiting (queue_id) as (
+        select (
+            select l.queue_id from only :SCHEMA._private_limit_lanes as l
+            where l.state = 3 and l.queue_id > 0 order by l.queue_id limit 1)
+        union all
+        select (
+            select l.queue_id from only :SCHEMA._private_limit_lanes as l
+            where l.state = 3 and l.queue_id > waiting.queue_id order by l.queue_id limit 1)
+        from waiting where waiting.queue_id is not null
+    )
+    select array_agg(waiting.queue_id) into queues
+    from waiting
+    where exists (
+        select from only :SCHEMA._private_job_queues as q
+        where q.id = waiting.queue_id and q.is_available offset 0);
+    woken := woken + :SCHEMA._private_free_places_v1(null, null, queues);
 end
 $$;
 

@@ -150,6 +150,22 @@ def test_a_sweep__frees_the_places_of_dead_workers(jobs: LimitedJobs) -> None:
     assert len(jobs.claim_all()) == 2
 
 
+def test_a_sweep__makes_lanes_ready_whose_queue_is_free(jobs: LimitedJobs) -> None:
+    """The end of a pause frees a queue, and no job of it has ended."""
+    jobs.add(2, account=1, options="queue_name => 'held'")
+    jobs.add(2, account=2, options="queue_name => 'freed'")
+    jobs.add(1, account=2, options="queue_name => 'freed too'")
+    jobs.sort_all()
+    jobs.execute("update {schema}._private_job_queues set locked_by = 'pause', locked_at = 'infinity'")
+    assert jobs.claim_all() == []
+    assert jobs.sweep() == 0
+    jobs.execute(
+        "update {schema}._private_job_queues set locked_by = null, locked_at = null where queue_name like 'freed%'"
+    )
+    assert jobs.sweep() == 2
+    assert sorted(claim.queue_name or "" for claim in jobs.claim_all()) == ["freed", "freed too"]
+
+
 def test_unused_lanes_and_keys__are_deleted(jobs: LimitedJobs) -> None:
     jobs.add(1, account=1)
     jobs.add(1, account=2)

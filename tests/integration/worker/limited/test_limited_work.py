@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker import Limit, LimitedUntil, add_jobs, conf, run_once, task
+from django_graphile_worker import Limit, LimitedUntil, add_job, add_jobs, conf, pause, resume, run_once, task
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.worker import part_callbacks
 from tests.support.stepped_worker import Build, own_tasks, run_all
@@ -197,6 +197,22 @@ def test_a_paused_task__claims_no_limited_jobs(limited_task: Build) -> None:
     assert dict(worker.limited.tasks.shapes) == {}
     worker.directory.pause(frozenset())
     assert len(worker.limited.tasks.shapes) == 1
+
+
+def test_a_queue_that_is_resumed__starts_its_limited_jobs(limited_task: Build) -> None:
+    worker = limited_task()
+    add_job("limited", {"account": 1}, queue_name="held")
+    pause(queue="held")
+    assert worker.keeper is not None
+    worker.heartbeat.step()
+    worker.keeper.step()
+    worker.fetcher.step()
+    assert value("select state from {schema}._private_limit_lanes") == 3
+    resume(queue="held")
+    worker.heartbeat.read_control_soon()
+    worker.heartbeat.step()
+    worker.keeper.step()
+    assert value("select state from {schema}._private_limit_lanes") == 1
 
 
 def test_ordinary_and_limited_jobs__share_the_slots(watched: Watched) -> None:
