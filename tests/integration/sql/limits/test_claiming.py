@@ -377,6 +377,31 @@ def test_a_job_that_another_session_has_locked__is_left_for_a_moment(
     assert len(account.claim_all()) == 1
 
 
+def test_jobs_that_another_session_has_locked__do_not_hold_up_their_lane(
+    account: LimitedJobs, make: Callable[..., LimitedJobs]
+) -> None:
+    """A transaction that replaces jobs under their keys may stay open for long."""
+    account.add(10, account=1)
+    account.add(2, account=1, options="queue_name => 'q'")
+    account.sort_all()
+    other = make(account={})
+    with other.connection.transaction():
+        other.execute("select from {schema}._private_jobs where job_queue_id is null order by id limit 6 for update")
+        other.execute(
+            "select from {schema}._private_jobs where job_queue_id is not null order by id limit 1 for update"
+        )
+        claims = account.claim(1).claims
+        assert len(claims) == 1
+        # The lane is still ready, for the last place of the key.
+        claims += account.claim_all()
+        assert len(claims) == 2
+        account.end(claims)
+        claims = account.claim_all(1)
+        assert len(claims) == 2
+        assert account.count("_private_limit_places") == 2
+    assert {claim.queue_name for claim in claims} <= {None, "q"}
+
+
 def test_a_key_that_was_deleted_by_hand__loses_no_job(account: LimitedJobs) -> None:
     account.add(3, account=1)
     account.sort_all()
